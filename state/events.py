@@ -1,0 +1,149 @@
+"""The columns and kinds of the event contract, as every part of Weir names them.
+
+One wide record, one kind of event per record. `app.contract` parses and validates records in
+this layout, the cores read them, the archive stores them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+MONO = "ts_mono_ns"
+WALL = "ts_wall_ms"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of an event record: its Arrow type and what it means."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+
+
+def _columns() -> tuple[Column, ...]:
+    text, long, short, flag = pa.string(), pa.int64(), pa.int32(), pa.bool_()
+    return (
+        Column("event_type", text, "kind of the event"),
+        Column("source_feed", text, "feed that the record came from, kept for provenance"),
+        Column("cluster", text, "cluster name"),
+        Column("broker", text, "broker identity, the scope of both clocks"),
+        Column("seq", long, "position in the feed: tie-break and duplicate check"),
+        Column("ts_mono_ns", long, "monotonic time of the broker (ns)"),
+        Column("ts_wall_ms", long, "wall time (ms since the epoch, UTC)"),
+        Column("cnx_id", text, "client connection"),
+        Column("supports_throttle", flag, "client announced supports_throttle_producer_commands"),
+        Column("io_thread", short, "IO thread of the broker that serves the connection"),
+        Column("principal", text, "authenticated identity, for example User:alice"),
+        Column("client_id", text, "client id (Kafka)"),
+        Column("topic", text, "topic: Pulsar [scheme://]tenant/namespace/name, or a Kafka name"),
+        Column("partition", short, "partition number; null = not partitioned"),
+        Column("producer_id", long, "Pulsar: id within the connection; Kafka: PID, -1 = none"),
+        Column("producer_name", text, "producer name"),
+        Column("sequence_id", long, "sequence id (Kafka: base sequence)"),
+        Column("ledger_id", long, "ledger"),
+        Column("entry_id", long, "entry in the ledger; Kafka: base offset"),
+        Column("entry_bytes", long, "stored size, metadata included (bytes)"),
+        Column("num_messages", short, "messages in the batch; null = 1"),
+        Column("uuid", text, "id shared by the chunks of one message"),
+        Column("chunk_id", short, "index of the chunk, from 0"),
+        Column("num_chunks", short, "chunks of the message; chunked only if above 1"),
+        Column("total_chunk_bytes", long, "declared size of the whole message (bytes)"),
+        Column("payload", pa.binary(), "chunk payload (base64 in JSON)"),
+        Column("marker_ids", pa.list_(text), "positions listed by a marker message"),
+        Column("publish_time_ms", long, "publish time set by the producer (ms since the epoch)"),
+        Column("broker_time_ms", long, "entry timestamp of the broker (ms since the epoch)"),
+        Column("subscription", text, "subscription or cursor"),
+        Column("sub_type", text, "exclusive, failover, shared or key_shared"),
+        Column("consumer", text, "consumer"),
+        Column("ack_cumulative", flag, "cumulative acknowledgement; null = false"),
+        Column("durable", flag, "false = reader; null = true"),
+        Column("mark_delete", text, "ledger:entry up to which everything is acknowledged"),
+        Column("read_pos", text, "ledger:entry read next; null = not reading"),
+        Column("active", flag, "cursor counts for caching; null = true"),
+        Column("ledger_entries", long, "entries in the ledger"),
+        Column("ledger_bytes", long, "size of the ledger (bytes)"),
+        Column("ledger_close_ms", long, "close time of the ledger (ms since the epoch); null = open"),
+        Column("request_id", long, "throttle command that a receipt answers"),
+        Column("policy_json", text, "policy document: limits that apply from this event on"),
+    )
+
+
+COLUMNS: tuple[Column, ...] = _columns()
+SCHEMA: pa.Schema = pa.schema([(c.name, c.type) for c in COLUMNS])
+COMMON: tuple[str, ...] = ("event_type", "source_feed", "cluster", "broker")
+"""Columns that no record may leave null."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of event: what it means, what it must carry, which jobs read it."""
+
+    name: str
+    meaning: str
+    required: tuple[str, ...]
+    jobs: tuple[str, ...]
+
+
+def _kinds() -> tuple[Kind, ...]:
+    rl, ch, pi, bl, ec = "rate_limits", "chunks", "producer_ids", "backlog", "entry_cache"
+    entry = ("topic", "ledger_id", "entry_id")
+    producer = ("cnx_id", "topic", "producer_id")
+    consumer = ("topic", "subscription", "consumer")
+    cursor = ("topic", "subscription")
+    return (
+        Kind("broker_started", "broker process started or restarted", (), (rl, pi, bl, ec)),
+        Kind("connection_opened", "client connection opened", ("cnx_id",), (rl,)),
+        Kind("connection_closed", "client connection closed", ("cnx_id",), (rl,)),
+        Kind("producer_created", "producer created on a connection", producer, (rl, bl)),
+        Kind("producer_closed", "producer closed", producer, (rl, bl)),
+        Kind("consumer_created", "consumer created", consumer, (ch,)),
+        Kind("consumer_closed", "consumer closed", consumer, (ch,)),
+        Kind("publish", "publish request accepted, charged to the limits",
+             (*producer, "entry_bytes"), (rl,)),
+        Kind("entry_added", "entry persisted, ends one request in flight",
+             (*entry, "entry_bytes"), (rl, bl, ec, ch)),
+        Kind("reads_paused", "broker stopped reading a connection, as observed", ("cnx_id",), (rl,)),
+        Kind("reads_resumed", "broker reads a connection again, as observed", ("cnx_id",), (rl,)),
+        Kind("throttle_receipt", "client acknowledged a throttle command",
+             ("cnx_id", "request_id"), (rl,)),
+        Kind("send_timeout", "a send failed in the client by timeout",
+             ("topic", "producer_id", "sequence_id"), (rl,)),
+        Kind("dispatch", "entry delivered to a consumer",
+             ("topic", "subscription", "consumer", "ledger_id", "entry_id"), (ch, ec)),
+        Kind("ack", "entry acknowledged", (*cursor, "ledger_id", "entry_id"), (ch, bl)),
+        Kind("entry_read", "a cursor asks for an entry",
+             (*cursor, "ledger_id", "entry_id", "entry_bytes"), (ec,)),
+        Kind("entry_released", "delivered copy released", entry, (ec,)),
+        Kind("replay_queued", "entry put in the replay queue",
+             (*cursor, "ledger_id", "entry_id"), (ec,)),
+        Kind("entry_invalidated", "explicit removal from the cache; whole ledger without entry_id",
+             ("topic", "ledger_id"), (ec,)),
+        Kind("cursor_state", "position of a cursor; carries mark_delete or read_pos",
+             cursor, (bl, ec)),
+        Kind("cursor_deleted", "cursor or subscription removed", cursor, (bl, ec)),
+        Kind("ledger_state", "size of a ledger",
+             ("topic", "ledger_id", "ledger_entries", "ledger_bytes"), (bl,)),
+        Kind("ledger_deleted", "ledger trimmed", ("topic", "ledger_id"), (bl, ec)),
+        Kind("produce_batch", "Kafka produce handled by the partition leader",
+             ("principal", "topic", "partition", "producer_id"), (pi,)),
+        Kind("producer_id_assigned", "answer to INIT_PRODUCER_ID",
+             ("principal", "producer_id"), (pi,)),
+        Kind("policy", "limits change", ("policy_json",), (rl, bl, pi)),
+    )
+
+
+KINDS: tuple[Kind, ...] = _kinds()
+"""In the order that breaks ties between records of one time (contract section 2)."""
+KIND_INDEX: dict[str, int] = {kind.name: i for i, kind in enumerate(KINDS)}
+JOBS: tuple[str, ...] = ("rate_limits", "chunks", "producer_ids", "backlog", "entry_cache")
+JOB_CLOCK: dict[str, str] = {
+    "rate_limits": MONO,
+    "entry_cache": MONO,
+    "producer_ids": WALL,
+    "backlog": WALL,
+    "chunks": WALL,
+}
+"""The clock that each job decides on."""
