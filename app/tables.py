@@ -1,0 +1,244 @@
+"""Every table Weir writes: its columns, their Arrow types and one sentence for each.
+
+Commands, writers and documentation take names and types from here only. Times are bigint
+milliseconds or nanoseconds, never timestamps without a zone: those would raise the Delta protocol
+above reader 1, writer 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from app.views import VIEWS, View
+from state import events
+
+__all__ = ["COMMON_OUTPUT", "TABLES", "VIEWS", "Table", "TableColumn", "View", "written_tables"]
+
+TEXT, LONG, SHORT, FLAG, RATE = pa.string(), pa.int64(), pa.int32(), pa.bool_(), pa.float64()
+TEXTS = pa.list_(TEXT)
+SWITCHES = pa.map_(TEXT, TEXT)
+COUNTS = pa.map_(TEXT, LONG)
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """One column of a table: its Arrow type and what it means."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One Delta table of a warehouse; `sort_by` is the order that compaction gives its files."""
+
+    name: str
+    meaning: str
+    columns: tuple[TableColumn, ...]
+    partition_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    job: str | None = None
+    default: bool = True
+    """False: written only if the job's `extra_outputs` names the table."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema, in column order."""
+        return pa.schema([(c.name, c.type) for c in self.columns])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names, in order."""
+        return tuple(c.name for c in self.columns)
+
+
+COMMON_OUTPUT: tuple[TableColumn, ...] = (
+    TableColumn("job", TEXT, "job that decided"),
+    TableColumn("cluster", TEXT, "cluster name"),
+    TableColumn("broker", TEXT, "broker whose records led to the row"),
+    TableColumn("ts_mono_ns", LONG, "monotonic time of the decision, from the event or timer (ns)"),
+    TableColumn("ts_wall_ms", LONG, "wall time of the decision (ms since the epoch, UTC)"),
+    TableColumn("rule", TEXT, "stable name of the rule that decided"),
+    TableColumn("switches", SWITCHES, "all version parameters in force"),
+    TableColumn("params_hash", TEXT, "hash of the job's parameters and configured policies"),
+    TableColumn("source_feed", TEXT, "feed of the record that led to the row"),
+    TableColumn("row_no", SHORT, "order among the rows that one record or timer put into the table"),
+)
+"""Columns that every output row of a job begins with (event contract, section 8)."""
+
+
+def _throttle_events() -> Table:
+    own = (
+        TableColumn("cnx_id", TEXT, "client connection that the limiter acted on"),
+        TableColumn("producer_id", LONG, "producer that the limiter acted on, id in its connection"),
+        TableColumn("producer_name", TEXT, "name of that producer"),
+        TableColumn("topic", TEXT, "topic of that producer"),
+        TableColumn("action", TEXT, "mark or unmark"),
+        TableColumn("throttle_type", TEXT, "type of throttle, by the broker's name for it"),
+        TableColumn("reason", TEXT, "reason that PIP-385 gives for the type"),
+        TableColumn("reason_number", SHORT, "number of the reason on the wire; null if unmapped"),
+        TableColumn("limiter", TEXT, "topic, resource_group, broker, connection or io_thread"),
+        TableColumn("transition", TEXT, "ConnectionStateChanged, TypeStateChanged or Dropped"),
+        TableColumn("reads_paused", FLAG, "whether the connection's reads are paused after this row"),
+        TableColumn("culprit_topic", TEXT,
+                    "topic whose bucket ran out, else the topic of the triggering publish"),
+        TableColumn("collateral_topics", TEXTS,
+                    "other topics with a producer on the paused connection, sorted"),
+        TableColumn("balance_msgs", LONG, "balance of the message bucket (tokens); null without one"),
+        TableColumn("balance_bytes", LONG, "balance of the byte bucket (tokens); null without one"),
+        TableColumn("pause_pip_ms", LONG, "pause that PIP-385 would announce (ms); 0 = unknown"),
+        TableColumn("pause_model_ns", LONG, "pause that the buckets ask for at this row (ns)"),
+        TableColumn("waiting", SHORT, "producers waiting for the limiter after this row"),
+        TableColumn("pause_observed_ns", LONG,
+                    "pause seen by the feed, on the row that resumes reads (ns)"),
+        TableColumn("request_id", LONG, "throttle command sent; null without the exchange"),
+        TableColumn("receipt_state", TEXT,
+                    "not_supported, received, timed_out or not_waited; null without the exchange"),
+    )
+    return Table(
+        "throttle_events",
+        "Every mark and unmark of a connection by a publish limiter, dropped ones included.",
+        COMMON_OUTPUT + own, sort_by=("cluster", "topic", "ts_wall_ms"), job="rate_limits",
+    )
+
+
+def _topic_throttle_stats() -> Table:
+    own = (
+        TableColumn("topic", TEXT, "topic, a partition being one of its own"),
+        TableColumn("window_start_ms", LONG, "start of the window (ms since the epoch)"),
+        TableColumn("window_ms", LONG, "length of the window (ms)"),
+        TableColumn("limited_times", LONG, "pauses of connections that the topic was on"),
+        TableColumn("culprit_times", LONG, "of these, pauses that the topic caused"),
+        TableColumn("collateral_times", LONG, "of these, pauses that another topic caused"),
+        TableColumn("culprit_ns", LONG, "paused time as culprit, summed over connections (ns)"),
+        TableColumn("collateral_ns", LONG, "paused time as victim, summed over connections (ns)"),
+        TableColumn("by_reason", COUNTS, "time each reason was active on a paused connection (ns)"),
+        TableColumn("messages", LONG, "messages published"),
+        TableColumn("bytes", LONG, "bytes published"),
+        TableColumn("limit_msgs", RATE, "message limit of the topic at the window's end (per s)"),
+        TableColumn("limit_bytes", RATE, "byte limit of the topic at the window's end (per s)"),
+        TableColumn("limited_by_limiter", COUNTS, "limited_times split by the limiter that paused"),
+    )
+    return Table(
+        "topic_throttle_stats",
+        "Per topic and window: how often and how long it was paused, and by whose fault.",
+        COMMON_OUTPUT + own, sort_by=("cluster", "topic", "window_start_ms"), job="rate_limits",
+    )
+
+
+def _publish_verdicts() -> Table:
+    own = (
+        TableColumn("limiter", TEXT, "topic, resource_group or broker"),
+        TableColumn("topic", TEXT, "topic of the publish"),
+        TableColumn("messages", LONG, "messages charged"),
+        TableColumn("bytes", LONG, "bytes charged"),
+        TableColumn("messages_ok", FLAG, "whether the message bucket let the charge pass"),
+        TableColumn("bytes_ok", FLAG, "whether the byte bucket let the charge pass"),
+        TableColumn("balance_msgs", LONG, "balance of the message bucket after the charge (tokens)"),
+        TableColumn("balance_bytes", LONG, "balance of the byte bucket after the charge (tokens)"),
+        TableColumn("pause_model_ns", LONG, "pause that the buckets ask for after the charge (ns)"),
+    )
+    return Table(
+        "publish_verdicts",
+        "Every charge of a publish to a limiter and its answer.",
+        COMMON_OUTPUT + own, sort_by=("cluster", "topic", "ts_wall_ms"), job="rate_limits",
+        default=False,
+    )
+
+
+IDENTITY: tuple[TableColumn, ...] = (
+    TableColumn("source_partition", TEXT, "Kafka partition, or file, that held the record"),
+    TableColumn("source_offset", LONG, "Kafka offset, or line from 0, of the record"),
+)
+INGEST = TableColumn("ingest_ms", LONG, "when Weir read the record (ms since the epoch)")
+
+
+def _events() -> Table:
+    contract = tuple(TableColumn(c.name, c.type, c.meaning) for c in events.COLUMNS)
+    day = TableColumn("event_date", pa.date32(),
+                      "UTC day of ts_wall_ms, of ingest_ms where that is null")
+    return Table(
+        "events",
+        "The archive: every record that at least one job could apply, repeated and late ones too.",
+        (*contract, *IDENTITY, INGEST, day),
+        partition_by=("event_date",), sort_by=("cluster", "topic", "ts_wall_ms"),
+    )
+
+
+def _quarantine() -> Table:
+    return Table(
+        "quarantine",
+        "Records that were not applied: one row per rule that the record broke.",
+        (
+            TableColumn("reason_code", TEXT, "code of the broken rule"),
+            TableColumn("detail", TEXT, "what broke it, usually the column"),
+            TableColumn("job", TEXT, "job that cannot apply the record; null = no job can"),
+            TableColumn("source_feed", TEXT, "feed that the record came from"),
+            TableColumn("cluster", TEXT, "cluster name"),
+            TableColumn("broker", TEXT, "broker identity"),
+            TableColumn("seq", LONG, "position in the feed"),
+            TableColumn("ts_wall_ms", LONG, "wall time of the record (ms since the epoch)"),
+            *IDENTITY,
+            TableColumn("raw", TEXT, "text of the record as it came; null for late and repeated ones"),
+            INGEST,
+        ),
+        sort_by=("reason_code", "ts_wall_ms"),
+    )
+
+
+def _quality_results() -> Table:
+    return Table(
+        "quality_results",
+        "What each audit found: one row per expectation.",
+        (
+            TableColumn("run_id", TEXT, "audit that the row belongs to"),
+            TableColumn("checked_ms", LONG, "when the audit ran (ms since the epoch)"),
+            TableColumn("table", TEXT, "table that was audited"),
+            TableColumn("expectation", TEXT, "expectation, by its name in Great Expectations or here"),
+            TableColumn("column", TEXT, "columns that it is about; null = the table"),
+            TableColumn("success", FLAG, "whether it held"),
+            TableColumn("observed", TEXT, "what was seen, as JSON"),
+            TableColumn("unexpected_count", LONG, "rows that broke it; null if not counted in rows"),
+        ),
+        sort_by=("checked_ms", "table"),
+    )
+
+
+def _alerts() -> Table:
+    return Table(
+        "alerts",
+        "State changes of alerts, in event time: the latest row of an alert and its labels holds.",
+        (
+            TableColumn("alert", TEXT, "name of the alert rule"),
+            TableColumn("labels", SWITCHES, "what it is about, for example cluster and topic"),
+            TableColumn("state", TEXT, "firing or resolved"),
+            TableColumn("at_ms", LONG, "event time of the change (ms since the epoch)"),
+            TableColumn("since_ms", LONG, "event time from which the condition held (ms)"),
+            TableColumn("value", RATE, "largest value of the rule while the condition held"),
+            TableColumn("severity", TEXT, "severity of the rule"),
+            TableColumn("summary", TEXT, "what happened, in words"),
+            TableColumn("runbook", TEXT, "page that says what to do"),
+            TableColumn("checked_ms", LONG, "when the check ran (ms since the epoch)"),
+        ),
+        sort_by=("alert", "at_ms"),
+    )
+
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        _throttle_events(), _topic_throttle_stats(), _publish_verdicts(),
+        _events(), _quarantine(), _quality_results(), _alerts(),
+    )
+}
+
+
+def written_tables(job: str, extra_outputs: tuple[str, ...] = ()) -> tuple[Table, ...]:
+    """The tables that a job writes: those on by default and those named by `extra_outputs`."""
+    return tuple(
+        t for t in TABLES.values() if t.job == job and (t.default or t.name in extra_outputs)
+    )
