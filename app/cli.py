@@ -1,0 +1,205 @@
+"""The commands. Each imports what it needs when it runs: those without Spark start at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.errors import CheckFound, UserError
+
+app = typer.Typer(
+    name="weir", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    help="Quota governance for message streams: who broke which quota, when, and who suffered.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+alerts_app = typer.Typer(no_args_is_help=True, help="Evaluate the alert rules on the tables.")
+app.add_typer(alerts_app, name="alerts")
+
+Config = Annotated[Path | None, typer.Option("--config", help="Configuration file (YAML).")]
+Warehouse = Annotated[
+    str | None, typer.Option("--warehouse", help="Warehouse, in place of the configured one.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+
+
+def _settings(config: Path | None, warehouse: str | None = None) -> Any:
+    from app.settings import load_settings
+
+    return load_settings(config, {"warehouse": warehouse} if warehouse else None)
+
+
+def _found(code: int | None) -> None:
+    """A command's own exit code, where it is not 0."""
+    if code:
+        raise typer.Exit(code)
+
+
+@app.callback()
+def _every_command(
+    debug: Annotated[bool, typer.Option("--debug", help="Show stack traces.")] = False,
+) -> None:
+    """Options before the command."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("weir-demo"),
+    seed: Annotated[int, typer.Option(help="Seed of the generated events.")] = 7,
+    events: Annotated[int, typer.Option(min=1, help="How many events.")] = 300_000,
+) -> None:
+    """Generate ten minutes of a fleet's events, judge them, and say what was found."""
+    from app.demo import demo as run_demo
+
+    _found(run_demo(out, seed, events))
+
+
+@app.command()
+def run(
+    config: Config = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Stop when all that is there is done.")
+    ] = False,
+    jobs: Annotated[str | None, typer.Option(help="Only these jobs, separated by commas.")] = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """The service: archive and govern, until stopped."""
+    from app.run import run as run_service
+
+    names = [job.strip() for job in jobs.split(",")] if jobs else None
+    _found(run_service(_settings(config, warehouse), available_now, names))
+
+
+@app.command()
+def generate(
+    events: Annotated[int, typer.Option(min=1, help="How many events.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Seed.")] = 7,
+    scenario: Annotated[str, typer.Option(help="Which fleet and incidents.")] = "demo",
+    out: Annotated[Path | None, typer.Option(help="Folder for JSON lines.")] = None,
+    kafka: Annotated[str | None, typer.Option(help="SERVERS/TOPIC to produce to.")] = None,
+) -> None:
+    """A realistic trace, as JSON lines or into a Kafka topic."""
+    from app.generate.cli import generate as run_generate
+
+    if (out is None) == (kafka is None):
+        raise UserError("generate: give one of --out DIR, --kafka SERVERS/TOPIC")
+    _found(run_generate(scenario=scenario, events=events, seed=seed, out=out, kafka=kafka))
+
+
+@app.command()
+def validate(config: Config = None, as_json: Json = False) -> None:
+    """The resolved configuration and its hash, or every mistake with its key."""
+    from app.validate import validate as run_validate
+
+    _found(run_validate(config, as_json))
+
+
+@app.command()
+def doctor(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> None:
+    """Versions, jars, Java, writable paths, partitions against the manifest."""
+    from app.doctor import doctor as run_doctor
+
+    _found(run_doctor(_settings(config, warehouse), as_json))
+
+
+@app.command()
+def tables(
+    name: Annotated[str | None, typer.Argument(help="One table or view, with its columns.")] = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the text of a view.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What tables and views there are, and what their columns mean."""
+    from app.query import tables as run_tables
+
+    _found(run_tables(_settings(config, warehouse), name=name, sql=sql, as_json=as_json))
+
+
+@app.command()
+def query(
+    sql: Annotated[str, typer.Argument(help="SQL over the tables and views of the warehouse.")],
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Answer as CSV.")] = False,
+) -> None:
+    """SQL over the warehouse (DuckDB over the Delta tables)."""
+    from app.query import query as run_query
+
+    output = "json" if as_json else "csv" if csv else "table"
+    _found(run_query(_settings(config, warehouse), sql, output))
+
+
+@app.command()
+def quality(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> None:
+    """Great Expectations audit of the committed tables; exit code 1 if one fails."""
+    from app.quality import quality as run_quality
+
+    _found(run_quality(_settings(config, warehouse), as_json))
+
+
+@alerts_app.command("check")
+def alerts_check(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> None:
+    """Evaluate the rules once; exit code 1 while one fires."""
+    from app.alerts import check
+
+    _found(check(_settings(config, warehouse), as_json))
+
+
+@alerts_app.command("rules")
+def alerts_rules(config: Config = None, as_json: Json = False) -> None:
+    """The rules: what each looks at and when it fires."""
+    from app.alerts import rules
+
+    _found(rules(_settings(config), as_json))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; exit code 0 done, 1 found, 2 for the user to fix, 3 a fault of ours."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    # The switch works anywhere on the line, also after the command.
+    arguments = [a for a in arguments if a != "--debug"]
+    try:
+        return int(app(arguments, prog_name="./spark-submit.sh", standalone_mode=False) or 0)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except CheckFound as found:
+        return _say(str(found), 1, debug)
+    except UserError as error:
+        return _say(f"weir: {error}", 2, debug)
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough; nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (typer.Abort, KeyboardInterrupt):
+        return _say("weir: interrupted", 2, debug)
+    except Exception as error:  # noqa: BLE001 - the outermost frame: reported, exit code 3
+        return _unexpected(error, debug)
+
+
+def _unexpected(error: Exception, debug: bool) -> int:
+    usage: Callable[[], str] | None = getattr(error, "format_message", None)
+    if usage is not None:
+        # A mistake on the command line, as click reports it.
+        return _say(f"weir: {usage()} (--help lists the options)", 2, debug)
+    text = (str(error).strip().splitlines() or [""])[0][:300]
+    text = f"weir: {type(error).__name__}: {text}\nThis is a fault of ours; --debug shows where."
+    return _say(text, 3, debug)
+
+
+def _say(text: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(text, file=sys.stderr, flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""The errors that end a command with an exit code of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Something the user can fix: exit code 2, one or two lines, no stack trace.
+
+    `problems` lists every mistake where there can be several; the message shows the first.
+    """
+
+    def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.problems: tuple[str, ...] = tuple(problems) or (message,)
+
+    @classmethod
+    def of_many(cls, problems: Sequence[str], hint: str) -> UserError:
+        """One error for all `problems`; the second line says how many more there are."""
+        rest = len(problems) - 1
+        more = f"\n{rest} more mistake{'s' if rest > 1 else ''}: {hint}" if rest else ""
+        return cls(problems[0] + more, problems)
+
+
+class CheckFound(Exception):
+    """A check found what it looks for (an alert fires, an audit failed): exit code 1."""
+
+
+def did_you_mean(name: str, allowed: Sequence[str]) -> str:
+    """The end of a message about an unknown name: the nearest allowed one, else all of them."""
+    near = get_close_matches(name, allowed, n=1, cutoff=0.75)
+    return f"did you mean {near[0]}?" if near else "allowed: " + ", ".join(allowed)

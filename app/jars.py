@@ -1,0 +1,81 @@
+"""Which jars Spark needs, and fetching them once.
+
+Importing this needs the standard library only: the set-up asks before there is an environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from importlib import metadata
+from pathlib import Path
+
+LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
+SCALA = "2.13"
+IN_SPARK = (
+    "com.fasterxml.jackson.core:*", "com.github.luben:*", "com.google.code.findbugs:*",
+    "commons-logging:*", "commons-pool:*", "io.airlift:*", "javax.annotation:*",
+    "org.apache.hadoop:*", "org.apache.logging.log4j:*", "org.apache.parquet:*", "org.lz4:*",
+    "org.roaringbitmap:*", "org.scala-lang.modules:*", "org.slf4j:*", "org.xerial.snappy:*",
+)
+"""What Spark itself brings, in its own versions: three quarters of the download left out."""
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        found = re.search(rf"^{package}==([0-9.]+)", LOCK.read_text(encoding="utf-8"), re.MULTILINE)
+        if not found:
+            raise LookupError(f"{package} is neither installed nor in {LOCK.name}") from None
+        return found[1]
+
+
+def coordinates() -> tuple[str, ...]:
+    """Maven coordinates of the jars that fit the installed pyspark and delta-spark.
+
+    The Kafka connector is taken from the first release of the Spark line: those of one line are
+    compatible, and the later ones are not in every mirror.
+    """
+    line = ".".join(_version("pyspark").split(".")[:2])
+    return (
+        f"io.delta:delta-spark_{line}_{SCALA}:{_version('delta-spark')}",
+        f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{line}.0",
+    )
+
+
+def fetch(folder: Path) -> list[Path]:
+    """Resolve the jars through Spark's own Ivy (so with its cache and settings) into `folder`.
+
+    The folder appears complete or not at all. Returns the jars.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    packages, left_out = ",".join(coordinates()), ",".join(IN_SPARK)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = (
+        f"--master local --packages {packages} --exclude-packages {left_out}"
+        f" {os.environ.get('WEIR_IVY_OPTIONS', '')} pyspark-shell"
+    )
+    gateway = launch_gateway()
+    try:
+        found = gateway.jvm.java.lang.System.getProperty("spark.jars") or ""
+    finally:
+        gateway.shutdown()
+    partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for name in found.split(","):
+        path = Path(name.removeprefix("file:").replace("//", "/"))
+        shutil.copy2(path, partial / path.name)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return sorted(folder.glob("*.jar"))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        fetch(Path(sys.argv[1]))
+    else:
+        print(",".join(coordinates()))

@@ -1,0 +1,17 @@
+"""What spark-submit runs: the commands of `app.cli`, nothing else."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# A script's own folder comes first in the path; there app/tables.py would be a module `tables`.
+sys.path[:] = [p for p in sys.path if not p or Path(p).resolve() != HERE]
+if (HERE / "__init__.py").exists():
+    sys.path.insert(0, str(HERE.parent))
+
+from app.cli import main  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(main())
