@@ -1,0 +1,1 @@
+"""A seeded generator of broker events: a believable fleet, named incidents, planted mistakes."""

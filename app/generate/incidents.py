@@ -1,0 +1,217 @@
+"""The named incidents: one function per kind, each adds to the plan and says what must be found.
+
+A client whose connection is paused cannot publish, so an incident is a series of bursts with the
+pause between them: after a burst of f seconds' worth of a limit the balance is 1 - f seconds below
+zero, and the pause lasts until one per cent of the capacity is there again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+
+from app.generate.fleet import Fleet
+from app.generate.limits import Limits, Policy
+from app.generate.plan import MS, SECOND, Incident, Plan
+from app.generate.rows import make_rows
+from app.generate.scenario import IncidentSpec
+from app.generate.streams import CONTRACT, FLEET_WIDE, stream_of
+
+TARGET = 0.01
+"""Part of the capacity that ends a pause."""
+SLACK = 60 * MS
+"""Later than the model says: resolution of the bucket and the client's wake-up."""
+FRAMES = 4
+"""Publish requests of a burst, already on the way when the first one breaks the limit."""
+
+
+def plan_incidents(fleet: Fleet, limits: Limits) -> Plan:
+    """Every incident of the fleet's scenario."""
+    plan = Plan()
+    for spec in fleet.scenario.incidents:
+        INCIDENTS[spec.name](fleet, limits, spec, plan)
+    return plan
+
+
+def _record(fleet: Fleet, spec: IncidentSpec, plan: Plan, until_ns: int, *,
+            topics: tuple[int, ...] = (), connection: int | None = None,
+            broker: int | None = None, **expected: object) -> None:
+    start = fleet.scenario.start_ms
+    plan.incidents.append(Incident(
+        spec.name, fleet.brokers[spec.broker if broker is None else broker],
+        start + int(spec.at_s * 1000), start + until_ns // MS,
+        tuple(fleet.topics.names[t] for t in topics),
+        None if connection is None else fleet.connections.names[connection][0], dict(expected),
+    ))
+
+
+def _burst(fleet: Fleet, limits: Limits, plan: Plan, at: int, topic: int, factor: float,
+           allowed: float = 1.0, frames: int = FRAMES) -> int:
+    """Publishes `factor` seconds of a topic's limit at once; the end of the pause, if any (ns).
+
+    `allowed` is the limit in force as a share of the topic's usual one.
+    """
+    for i in range(frames):
+        size = limits.size(fleet, topic, factor / frames)
+        plan.publish(at + i * 2 * MS, topic, size)
+    if factor <= allowed:
+        return at
+    pause = (factor / allowed - 1 + TARGET) * SECOND
+    until = at + frames * 2 * MS + int(pause) + SLACK
+    plan.holds.append((int(fleet.producers.connection[topic]), at + 1, until))
+    return until
+
+
+def noisy_neighbour(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
+    """One topic breaks its limit again and again on a connection that it shares."""
+    topic = fleet.topic_on(spec.broker, spec.topic)
+    connection = int(fleet.producers.connection[topic])
+    start, until = int(spec.at_s * SECOND), 0
+    for i in range(spec.times):
+        at = start + int(i * spec.every_s * SECOND)
+        until = _burst(fleet, limits, plan, at, topic, 1 + spec.pause_s)
+    # Its bucket must be full again at each burst, or the next pause is longer than planned.
+    plan.mutes.append((topic, start - 2 * SECOND, until + SECOND))
+    others = {int(t) for t in fleet.producers.topic[fleet.producers.connection == connection]}
+    _record(fleet, spec, plan, until, topics=(topic,), connection=connection,
+            culprit_times=spec.times, others=len(others - {topic}),
+            paused_ms=int(spec.times * spec.pause_s * 1000))
+
+
+def burst(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
+    """One batch far over a topic's limit: the balance goes deep below zero."""
+    topic = fleet.topic_on(spec.broker, spec.topic)
+    at = int(spec.at_s * SECOND)
+    until = _burst(fleet, limits, plan, at, topic, float(spec.factor), frames=1)
+    plan.mutes.append((topic, at - 2 * SECOND, until + SECOND))
+    _record(fleet, spec, plan, until, topics=(topic,), culprit_times=1,
+            connection=int(fleet.producers.connection[topic]),
+            paused_ms=(spec.factor - 1) * 1000)
+
+
+def policy_change(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
+    """The same bursts before, during and after a lower limit: only those during it break it."""
+    lower, factor = 0.4, 0.85
+    topic = fleet.topic_on(spec.broker, spec.topic)
+    space = fleet.topics.namespaces[topic]
+    start, until = int(spec.at_s * SECOND), int((spec.at_s + spec.for_s) * SECOND)
+    every = int(spec.every_s * SECOND)
+    usual = limits.policy("namespace", space)
+    lowered = {k: int(v * lower) if k.startswith("publish") else v
+               for k, v in usual["limits"].items()}
+    if spec.scope == "namespace":
+        before, after = {**usual, "limits": lowered}, usual
+    else:
+        name = f"{space}/{fleet.topics.names[topic].rsplit('/', 1)[1].split('-partition-')[0]}"
+        rates = {k: v for k, v in lowered.items() if k.startswith("publish")}
+        before = {"scope": "topic", "name": name, "limits": rates}
+        after = {**before, "limits": {}}
+    broker = spec.broker if spec.scope == "topic" else FLEET_WIDE
+    plan.rows += [_policy(fleet, start, broker, before), _policy(fleet, until, broker, after)]
+    broken, last = 0, until
+    for at in range(start - 4 * every + every // 2, until + 4 * every, every):
+        inside = start <= at < until
+        allowed = lower if inside else 1.0
+        last = max(last, _burst(fleet, limits, plan, at, topic, factor, allowed))
+        broken += inside
+    plan.mutes.append((topic, start - 5 * every, until + 5 * every))
+    _record(fleet, spec, plan, until, topics=(topic,), culprit_times=broken, scope=spec.scope,
+            connection=int(fleet.producers.connection[topic]))
+
+
+def _policy(fleet: Fleet, at: int, broker: int, document: Policy) -> np.ndarray:
+    """A `policy` record: of one broker with both clocks, or of the fleet as a poll saw it."""
+    texts = fleet.texts
+    return make_rows(
+        1, event_type=texts.add("policy"), stream=stream_of(fleet, CONTRACT, broker), at_ns=at,
+        policy_json=texts.add(json.dumps(document, separators=(",", ":"))), fixed=1,
+    )
+
+
+def connection_limit(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
+    """A slow bookie: no entry is stored until the connection has `factor` requests in flight."""
+    connection = fleet.connection_on(spec.broker, spec.connection)
+    own = np.flatnonzero(fleet.producers.connection == connection)
+    start, full = int(spec.at_s * SECOND), int((spec.at_s + spec.for_s) * SECOND)
+    step = (full - start) // spec.factor
+    stored = full + SECOND  # the bookie answers again, one entry every 4 ms
+    for i in range(spec.factor + FRAMES):
+        at = start + (i + 1) * step
+        size = int(fleet.topics.message_bytes[fleet.producers.topic[own[i % own.size]]])
+        plan.publish(at, int(own[i % own.size]), (1, size), stored + i * 4 * MS - at)
+    until = stored + (spec.factor + FRAMES) * 4 * MS
+    plan.holds.append((connection, start - SECOND // 2, until))
+    _record(fleet, spec, plan, until, connection=connection, pending=spec.factor, pauses=1,
+            topics=tuple(sorted({int(t) for t in fleet.producers.topic[own]})))
+
+
+def _together(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan, members: np.ndarray,
+              limit: int) -> int:
+    """Topics that stay below their own limits but break a common one; the end of the pause."""
+    factor, until = 1.6, 0
+    own = np.where(limits.messages > 0, limits.messages,
+                   limits.bytes // fleet.topics.message_bytes)[members]
+    share = min(0.8, factor * limit / own.sum())
+    connections = np.unique(fleet.producers.connection[members])
+    for i in range(spec.times):
+        at = int((spec.at_s + i * spec.every_s) * SECOND)
+        for k, topic in enumerate(members):
+            plan.publish(at + k * MS // 2, int(topic), limits.size(fleet, int(topic), share))
+        pause = share * own.sum() / limit - 1 + TARGET
+        until = at + members.size * MS // 2 + int(pause * SECOND) + SLACK
+        plan.holds += [(int(c), at - SECOND, until) for c in connections]
+    return until
+
+
+def resource_group(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
+    """The topics of a group are each within their limits, but together over the group's."""
+    group = spec.group or next(iter(limits.groups))
+    spaces = fleet.scenario.limits.resource_groups[group]
+    inside = np.array([s in spaces for s in fleet.topics.namespaces])
+    members = np.flatnonzero(inside & (fleet.topics.broker == spec.broker))
+    until = _together(fleet, limits, spec, plan, members, limits.groups[group])
+    _record(fleet, spec, plan, until, topics=tuple(int(t) for t in members), group=group,
+            breaches=spec.times)
+
+
+def broker_limit(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
+    """The topics of a broker are each within their limits, but together over the broker's."""
+    grouped = {s for spaces in fleet.scenario.limits.resource_groups.values() for s in spaces}
+    free = np.array([s not in grouped for s in fleet.topics.namespaces])
+    members = np.flatnonzero(free & (fleet.topics.broker == spec.broker))
+    until = _together(fleet, limits, spec, plan, members, limits.brokers[spec.broker])
+    _record(fleet, spec, plan, until, breaches=spec.times)
+
+
+def broker_restart(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
+    """A broker's host reboots: its monotonic clock starts anew, its clients come back."""
+    down, up = int(spec.at_s * SECOND), int((spec.at_s + spec.for_s) * SECOND)
+    fleet.restarts_ns[spec.broker] = up
+    plan.down.append((spec.broker, down, up))
+    for connection in np.flatnonzero(fleet.connections.broker == spec.broker):
+        fleet.connections.reopens_ns[connection] = up
+        plan.holds.append((int(connection), down - SECOND // 5, up + SECOND))
+    _record(fleet, spec, plan, up)
+
+
+def reconnect(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
+    """A client closes its connection and opens another one."""
+    connection = fleet.connection_on(spec.broker, spec.connection)
+    closes, opens = int(spec.at_s * SECOND), int((spec.at_s + spec.for_s) * SECOND)
+    fleet.connections.reopens_ns[connection] = opens
+    plan.holds.append((connection, closes - SECOND // 5, opens + SECOND))
+    _record(fleet, spec, plan, opens, connection=connection, closes_ns=closes)
+
+
+INCIDENTS: dict[str, Callable[[Fleet, Limits, IncidentSpec, Plan], None]] = {
+    "noisy-neighbour": noisy_neighbour,
+    "burst": burst,
+    "policy-change": policy_change,
+    "connection-limit": connection_limit,
+    "resource-group": resource_group,
+    "broker-limit": broker_limit,
+    "broker-restart": broker_restart,
+    "reconnect": reconnect,
+}

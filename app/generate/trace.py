@@ -1,0 +1,189 @@
+"""A whole trace: planned once, written slice by slice, so that memory does not grow with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.errors import UserError
+from app.generate.disorder import arrivals
+from app.generate.fleet import NEVER, Fleet, build_fleet
+from app.generate.incidents import plan_incidents
+from app.generate.json_lines import write_lines
+from app.generate.lifecycle import lifecycle
+from app.generate.limits import Limits, Policy, build_limits
+from app.generate.malformed import TEMPLATES, Malformed, spoil_clocks
+from app.generate.plan import SECOND, Incident, Plan, Publishes, held_back
+from app.generate.polls import poll, polls_at, records_per_poll
+from app.generate.rows import PLACE, no_rows
+from app.generate.scenario import Scenario
+from app.generate.streams import Clocks
+from app.generate.traffic import (
+    Storage,
+    heartbeats,
+    normal_publishes,
+    records_per_publish,
+    rows_of,
+    slice_counts,
+)
+
+AT, ARRIVES, STREAM = PLACE["at_ns"], PLACE["arrives_ns"], PLACE["stream"]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The records that arrive in one slice of time, in order of arrival."""
+
+    name: str
+    wall_ms: int
+    """End of the slice (ms since the epoch)."""
+    data: np.ndarray
+    """The bytes of all lines."""
+    ends: np.ndarray
+    """Where each line ends, newline included."""
+    brokers: np.ndarray
+    """Broker of each line, by index; the number of brokers stands for all of them."""
+    planted: Counter[str]
+    """How many records of it break which rule of the contract, by code."""
+
+    def lines(self) -> list[bytes]:
+        """The lines one by one, without newline."""
+        return self.data.tobytes().splitlines()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a scenario, a number of events and a seed stand for; the same each time it is read."""
+
+    scenario: Scenario
+    events: int
+    seed: int
+    fleet: Fleet
+    limits: Limits
+    plan: Plan
+    publishes: int
+    """Normal publishes, besides those of incidents."""
+
+    @property
+    def incidents(self) -> list[Incident]:
+        """The truth about what happens in it."""
+        return self.plan.incidents
+
+    @property
+    def policies(self) -> list[Policy]:
+        """The limits that hold from the start, as policy documents of the configuration."""
+        return self.limits.policies
+
+    def slices(self) -> Iterator[Slice]:
+        """Its records, slice by slice."""
+        return _slices(self)
+
+
+def plan_trace(scenario: Scenario, events: int, seed: int) -> Trace:
+    """Plans a trace of about `events` records; too few for the scenario is a UserError."""
+    fleet = build_fleet(scenario, seed)
+    per_publish = records_per_publish(fleet)
+    # Limits need the rate, and the rate needs to know what incidents take: their number of records
+    # does not depend on limits, only their sizes do.
+    draft = plan_incidents(fleet, build_limits(fleet, 1.0))
+    fixed = _fixed_records(fleet, draft, per_publish, seed)
+    share = 1 + scenario.disorder.malformed + scenario.disorder.repeated
+    publishes = round((events / share - fixed) / per_publish / (1 - _held_share(fleet, draft)))
+    least = round((fixed + scenario.active_s * per_publish) * share)
+    if publishes < scenario.active_s:
+        raise UserError(f"--events {events}: this scenario needs at least {least}")
+    limits = build_limits(fleet, publishes / scenario.active_s)
+    return Trace(scenario, events, seed, fleet, limits, plan_incidents(fleet, limits), publishes)
+
+
+def _fixed_records(fleet: Fleet, plan: Plan, per_publish: float, seed: int) -> float:
+    """Records that there are whatever the rate."""
+    scenario = fleet.scenario
+    beats = 2 * len(fleet.brokers) * scenario.quiet_s
+    polled = len(polls_at(fleet)) * records_per_poll(fleet)
+    return (len(lifecycle(fleet, plan, seed)) + len(plan.rows) + polled
+            + (len(plan.publishes) + beats) * per_publish)
+
+
+def _held_share(fleet: Fleet, plan: Plan) -> float:
+    """Part of the normal publishes that the incidents hold back, by their rates."""
+    known, active = fleet.producers, fleet.scenario.active_s * SECOND
+    weight = np.diff(known.share, prepend=0.0)
+    by_connection = np.bincount(known.connection, weight, fleet.connections.broker.size)
+    held = sum((until - since - SECOND // 2) * by_connection[c] for c, since, until in plan.holds)
+    muted = sum((until - since) * fleet.topics.weight[t] for t, since, until in plan.mutes)
+    return min(0.5, float(held + muted) / active)
+
+
+def _slices(trace: Trace) -> Iterator[Slice]:
+    scenario, fleet, plan = trace.scenario, trace.fleet, trace.plan
+    clocks, storage = Clocks(fleet), Storage(fleet)
+    total = max(round(trace.events * scenario.disorder.malformed), len(TEMPLATES))
+    if scenario.disorder.malformed == 0:
+        total = 0
+    malformed = Malformed(fleet, total, np.random.default_rng([trace.seed, 3]))
+    once = np.concatenate([lifecycle(fleet, plan, trace.seed), *plan.rows])
+    scheduled, polls = plan.scheduled(), set(polls_at(fleet).tolist())
+    waiting = scheduled.take(np.zeros(0, dtype=np.int64))
+    to_come, under_way = no_rows(), no_rows()
+    counts = slice_counts(fleet, trace.publishes)
+    for number, count in enumerate(counts.tolist()):
+        rng = np.random.default_rng([trace.seed, 4, number])
+        begin, end = number * scenario.slice_s * SECOND, (number + 1) * scenario.slice_s * SECOND
+        last = number == len(counts) - 1
+        first, after = np.searchsorted(scheduled.at_ns, [begin, end])
+        new = _undisturbed(trace, count, begin, end, rng)
+        publishes = Publishes.concat([waiting, new, scheduled.take(np.arange(first, after))])
+        publishes = publishes.take(np.argsort(publishes.at_ns, kind="stable"))
+        due = np.searchsorted(publishes.at_ns, NEVER if last else end)
+        waiting = publishes.take(np.arange(due, publishes.at_ns.size))
+        blocks = poll(fleet, begin, storage) if begin in polls else []
+        blocks += rows_of(fleet, publishes.take(np.arange(due)), storage, rng)
+        blocks += [once[(once[:, AT] >= begin) & (once[:, AT] < end)], to_come]
+        rows = _running(fleet, plan, np.concatenate(blocks))
+        later = rows[:, AT] >= (NEVER if last else end)
+        bad, templates = malformed.rows(begin, end)
+        to_come, rows = rows[later], np.concatenate([rows[~later], bad])
+        clocks.stamp(rows)
+        planted = Counter(t.code for t in templates)
+        rows = arrivals(scenario, rows, len(bad), rng, planted)
+        spoil_clocks(rows[len(rows) - len(bad):], templates)
+        rows = np.concatenate([under_way, rows])
+        arrived = rows[:, ARRIVES] < (NEVER if last else end)
+        under_way, rows = rows[~arrived], rows[arrived]
+        yield _written(trace, number, end, rows, planted)
+
+
+def _undisturbed(
+    trace: Trace, count: int, begin: int, end: int, rng: np.random.Generator
+) -> Publishes:
+    """Normal traffic of a slice, less what the incidents hold back."""
+    fleet, plan = trace.fleet, trace.plan
+    new = Publishes.concat([
+        normal_publishes(fleet, count, begin, end, rng), heartbeats(fleet, begin, end, rng)
+    ])
+    known = fleet.producers
+    return held_back(new, plan.holds, plan.mutes, known.connection[new.producer],
+                     known.topic[new.producer], begin, end)
+
+
+def _running(fleet: Fleet, plan: Plan, rows: np.ndarray) -> np.ndarray:
+    """Rows without those that a broker would have reported while it was down."""
+    for broker, down, up in plan.down:
+        silent = (rows[:, AT] >= down) & (rows[:, AT] < up)
+        silent &= rows[:, STREAM] % (len(fleet.brokers) + 1) == broker
+        rows = rows[~silent]
+    return rows
+
+
+def _written(
+    trace: Trace, number: int, end: int, rows: np.ndarray, planted: Counter[str]
+) -> Slice:
+    order = np.argsort(rows[:, ARRIVES], kind="stable")
+    data, ends = write_lines(rows, order, trace.fleet.texts)
+    brokers = rows[order, STREAM] % (len(trace.fleet.brokers) + 1)
+    return Slice(f"events-{number:05d}.jsonl", trace.scenario.start_ms + end // 1_000_000,
+                 data, ends, brokers, planted)
