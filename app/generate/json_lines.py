@@ -10,6 +10,8 @@ import numpy as np
 from app.generate.rows import NULL, NUMBER, PLACE, POSITION, TAIL, TEXT, WRITTEN, Texts
 
 LONGEST_NUMBER = 20
+POWERS = np.array([10**i for i in range(19)], dtype=np.uint64)
+PAIRS = np.frombuffer(b"".join(b"%02d" % i for i in range(100)), dtype=np.uint8)
 
 
 @cache
@@ -36,14 +38,22 @@ def _number(out, at, value):  # type: ignore[no-untyped-def]
         out[at] = 45
         at += 1
         value = -value
+    rest = np.uint64(value)
     digits = 1
-    rest = value
-    while rest >= 10:
-        rest //= 10
+    while digits < POWERS.size and rest >= POWERS[digits]:
         digits += 1
-    for i in range(at + digits - 1, at - 1, -1):
-        out[i] = 48 + value % 10
-        value //= 10
+    p = at + digits
+    while rest >= np.uint64(100):  # two digits per division
+        above = rest // np.uint64(100)
+        pair = np.int64(rest - above * np.uint64(100)) * 2
+        out[p - 1] = PAIRS[pair + 1]
+        out[p - 2] = PAIRS[pair]
+        p -= 2
+        rest = above
+    pair = np.int64(rest) * 2
+    out[p - 1] = PAIRS[pair + 1]
+    if p - 1 > at:
+        out[p - 2] = PAIRS[pair]
     return at + digits
 
 
