@@ -1,0 +1,54 @@
+"""Where each column of the event contract lies in the arrays of a parsed block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from state.events import COLUMNS
+
+TEXT, LONG, SHORT, FLAG, BINARY, TEXTS, NO_COLUMN = range(7)
+"""Kinds of columns; NO_COLUMN stands for keys that no column has."""
+
+_KINDS = {
+    pa.string(): TEXT,
+    pa.int64(): LONG,
+    pa.int32(): SHORT,
+    pa.bool_(): FLAG,
+    pa.binary(): BINARY,
+    pa.list_(pa.string()): TEXTS,
+}
+
+NAMES: tuple[str, ...] = tuple(c.name for c in COLUMNS)
+INDEX: dict[str, int] = {name: i for i, name in enumerate(NAMES)}
+COLUMN_COUNT = len(COLUMNS)
+
+COLUMN_KIND = np.array([*(_KINDS[c.type] for c in COLUMNS), NO_COLUMN], np.int64)
+_IS_TEXT = COLUMN_KIND == TEXT
+_IS_NUMBER = np.isin(COLUMN_KIND, (LONG, SHORT, FLAG))
+TEXT_SLOTS = int(_IS_TEXT.sum())
+NUMBER_SLOTS = int(_IS_NUMBER.sum())
+COLUMN_SLOT = np.where(_IS_TEXT, np.cumsum(_IS_TEXT) - 1, np.cumsum(_IS_NUMBER) - 1)
+"""Row of a column in the array of its kind: codes of text, or numbers."""
+
+
+def slot(name: str) -> int:
+    """Row of a text or number column in its array."""
+    return int(COLUMN_SLOT[INDEX[name]])
+
+
+def bit(name: str) -> int:
+    """The bit of a column in the bit sets of a row."""
+    return 1 << INDEX[name]
+
+
+def bits(names: Iterable[str]) -> int:
+    """The bits of several columns."""
+    return sum(bit(name) for name in names)
+
+
+def names_of(mask: int) -> str:
+    """The columns of a bit set, joined by commas in the order of the contract."""
+    return ",".join(name for i, name in enumerate(NAMES) if mask >> i & 1)

@@ -1,0 +1,159 @@
+"""What a policy document may say: scopes, limit keys and the type of each limit.
+
+One definition for documents on the stream (`BAD_POLICY`) and for those of the configuration.
+Source: event contract, section 5; the broker keys are those that the job files list.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+NUMBER, FLAG, TEXT, QUOTA, RETENTION = "number", "flag", "text", "backlog quota", "retention policy"
+
+RETENTION_POLICIES: tuple[str, ...] = (
+    "producer_request_hold", "producer_exception", "consumer_backlog_eviction",
+)
+QUOTA_TYPES: tuple[str, ...] = ("destination_storage", "message_age")
+_QUOTA_LIMITS = ("limitSize", "limitTime")
+
+_PUBLISH_RATES = {"publishRateInMsgs": NUMBER, "publishRateInBytes": NUMBER}
+
+_BROKER = {
+    # rate_limits
+    "maxPublishRatePerTopicInMessages": NUMBER,
+    "maxPublishRatePerTopicInBytes": NUMBER,
+    "brokerPublisherThrottlingMaxMessageRate": NUMBER,
+    "brokerPublisherThrottlingMaxByteRate": NUMBER,
+    "resourceUsageTransportPublishIntervalInSecs": NUMBER,
+    "maxPendingPublishRequestsPerConnection": NUMBER,
+    "maxMessagePublishBufferSizeInMB": NUMBER,
+    "numIOThreads": NUMBER,
+    "throttleProducerReceiptWaitTimeMillis": NUMBER,
+    "connectionsPerBroker": NUMBER,
+    "topicPublisherThrottlingTickTimeMillis": NUMBER,
+    "brokerPublisherThrottlingTickTimeMillis": NUMBER,
+    "preciseTopicPublishRateLimiterEnable": FLAG,
+    # backlog
+    "backlogQuotaCheckEnabled": FLAG,
+    "backlogQuotaCheckIntervalInSeconds": NUMBER,
+    "backlogQuotaDefaultLimitBytes": NUMBER,
+    "backlogQuotaDefaultLimitGB": NUMBER,
+    "backlogQuotaDefaultLimitSecond": NUMBER,
+    "backlogQuotaDefaultRetentionPolicy": RETENTION,
+    "preciseTimeBasedBacklogQuotaCheck": FLAG,
+    "exposeTopicLevelMetricsInPrometheus": FLAG,
+    # producer_ids
+    "producer.id.quota.window.num": NUMBER,
+    "producer.id.quota.window.size.seconds": NUMBER,
+    "producer.id.quota.cache.cleanup.scheduler.interval.ms": NUMBER,
+    "producer.id.quota.window.count": NUMBER,
+    "producer.id.expiration.ms": NUMBER,
+    "producer.id.expiration.check.interval.ms": NUMBER,
+    "transactional.id.expiration.ms": NUMBER,
+}
+
+LIMIT_TYPES: dict[str, dict[str, str]] = {
+    "broker": _BROKER,
+    "resource_group": _PUBLISH_RATES,
+    "namespace": {**_PUBLISH_RATES, "resource_group": TEXT, "backlog_quota": QUOTA},
+    "topic": {**_PUBLISH_RATES, "backlog_quota": QUOTA},
+    "user": {"producer_ids_rate": NUMBER},
+}
+"""Type of each limit key, by scope."""
+
+SCOPES: dict[str, frozenset[str]] = {scope: frozenset(keys) for scope, keys in LIMIT_TYPES.items()}
+"""Limit keys of each scope."""
+
+
+def problem(document: object) -> str | None:
+    """What is wrong with a decoded policy document, in one phrase, or None."""
+    if not isinstance(document, dict):
+        return "not an object"
+    scope, name = document.get("scope"), document.get("name")
+    if not isinstance(scope, str) or scope not in SCOPES:
+        return f"unknown scope {_shown(scope)}"
+    if not _is_text(name) or not name:
+        return "name is not a string"
+    limits = document.get("limits", {})
+    if not isinstance(limits, dict):
+        return "limits is not an object"
+    for key, value in limits.items():
+        if key not in SCOPES[scope]:
+            return f"unknown limit {_shown(key)} in scope {scope}"
+        wrong = _limit_problem(LIMIT_TYPES[scope][key], value)
+        if wrong is not None:
+            return f"{key} {wrong}"
+    return None
+
+
+def parse_document(text: str) -> tuple[dict[str, Any] | None, str | None]:
+    """Decode a `policy_json`: the document and None, or None and what is wrong."""
+    try:
+        document = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        # also an integer of more digits than Python converts
+        return None, "not JSON"
+    wrong = problem(document)
+    return (document, None) if wrong is None else (None, wrong)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _limit_problem(kind: str, value: object) -> str | None:
+    if kind == FLAG:
+        return None if isinstance(value, bool) else "is not true or false"
+    if kind == TEXT:
+        return None if _is_text(value) else "is not a string"
+    if kind == RETENTION:
+        if isinstance(value, str) and value in RETENTION_POLICIES:
+            return None
+        return f"is not one of {', '.join(RETENTION_POLICIES)}"
+    if kind == QUOTA:
+        return _quota_problem(value)
+    return None if _is_number(value) else "is not a number of 64 bits"
+
+
+def _quota_problem(value: object) -> str | None:
+    if not isinstance(value, dict):
+        return "is not an object"
+    for quota_type, quota in value.items():
+        if quota_type not in QUOTA_TYPES:
+            return f"has unknown type {_shown(quota_type)}"
+        if not isinstance(quota, dict):
+            return f"{quota_type} is not an object"
+        for key, limit in quota.items():
+            if key == "policy":
+                wrong = _limit_problem(RETENTION, limit)
+            elif key in _QUOTA_LIMITS:
+                wrong = _limit_problem(NUMBER, limit)
+            else:
+                wrong = "is unknown"
+            if wrong is not None:
+                return f"{quota_type} {_shown(key)} {wrong}"
+    return None
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    # NaN and the infinities fail the comparison as well
+    return -(2**63) <= value <= 2**63 - 1
+
+
+def _is_text(value: object) -> bool:
+    """Whether a value is a string that can be written (no lone surrogate)."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    """A value in a message: short and printable."""
+    return ascii(value)[:60]

@@ -1,0 +1,123 @@
+"""Topic names: `[scheme://]tenant/namespace/name`, with `-partition-N` for one partition."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from udfs.arrow import bytes_of, offsets_of, plain
+
+Array = np.ndarray
+
+PERSISTENT, NON_PERSISTENT = "persistent", "non-persistent"
+_PARTITION = re.compile(r"-partition-(0|[1-9][0-9]{0,9})\Z")
+
+
+class Topic(NamedTuple):
+    """The parts of a Pulsar topic name."""
+
+    scheme: str
+    tenant: str
+    namespace: str
+    """Without the tenant."""
+    name: str
+    """Local name without the ending of a partition."""
+    partition: int | None
+
+
+def split_topic(name: str) -> Topic | None:
+    """The parts of a Pulsar topic name, or None without tenant, namespace and name.
+
+    No scheme means persistent; what follows the namespace is the name, slashes included.
+    """
+    scheme, separator, rest = name.partition("://")
+    if not separator:
+        scheme, rest = PERSISTENT, name
+    elif scheme not in (PERSISTENT, NON_PERSISTENT):
+        return None
+    parts = rest.split("/", 2)
+    if len(parts) < 3 or not all(parts):
+        return None
+    local, partition = split_partition(parts[2])
+    return Topic(scheme, parts[0], parts[1], local, partition)
+
+
+def split_partition(name: str) -> tuple[str, int | None]:
+    """A name without the ending `-partition-N`, and N; N is None without the ending."""
+    found = _PARTITION.search(name)
+    if found is None or found.start() == 0 or int(found[1]) > 2**31 - 1:
+        return name, None
+    return name[: found.start()], int(found[1])
+
+
+def normal_topic(name: str, partition: int | None, kafka: bool = False) -> str:
+    """The one spelling of a topic: with a scheme (not for Kafka) and the partition's ending.
+
+    A negative partition is none. A name that ends in `-partition-N` already is left as it is.
+    """
+    if not kafka and "://" not in name:
+        name = f"{PERSISTENT}://{name}"
+    if partition is None or partition < 0:
+        return name
+    ending = f"-partition-{partition}"
+    return name if name.endswith(ending) else name + ending
+
+
+INCOMPLETE, NOT_PERSISTENT = 1, 2
+"""Flags of `classify_topics`: not a full Pulsar name; of a non-persistent topic."""
+_SLASH = ord("/")
+_SEPARATOR = np.frombuffer(b"://", np.uint8)
+_SCHEMES = tuple(np.frombuffer(s.encode(), np.uint8) for s in (PERSISTENT, NON_PERSISTENT))
+
+
+@numba.njit(cache=True, nogil=True)
+def _starts_with(data: Array, start: int, end: int, text: Array) -> bool:
+    if end - start < len(text):
+        return False
+    for i in range(len(text)):
+        if data[start + i] != text[i]:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _classify(
+    data: Array, offsets: Array, separator: Array, persistent: Array, other: Array, flags: Array
+) -> None:
+    for i in range(len(flags)):
+        start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
+        rest = start
+        for p in range(start, end):
+            if _starts_with(data, p, end, separator):
+                rest = p + len(separator)
+                scheme = p - start
+                if scheme == len(other) and _starts_with(data, start, end, other):
+                    flags[i] |= NOT_PERSISTENT
+                elif scheme != len(persistent) or not _starts_with(data, start, end, persistent):
+                    flags[i] |= INCOMPLETE
+                break
+        # tenant and namespace, neither empty, each followed by a slash; then at least one byte
+        part = rest
+        slashes = 0
+        for p in range(rest, end):
+            if data[p] == _SLASH:
+                if p == part:
+                    break
+                slashes += 1
+                part = p + 1
+                if slashes == 2:
+                    break
+        if slashes < 2 or part >= end:
+            flags[i] |= INCOMPLETE
+
+
+def classify_topics(names: pa.Array) -> Array:
+    """INCOMPLETE and NOT_PERSISTENT (uint8) of each name, as `split_topic` would judge it."""
+    strings = plain(names)
+    flags = np.zeros(len(strings), np.uint8)
+    _classify(bytes_of(strings), offsets_of(strings), _SEPARATOR, *_SCHEMES, flags)
+    return flags
