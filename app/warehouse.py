@@ -24,7 +24,7 @@ from app.tables import TABLES, VIEWS, Table
 if TYPE_CHECKING:
     from app.settings import Settings
 
-GLOB = re.compile(r"[*?\[]")
+GLOB = re.compile(r"[*?]")
 """Characters that DuckDB would expand in a file name."""
 
 
@@ -111,7 +111,7 @@ def only_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
 
 
 def first_lines(error: duckdb.Error) -> str:
-    """The part of a DuckDB message that helps: what is wrong, and the nearest name if it has one."""
+    """The part of a DuckDB message that helps: what is wrong, and the nearest name if any."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     near = [line for line in lines[1:] if line.startswith(("Did you mean", "Candidate"))]
     return "\n".join([lines[0] if lines else type(error).__name__, *near[:1]])
