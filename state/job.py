@@ -1,0 +1,48 @@
+"""What a job is: a named state machine over the records of one shard.
+
+A job gets the bytes of its state and a batch of blobs, and answers new bytes, output rows and the
+wall time at which it wants to be called again. It knows no Spark, no clock and no file, so the
+streaming query and the batch replay call the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+NO_WATERMARK = 0
+"""Wall time (ms) of a stream that has not moved yet."""
+
+
+@dataclass
+class Step:
+    """Answer of one call of a job.
+
+    `tables` holds output rows by table name, without the columns that are the same for every row
+    of a job. `wake_at_ms` is a wall time of the stream: when its clock passes it, the shard must
+    be called even without records; None = never. `needed_idle_advance_ms` is set when records
+    were too late only because other keys had run ahead.
+    """
+
+    state: bytes
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    wake_at_ms: int | None = None
+    needed_idle_advance_ms: int | None = None
+
+
+class Job(Protocol):
+    """A stateful operator that can be run alone or fused with others."""
+
+    name: str
+    columns: tuple[str, ...]
+    """Contract columns that a blob of this job carries."""
+
+    def step(
+        self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int
+    ) -> Step:
+        """Judge a batch; `stream_ms` is the stream's clock (latest wall time less
+        `idle_advance_ms`) when the batch begins."""
+        ...

@@ -1,0 +1,172 @@
+"""Names of one shard as dense integers: exact, however their hashes collide.
+
+A name is looked up by a 64-bit hash and then compared byte for byte, so two names with one hash
+stay two names. Integers are only comparable inside one shard.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+Array = np.ndarray
+NONE = -1
+"""The integer of a null name."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _hash(data: Array, start: int, end: int, mask: np.uint64) -> np.uint64:
+    h = np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(end - start)
+    for i in range(start, end):
+        h = (h ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
+    h ^= h >> np.uint64(32)
+    h *= np.uint64(0xD6E8FEB86659FD93)
+    h ^= h >> np.uint64(32)
+    return h & mask
+
+
+@numba.njit(cache=True, nogil=True)
+def _same(a: Array, a0: int, a1: int, b: Array, b0: int, b1: int) -> bool:
+    if a1 - a0 != b1 - b0:
+        return False
+    for i in range(a1 - a0):
+        if a[a0 + i] != b[b0 + i]:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _index(table: Array, data: Array, offsets: Array, count: int, mask: np.uint64) -> None:
+    table[:] = -1
+    slots = np.uint64(len(table) - 1)
+    for i in range(count):
+        at = _hash(data, offsets[i], offsets[i + 1], mask) & slots
+        while table[at] >= 0:
+            at = (at + np.uint64(1)) & slots
+        table[at] = i
+
+
+@numba.njit(cache=True, nogil=True)
+def _intern(
+    table: Array, data: Array, offsets: Array, count: int,
+    new_data: Array, new_offsets: Array, ids: Array, mask: np.uint64,
+) -> int:
+    slots = np.uint64(len(table) - 1)
+    for i in range(len(ids)):
+        start, end = new_offsets[i], new_offsets[i + 1]
+        at = _hash(new_data, start, end, mask) & slots
+        found = -1
+        while table[at] >= 0:
+            j = table[at]
+            if _same(data, offsets[j], offsets[j + 1], new_data, start, end):
+                found = j
+                break
+            at = (at + np.uint64(1)) & slots
+        if found < 0:
+            found = count
+            offset = offsets[count]
+            for b in range(end - start):
+                data[offset + b] = new_data[start + b]
+            offsets[count + 1] = offset + end - start
+            table[at] = count
+            count += 1
+        ids[i] = found
+    return count
+
+
+class Names:
+    """A growing set of strings; `intern` gives each its integer."""
+
+    def __init__(
+        self, data: Array | None = None, lengths: Array | None = None,
+        mask: int = 0xFFFFFFFFFFFFFFFF,
+    ) -> None:
+        """Start from stored UTF-8 bytes and lengths; `mask` weakens the hash in tests."""
+        self._data = np.zeros(0, np.uint8) if data is None else data
+        count = 0 if lengths is None else len(lengths)
+        self._offsets = np.zeros(count + 1, np.int64)
+        if lengths is not None:
+            np.cumsum(lengths, out=self._offsets[1:])
+        self._count = count
+        self._mask = np.uint64(mask)
+        self._table = np.full(0, -1, np.int64)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def intern(self, values: pa.StringArray) -> Array:
+        """Integers (int64) of the values, new ones appended in order; null gives NONE."""
+        if values.null_count:
+            ids = np.full(len(values), NONE, np.int64)
+            known = values.is_valid().to_numpy(zero_copy_only=False)
+            ids[known] = self.intern(values.drop_null())
+            return ids
+        ids = np.empty(len(values), np.int64)
+        if not len(values):
+            return ids
+        start = values.offset
+        buffers = values.buffers()
+        offsets = np.frombuffer(buffers[1], np.int32)[start : start + len(values) + 1].astype(
+            np.int64
+        )
+        data = np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.zeros(0, np.uint8)
+        self._reserve(len(values), int(offsets[-1] - offsets[0]))
+        self._count = _intern(
+            self._table, self._data, self._offsets, self._count, data, offsets, ids, self._mask
+        )
+        return ids
+
+    def intern_one(self, value: str) -> int:
+        """Integer of one name."""
+        return int(self.intern(pa.array([value], pa.string()))[0])
+
+    def get(self, name: int) -> str:
+        """The name behind an integer."""
+        start, end = self._offsets[name], self._offsets[name + 1]
+        return self._data[start:end].tobytes().decode()
+
+    def strings(self) -> pa.StringArray:
+        """All names as one Arrow array, position = integer."""
+        used = int(self._offsets[self._count])
+        return pa.LargeStringArray.from_buffers(
+            self._count,
+            pa.py_buffer(self._offsets[: self._count + 1]),
+            pa.py_buffer(self._data[:used]),
+        )
+
+    def lookup(self, ids: Array) -> pa.StringArray:
+        """Names of an array of integers; NONE gives null."""
+        picked = pa.array(ids, mask=ids < 0) if len(ids) else pa.array([], pa.int64())
+        return self.strings().take(picked).cast(pa.string())
+
+    def arrays(self) -> tuple[Array, Array]:
+        """UTF-8 bytes and lengths, as the constructor takes them."""
+        used = int(self._offsets[self._count])
+        return self._data[:used], np.diff(self._offsets[: self._count + 1]).astype(np.int32)
+
+    def compact(self, keep: Array) -> tuple[Names, Array]:
+        """A set of only the names where `keep` (bool by integer) holds, and old to new integers."""
+        renumber = np.full(self._count + 1, NONE, np.int64)
+        kept = np.flatnonzero(keep)
+        renumber[kept] = np.arange(len(kept))
+        smaller = Names(mask=int(self._mask))
+        smaller.intern(self.lookup(kept))
+        return smaller, renumber
+
+    def _reserve(self, count: int, size: int) -> None:
+        if self._count + count + 1 > len(self._offsets):
+            room = np.zeros(2 * (self._count + count) + 16, np.int64)
+            room[: self._count + 1] = self._offsets[: self._count + 1]
+            self._offsets = room
+        used = int(self._offsets[self._count])
+        if used + size > len(self._data) or not self._data.flags.writeable:
+            grown = np.zeros(2 * (used + size) + 64, np.uint8)
+            grown[:used] = self._data[:used]
+            self._data = grown
+        if 2 * (self._count + count) >= len(self._table):
+            slots = 64
+            while slots < 4 * (self._count + count):
+                slots *= 2
+            self._table = np.empty(slots, np.int64)
+            _index(self._table, self._data, self._offsets, self._count, self._mask)

@@ -1,0 +1,352 @@
+"""One broker: its records are judged in order, its policies applied, its rows collected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from state.names import Names
+from state.rate_limits import flow
+from state.rate_limits import layout as L
+from state.rate_limits.connection import restart, stop_counting
+from state.rate_limits.layout import NEVER, NULL, Array, Feed, Out, World
+from state.rate_limits.limiter import change_limits, forget, use
+from state.rate_limits.limits import Limits, Source
+from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
+from state.records import Records
+
+NS_PER_MS = 1_000_000
+UNKNOWN = -2
+"""Place of a connection that a record names and nobody has opened; -1 = it names none."""
+CREATES_CNX = (flow.CONNECTION_OPENED, flow.PUBLISH, flow.PRODUCER_CREATED)
+CREATES_PRODUCER = (flow.PUBLISH, flow.PRODUCER_CREATED)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy document: what it limits, since when, and where its text is kept."""
+
+    scope: str
+    name: str
+    limits: dict[str, Any]
+    text: int
+    wall_ms: int
+    order: tuple[Any, ...] = ()
+
+    @property
+    def source(self) -> Source:
+        """The place that a later document replaces."""
+        return self.scope, self.name
+
+
+@dataclass
+class Window:
+    """What one ended window held, one element per topic."""
+
+    start_ms: int
+    end_ns: int
+    wall_ms: int
+    feed: int
+    topics: Array
+    limit_msgs: Array
+    limit_bytes: Array
+
+
+@dataclass
+class Broker:
+    """State and rows of one key."""
+
+    world: World
+    names: Names
+    documents: dict[Source, Policy]
+    out: Out = field(default_factory=new_out)
+    windows: list[Window] = field(default_factory=list)
+    applied: set[int] = field(default_factory=set)
+    limits: Limits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._resolve()
+
+    @property
+    def key(self) -> Any:
+        """The scalars of the key, readable and writable by name."""
+        return self.world.key[0]
+
+    def _resolve(self) -> None:
+        broker = self.names.get(int(self.key["broker"]))
+        texts = {source: policy.limits for source, policy in self.documents.items()}
+        self.limits = Limits(texts, broker)
+
+    def begin(self, documents: dict[Source, Policy]) -> None:
+        """Documents that hold before the key's first record."""
+        self.documents = documents
+        self._resolve()
+        self.key["max_in_flight"] = self.limits.max_in_flight()
+        self.key["buffer_share"] = self.limits.buffer_share()
+        limiter = self.world.limiters[0]
+        limiter["limit_msgs"], limiter["limit_bytes"], _ = self.limits.broker()
+
+    # -- records -----------------------------------------------------------------------------
+
+    def feed(self, rows: Records) -> Feed:
+        """Records as the kernel reads them; entities that they bring get their place."""
+        kind = rows["event_type"]
+        if not len(kind):
+            return empty_feed()
+        topic = self._places("topics", rows["topic"], np.isin(kind, CREATES_PRODUCER))
+        cnx = self._places("cnxs", rows["cnx_id"], np.isin(kind, CREATES_CNX))
+        cnx[(cnx < 0) & (rows["cnx_id"] >= 0)] = UNKNOWN
+        thread = self._threads(rows["io_thread"])
+        self._limit_topics(np.unique(topic[topic >= 0]))
+        create = np.isin(kind, CREATES_PRODUCER)
+        found = np.empty(len(kind), np.int64)
+        w, more = self.world, int(create.sum())
+        w = extend(w, producers=more, links=more)
+        used, links = find_producers(
+            w.producers, len(w.producers) - more, w.links, len(w.links) - more, cnx, topic,
+            rows["producer_id"], create, found,
+        )
+        self.world = w._replace(producers=w.producers[:used], links=w.links[:links])
+        return Feed(
+            rows["ts_mono_ns"], rows["ts_wall_ms"], rows["source_feed"], kind, cnx, topic, found,
+            thread, rows["supports_throttle"], rows["producer_name"],
+            np.where(rows["num_messages"] == NULL, 1, rows["num_messages"]), rows["entry_bytes"],
+        )
+
+    def _places(self, part: str, ids: Array, create: Array) -> Array:
+        """Positions of named entities, -1 for unknown ones that no record creates."""
+        known = getattr(self.world, part)["name"]
+        place = np.full(len(self.names) + 1, -1, np.int64)
+        place[known] = np.arange(len(known))
+        fresh = ids[create & (ids >= 0) & (place[ids] < 0)]
+        if len(fresh):
+            fresh, first = np.unique(fresh, return_index=True)
+            fresh = fresh[np.argsort(first)]
+            place[fresh] = len(known) + np.arange(len(fresh))
+            more = {part: len(fresh)}
+            if part == "topics":
+                more["touched"] = len(fresh)
+            self.world = extend(self.world, **more)
+            getattr(self.world, part)["name"][len(known) :] = fresh
+        return place[ids]
+
+    def _threads(self, values: Array) -> Array:
+        """Positions of IO threads, -1 without one."""
+        known = self.world.threads["name"]
+        distinct = np.unique(values[values != NULL])
+        fresh = np.setdiff1d(distinct, known)
+        if len(fresh):
+            self.world = extend(self.world, threads=len(fresh))
+            self.world.threads["name"][len(known) :] = fresh
+        place = np.full(len(values), -1, np.int64)
+        for i, name in enumerate(self.world.threads["name"]):
+            place[values == name] = i
+        return place
+
+    def _limit_topics(self, topics: Array) -> None:
+        """Give topics of this batch the limiters that the documents in force ask for."""
+        bare = topics[self.world.topics["limiter"][topics] < 0]
+        if len(bare):
+            names = self.world.topics["name"][bare]
+            msgs, size, _ = self.limits.topics(self.names.lookup(names))
+            limited = (msgs > 0) | (size > 0)
+            self.world.topics["limiter"][bare[limited]] = self._new_limiters(
+                L.TOPIC, names[limited], msgs[limited], size[limited]
+            )
+        bare = topics[self.world.topics["group"][topics] < 0]
+        if len(bare) and self.limits.has_groups:
+            names = self.names.lookup(self.world.topics["name"][bare])
+            group, groups = self.limits.groups(names)
+            for i, name in enumerate(groups):
+                members = bare[group == i]
+                if len(members):
+                    self.world.topics["group"][members] = self._group(name)
+
+    def _group(self, name: str) -> int:
+        """Position of a group's limiter, -1 if it has no limit and never had one."""
+        text = self.names.intern_one(name)
+        e = self.world.limiters
+        known = np.flatnonzero((e["kind"] == L.RESOURCE_GROUP) & (e["name"] == text))
+        if len(known):
+            return int(known[0])
+        msgs, size = self.limits.group(name)
+        if msgs <= 0 and size <= 0:
+            return -1
+        return int(
+            self._new_limiters(
+                L.RESOURCE_GROUP, np.array([text]), np.array([msgs]), np.array([size])
+            )[0]
+        )
+
+    def _new_limiters(self, kind: int, names: Array, msgs: Array, size: Array) -> Array:
+        first = len(self.world.limiters)
+        self.world = extend(self.world, limiters=len(names), buckets=2 * len(names))
+        new = self.world.limiters[first:]
+        new["kind"], new["name"], new["limit_msgs"], new["limit_bytes"] = kind, names, msgs, size
+        return first + np.arange(len(names))
+
+    def judge(
+        self, f: Feed, start: int, end: int, rows: Records, policies: dict[int, Policy]
+    ) -> None:
+        """Judge records [start, end) of a feed; `policies` by record are those on the stream."""
+        at = start
+        while at < end:
+            status, at = flow.run(self.world, self.out, f, at, end)
+            if status == flow.ROOM:
+                self.world, self.out = grow(self.world, self.out)
+            elif status == flow.WINDOW:
+                self._end_window(int(f.mono[at]), True)
+            elif status == flow.ASK:
+                if f.kind[at] == flow.BROKER_STARTED:
+                    self._restart(int(f.mono[at]), int(f.wall[at]), int(f.feed[at]))
+                    self.key["run_wall_ms"], self.key["has_run"] = f.wall[at], 1
+                    self.key["run_seq"] = rows["seq"][at]
+                    self.key["run_has_seq"] = rows["has_seq"][at]
+                elif at in policies:
+                    self.apply(policies[at], int(f.mono[at]), int(f.wall[at]))
+                at += 1
+
+    # -- time --------------------------------------------------------------------------------
+
+    def advance(self, clock: int, next_mono: int | None, next_wall: int) -> None:
+        """Move to a moment before the key's next record: timers and windows up to it."""
+        while True:
+            status = flow.advance(self.world, self.out, clock, next_wall)
+            if status == flow.ROOM:
+                self.world, self.out = grow(self.world, self.out)
+            elif status == flow.WINDOW:
+                self._end_window(next_mono or 0, next_mono is not None)
+            else:
+                break
+        if not self.key["any"]:
+            return
+        wall = flow.wall_at(self.world, clock, next_wall)
+        while flow.window_due(self.world, flow.window_clock(clock, wall)):
+            self._end_window(next_mono or 0, next_mono is not None)
+
+    def wall_at(self, clock: int, next_wall: int = int(NULL)) -> int:
+        """Wall time of a moment after the key's last record, NULL if unknown."""
+        return int(flow.wall_at(self.world, clock, next_wall)) if self.key["any"] else int(NULL)
+
+    def mono_at(self, wall: int) -> int:
+        """Monotonic time of a wall time after the key's last record."""
+        k = self.key
+        if wall == NULL or k["last_wall_ms"] == NULL:
+            return int(k["last_ns"])
+        return int(k["last_ns"]) + (wall - int(k["last_wall_ms"])) * NS_PER_MS
+
+    def _end_window(self, next_mono: int, known: bool) -> None:
+        w, k = self.world, self.key
+        end_ns = int(flow.end_window(w, next_mono, known))
+        touched = w.touched[: int(k["touched"])]
+        topics = w.topics[touched].copy()
+        limiter = topics["limiter"]
+        has = limiter >= 0
+        limits = w.limiters[np.where(has, limiter, 0)]
+        start = int(k["window_start_ms"])
+        end = start + int(k["window_ms"])
+        wall = int(NULL) if k["last_wall_ms"] == NULL else end
+        self.windows.append(
+            Window(
+                start, end_ns, wall, int(k["last_feed"]), topics,
+                np.where(has, limits["limit_msgs"], 0), np.where(has, limits["limit_bytes"], 0),
+            )
+        )
+        flow.begin_window(w)
+
+    def _restart(self, now: int, wall: int, feed: int) -> None:
+        k = self.key
+        if k["any"]:
+            before = max(self.mono_at(wall), int(k["last_ns"]))
+            self.advance(before, None, wall)
+            self._reserve()
+            restart(self.world, self.out, now, before, wall, feed)
+            for limiter in range(len(self.world.limiters)):
+                forget(self.world, limiter)
+        else:
+            at = flow.window_clock(now, wall)
+            k["any"], k["window_start_ms"] = 1, at // k["window_ms"] * k["window_ms"]
+        k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall, feed
+        use(self.world, flow.BROKER_LIMITER, now)
+
+    def _reserve(self) -> None:
+        """Room for a step outside the kernel, which writes at most a row per place and mark."""
+        while flow.no_room(self.world, self.out, len(self.world.limiters)) or (
+            self.key["timers"] + len(self.world.limiters) + 1 > len(self.world.timers)
+        ):
+            self.world, self.out = grow(self.world, self.out)
+
+    # -- policies ----------------------------------------------------------------------------
+
+    def apply(self, policy: Policy, now: int, wall: int) -> None:
+        """A document replaces the one of its scope and name; its limiters are built anew."""
+        old = self.documents.get(policy.source)
+        if old is not None and policy.wall_ms < old.wall_ms:
+            return
+        before = self.limits
+        self.documents = {**self.documents, policy.source: policy}
+        self._resolve()
+        if not self.key["any"]:
+            self.begin(self.documents)
+            return
+        self._reserve()
+        self._change_topics(before, policy.source, now)
+        self._change_groups(policy.source, now)
+        msgs, size, sources = self.limits.broker()
+        if policy.source in sources or policy.source in before.broker()[2]:
+            change_limits(self.world, flow.BROKER_LIMITER, msgs, size, now, True)
+        self._reserve()
+        k = self.key
+        k["max_in_flight"] = self.limits.max_in_flight()
+        k["buffer_share"] = self.limits.buffer_share()
+        for kind, old_limit, limit in (
+            (L.CONNECTION, before.max_in_flight(), k["max_in_flight"]),
+            (L.IO_THREAD, before.buffer_share(), k["buffer_share"]),
+        ):
+            if old_limit > 0 and limit <= 0:
+                stop_counting(self.world, self.out, now, wall, int(k["last_feed"]), kind)
+
+    def _seen(self, topics: Array, now: int) -> Array:
+        used = self.world.topics["used_ns"][topics]
+        return (used != NEVER) & (now - used < self.key["idle_ns"])
+
+    def _change_topics(self, before: Limits, source: Source, now: int) -> None:
+        every = np.arange(len(self.world.topics))
+        if not len(every):
+            return
+        names = self.names.lookup(self.world.topics["name"])
+        was = before.topics(names)[2]
+        msgs, size, sources = self.limits.topics(names)
+        changed = np.array(
+            [source in a or source in b for a, b in zip(was, sources, strict=True)], bool
+        )
+        bare = changed & (self.world.topics["limiter"] < 0) & ((msgs > 0) | (size > 0))
+        bare &= self._seen(every, now)
+        self.world.topics["limiter"][bare] = self._new_limiters(
+            L.TOPIC, self.world.topics["name"][bare], msgs[bare], size[bare]
+        )
+        self._reserve()
+        seen = self._seen(every, now)
+        for t in np.flatnonzero(changed & (self.world.topics["limiter"] >= 0)):
+            limiter = int(self.world.topics["limiter"][t])
+            change_limits(self.world, limiter, int(msgs[t]), int(size[t]), now, bool(seen[t]))
+
+    def _change_groups(self, source: Source, now: int) -> None:
+        if source[0] not in ("namespace", "resource_group") or not len(self.world.topics):
+            return
+        names = self.names.lookup(self.world.topics["name"])
+        group, groups = self.limits.groups(names)
+        places = np.array([self._group(name) for name in groups] + [-1], np.int64)
+        self.world.topics["group"] = places[group]
+        if source[0] != "resource_group":
+            return
+        text = self.names.intern_one(source[1])
+        e = self.world.limiters
+        for limiter in np.flatnonzero((e["kind"] == L.RESOURCE_GROUP) & (e["name"] == text)):
+            members = np.flatnonzero(self.world.topics["group"] == limiter)
+            seen = bool(self._seen(members, now).any())
+            self._reserve()
+            change_limits(self.world, int(limiter), *self.limits.group(source[1]), now, seen)

@@ -1,0 +1,90 @@
+"""Clocks of a broker's key: how far its records may be judged, and which came too late.
+
+A moment of a key is a pair (run, monotonic ns): runs count the broker starts that follow the one
+the key lives in, as far as they are known.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from state.order import FIRST
+from state.rate_limits.broker import Broker
+from state.rate_limits.layout import NULL, Array
+from state.records import Records
+
+NS_PER_MS = 1_000_000
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+
+
+class Moment(NamedTuple):
+    """A time of one key; records before it may be judged."""
+
+    run: int
+    ns: int
+
+
+def _clamp(value: int) -> int:
+    return max(_SMALLEST, min(value, _LARGEST))
+
+
+def present(b: Broker) -> Moment | None:
+    """The clock that the key had when its last batch ended."""
+    return Moment(0, int(b.key["clock_ns"])) if b.key["has_clock"] else None
+
+
+def by_stream(b: Broker, rows: Records, run: Array, stream_ms: int) -> Moment | None:
+    """The key's moment at a wall time of the stream, seen from its last record before that.
+
+    `rows` are its waiting records in order. None if no record tells.
+    """
+    wall = rows["ts_wall_ms"]
+    before = np.flatnonzero((wall != NULL) & (wall <= stream_ms))
+    k = b.key
+    if len(before):
+        last = int(before[-1])
+        at = Moment(int(run[last]), int(rows["ts_mono_ns"][last]))
+        passed = stream_ms - int(wall[last])
+    elif k["any"] and k["last_wall_ms"] != NULL and k["last_wall_ms"] <= stream_ms:
+        last = -1
+        at = Moment(0, int(k["last_ns"]))
+        passed = stream_ms - int(k["last_wall_ms"])
+    else:
+        return None
+    ns = at.ns + passed * NS_PER_MS
+    if last + 1 < len(wall) and run[last + 1] == at.run:
+        ns = min(ns, int(rows["ts_mono_ns"][last + 1]))
+    return Moment(at.run, _clamp(ns))
+
+
+def by_records(b: Broker, rows: Records, run: Array, time: Array, lateness_ns: int) -> Moment:
+    """Latest of a key's waiting records (at least one) less the allowed lateness.
+
+    The lateness reaches back over a broker start: records of the old run may still come.
+    """
+    last = len(time) - 1
+    latest_run, latest = int(run[last]), int(rows["ts_mono_ns"][last])
+    if latest_run == 0:
+        return Moment(0, _clamp(latest - lateness_ns))
+    start = int(np.searchsorted(run, latest_run))
+    started = int(rows["ts_mono_ns"][start])
+    if latest - lateness_ns >= started:
+        return Moment(latest_run, _clamp(latest - lateness_ns))
+    left = lateness_ns - (latest - started)
+    if start > 0:
+        old_ns, old_wall = int(rows["ts_mono_ns"][start - 1]), int(rows["ts_wall_ms"][start - 1])
+    elif b.key["any"]:
+        old_ns, old_wall = int(b.key["last_ns"]), int(b.key["last_wall_ms"])
+    else:
+        return Moment(latest_run, int(FIRST) + 1)
+    wall = int(rows["ts_wall_ms"][start])
+    if wall == NULL or old_wall == NULL:
+        return Moment(latest_run - 1, _clamp(old_ns - lateness_ns))
+    return Moment(latest_run - 1, _clamp(old_ns + (wall - old_wall) * NS_PER_MS - left))
+
+
+def is_before(run: Array, time: Array, clock: Moment) -> Array:
+    """Rows that stand before a moment of their key."""
+    return (run < clock.run) | ((run == clock.run) & (time < clock.ns))

@@ -1,0 +1,305 @@
+"""Connections: producers and topics on them, requests in flight, bytes buffered per IO thread."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from state.rate_limits.layout import (
+    BUFFER_HALF,
+    BUFFER_LIMIT,
+    CONNECTION,
+    CONNECTION_CLOSED,
+    IN_FLIGHT_HALF,
+    IN_FLIGHT_LIMIT,
+    IO_THREAD,
+    LIMIT_REMOVED,
+    NEVER,
+    TOPIC,
+    TYPES,
+    Array,
+    Out,
+    World,
+)
+from state.rate_limits.limiter import describe, leave_queue
+from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at
+from state.rate_limits.tracker import join_topic, leave_topic, mark, unmark
+
+
+@numba.njit(cache=True, nogil=True)
+def open_connection(w: World, c: int) -> None:
+    """A connection exists from its first event on."""
+    if w.cnxs[c]["open"] == 0:
+        w.cnxs[c]["open"] = 1
+        w.cnxs[c]["opened"] = w.key[0]["timer_order"]
+        w.key[0]["timer_order"] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def by_age(w: World, thread: int) -> Array:
+    """Open connections of an IO thread (-1 = of all), oldest first."""
+    found = np.empty(len(w.cnxs), np.int64)
+    n = 0
+    for c in range(len(w.cnxs)):
+        if w.cnxs[c]["open"] != 0 and (thread < 0 or w.cnxs[c]["thread"] == thread):
+            found[n] = c
+            n += 1
+    found = found[:n]
+    ages = np.empty(n, np.int64)
+    for i in range(n):
+        ages[i] = w.cnxs[found[i]]["opened"]
+    return found[np.argsort(ages)]
+
+
+@numba.njit(cache=True, nogil=True)
+def open_producer(w: World, p: int, now: int) -> None:
+    """A producer exists from its creation or its first publish on."""
+    producer = w.producers[p]
+    if producer["open"] != 0:
+        return
+    open_connection(w, producer["cnx"])
+    link = producer["link"]
+    e = w.links[link]
+    if e["attached"] == 0:
+        cnx = w.cnxs[e["cnx"]]
+        e["attached"], e["next"] = 1, cnx["first_link"]
+        e["producers"], e["first_producer"], e["culprit"] = 0, -1, 0
+        cnx["first_link"] = link
+    if producer["attached"] == 0:
+        producer["attached"], producer["next"] = 1, e["first_producer"]
+        e["first_producer"] = p
+    producer["open"] = 1
+    e["producers"] += 1
+    if e["producers"] == 1:
+        join_topic(w, link, now)
+
+
+@numba.njit(cache=True, nogil=True)
+def close_producer(w: World, p: int, now: int) -> None:
+    """A producer has closed; its places in the FIFOs stay, as in the broker."""
+    producer = w.producers[p]
+    if producer["open"] == 0:
+        return
+    link = producer["link"]
+    if w.links[link]["producers"] == 1:
+        leave_topic(w, link, now)
+    w.links[link]["producers"] -= 1
+    producer["open"] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def start_request(
+    w: World, o: Out, now: int, wall: int, feed: int, p: int, size: int
+) -> None:
+    """A publish is in flight; exactly at the limit the connection pauses, above its share all
+    connections of the IO thread do."""
+    k = w.key[0]
+    if k["max_in_flight"] <= 0 and k["buffer_share"] <= 0:
+        return
+    producer = w.producers[p]
+    c, t = producer["cnx"], producer["topic"]
+    cnx, topic = w.cnxs[c], w.topics[t]
+    tail = topic["flight_tail"]
+    if tail >= 0 and w.flights[tail]["cnx"] == c:
+        w.flights[tail]["count"] += 1
+    else:
+        i = k["free_flight"]
+        if i >= 0:
+            k["free_flight"] = w.flights[i]["next"]
+        else:
+            i = k["flight_used"]
+            k["flight_used"] += 1
+        w.flights[i]["cnx"], w.flights[i]["count"], w.flights[i]["next"] = c, 1, -1
+        if tail >= 0:
+            w.flights[tail]["next"] = i
+        else:
+            topic["flight_head"] = i
+        topic["flight_tail"] = i
+    cnx["in_flight"] += 1
+    cnx["buffered"] += size
+    if k["max_in_flight"] > 0 and cnx["in_flight"] == k["max_in_flight"]:
+        cnx["resume_at"] = k["max_in_flight"] // 2
+        mark(w, o, now, wall, feed, c, p, t, CONNECTION, IN_FLIGHT_LIMIT, t)
+    if cnx["thread"] < 0:
+        return
+    thread = w.threads[cnx["thread"]]
+    thread["pending"] += size
+    if k["buffer_share"] > 0 and thread["pending"] > k["buffer_share"] and thread["limited"] == 0:
+        thread["limited"] = 1
+        mark(w, o, now, wall, feed, c, p, t, IO_THREAD, BUFFER_LIMIT, t)
+        for other in by_age(w, cnx["thread"]):
+            if other != c:
+                mark(w, o, now, wall, feed, other, -1, -1, IO_THREAD, BUFFER_LIMIT, t)
+
+
+@numba.njit(cache=True, nogil=True)
+def _free_flight(w: World, t: int, run: int, before: int) -> None:
+    topic, k = w.topics[t], w.key[0]
+    following = w.flights[run]["next"]
+    if before < 0:
+        topic["flight_head"] = following
+    else:
+        w.flights[before]["next"] = following
+    if topic["flight_tail"] == run:
+        topic["flight_tail"] = before
+    w.flights[run]["next"] = k["free_flight"]
+    k["free_flight"] = run
+
+
+@numba.njit(cache=True, nogil=True)
+def end_request(
+    w: World, o: Out, now: int, wall: int, feed: int, c: int, t: int, size: int
+) -> None:
+    """An entry was persisted: it ends a request of its connection, or of the connection with the
+    oldest request for its topic (c = -1); none in flight: no effect."""
+    before, run = -1, w.topics[t]["flight_head"]
+    while run >= 0 and c != -1 and w.flights[run]["cnx"] != c:
+        before, run = run, w.flights[run]["next"]
+    if run < 0:
+        return
+    c = w.flights[run]["cnx"]
+    w.flights[run]["count"] -= 1
+    if w.flights[run]["count"] == 0:
+        _free_flight(w, t, run, before)
+    cnx = w.cnxs[c]
+    cnx["in_flight"] -= 1
+    cnx["buffered"] -= size
+    if cnx["states"][CONNECTION] > 0 and cnx["in_flight"] <= cnx["resume_at"]:
+        unmark_flag(w, o, now, now, wall, feed, c, CONNECTION, IN_FLIGHT_HALF)
+    if cnx["thread"] >= 0:
+        w.threads[cnx["thread"]]["pending"] -= size
+        resume_thread(w, o, now, wall, feed, cnx["thread"])
+
+
+@numba.njit(cache=True, nogil=True)
+def unmark_flag(
+    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, kind: int, rule: int
+) -> None:
+    """End the mark of the connection or IO-thread limiter with the producer it was made for."""
+    cnx = w.cnxs[c]
+    p, culprit = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
+    topic = w.producers[p]["topic"] if p >= 0 else np.int32(-1)
+    unmark(w, o, now, settle_ns, wall, feed, c, p, topic, kind, rule, culprit)
+    cnx["mark_producer"][kind], cnx["mark_topic"][kind] = -1, -1
+
+
+@numba.njit(cache=True, nogil=True)
+def resume_thread(w: World, o: Out, now: int, wall: int, feed: int, t: int) -> None:
+    """Read the connections of an IO thread again once half of its share is free."""
+    thread = w.threads[t]
+    if thread["limited"] == 0 or thread["pending"] > w.key[0]["buffer_share"] // 2:
+        return
+    thread["limited"] = 0
+    for c in by_age(w, t):
+        if w.cnxs[c]["states"][IO_THREAD] > 0:
+            unmark_flag(w, o, now, now, wall, feed, c, IO_THREAD, BUFFER_HALF)
+
+
+@numba.njit(cache=True, nogil=True)
+def _leave_queues(
+    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int
+) -> None:
+    """The producers of a closed connection leave every FIFO, in the order of their marks."""
+    n = w.cnxs[c]["queued"]
+    orders, queues, places = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    n = 0
+    for limiter in range(len(w.limiters)):
+        place = w.limiters[limiter]["head"] if w.limiters[limiter]["waiting"] > 0 else -1
+        while place >= 0:
+            if w.producers[w.waiting[place]["producer"]]["cnx"] == c:
+                orders[n], queues[n], places[n] = w.waiting[place]["order"], limiter, place
+                n += 1
+            place = w.waiting[place]["next"]
+    for i in np.argsort(orders):
+        limiter, place = queues[i], places[i]
+        before, at = -1, w.limiters[limiter]["head"]
+        while at != place:
+            before, at = at, w.waiting[at]["next"]
+        producer, culprit = w.waiting[place]["producer"], w.waiting[place]["culprit"]
+        leave_queue(w, limiter, place, before)
+        row = unmark(
+            w, o, now, settle_ns, wall, feed, c, producer, w.producers[producer]["topic"],
+            w.limiters[limiter]["kind"], CONNECTION_CLOSED, culprit,
+        )
+        m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
+        msgs = balance_at(m, settle_ns, PERIOD_NS, RESOLUTION_NS) if m["rate"] > 0 else 0
+        size = balance_at(b, settle_ns, PERIOD_NS, RESOLUTION_NS) if b["rate"] > 0 else 0
+        describe(w, o, row, limiter, msgs, size)
+
+
+@numba.njit(cache=True, nogil=True)
+def close_connection(
+    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int
+) -> None:
+    """A connection has closed: its marks vanish, its producers and requests with them.
+
+    `settle_ns` is `now` on the clock that the connection lived on; they differ at a restart.
+    """
+    cnx = w.cnxs[c]
+    for kind in range(TOPIC):
+        if cnx["states"][kind] > 0:
+            unmark_flag(w, o, now, settle_ns, wall, feed, c, kind, CONNECTION_CLOSED)
+    if cnx["queued"] > 0:
+        _leave_queues(w, o, now, settle_ns, wall, feed, c)
+    link = cnx["first_link"]
+    while link >= 0:
+        e = w.links[link]
+        p = e["first_producer"]
+        while p >= 0:
+            w.producers[p]["open"], w.producers[p]["attached"] = 0, 0
+            p = w.producers[p]["next"]
+        before, run = -1, w.topics[e["topic"]]["flight_head"]
+        while run >= 0 and cnx["in_flight"] > 0:
+            following = w.flights[run]["next"]
+            if w.flights[run]["cnx"] == c:
+                _free_flight(w, e["topic"], run, before)
+            else:
+                before = run
+            run = following
+        e["attached"], e["producers"], e["first_producer"] = 0, 0, -1
+        link = e["next"]
+    for kind in range(TYPES):
+        cnx["states"][kind] = 0
+    thread, buffered = cnx["thread"], cnx["buffered"]
+    cnx["open"], cnx["supports_throttle"], cnx["thread"] = 0, 0, -1
+    cnx["first_link"], cnx["snapshot"], cnx["in_flight"], cnx["buffered"] = -1, -1, 0, 0
+    cnx["seen_paused_ns"], cnx["seen_resumed_ns"] = NEVER, NEVER
+    if thread >= 0:
+        w.threads[thread]["pending"] -= buffered
+        resume_thread(w, o, now, wall, feed, thread)
+
+
+@numba.njit(cache=True, nogil=True)
+def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -> None:
+    """The connection or IO-thread limit was removed: its marks end at once."""
+    for c in by_age(w, -1):
+        if w.cnxs[c]["states"][kind] > 0:
+            unmark_flag(w, o, now, now, wall, feed, c, kind, LIMIT_REMOVED)
+    if kind == IO_THREAD:
+        for t in range(len(w.threads)):
+            w.threads[t]["limited"] = 0
+    k = w.key[0]
+    if k["max_in_flight"] > 0 or k["buffer_share"] > 0:
+        return
+    for c in range(len(w.cnxs)):
+        w.cnxs[c]["in_flight"], w.cnxs[c]["buffered"] = 0, 0
+    for t in range(len(w.threads)):
+        w.threads[t]["pending"] = 0
+    for t in range(len(w.topics)):
+        w.topics[t]["flight_head"], w.topics[t]["flight_tail"] = -1, -1
+    k["free_flight"], k["flight_used"] = -1, 0
+
+
+@numba.njit(cache=True, nogil=True)
+def restart(w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int) -> None:
+    """The broker was started again: every connection is closed."""
+    for c in by_age(w, -1):
+        if w.cnxs[c]["open"] != 0:
+            close_connection(w, o, now, settle_ns, wall, feed, c)
+    for t in range(len(w.threads)):
+        w.threads[t]["pending"], w.threads[t]["limited"] = 0, 0
+    for t in range(len(w.topics)):
+        w.topics[t]["flight_head"], w.topics[t]["flight_tail"] = -1, -1
+        w.topics[t]["used_ns"] = NEVER
+    w.key[0]["free_flight"], w.key[0]["flight_used"], w.key[0]["timers"] = -1, 0, 0
+

@@ -1,0 +1,251 @@
+"""The records of one broker in order, with its timers and windows between them.
+
+The kernel stops and answers a status when it needs something from outside: more room for rows, a
+window to be written, a policy or a restart to be carried out. Calling it again goes on where it
+stopped.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from state.events import KIND_INDEX
+from state.rate_limits.connection import (
+    close_connection,
+    close_producer,
+    end_request,
+    open_connection,
+    open_producer,
+    start_request,
+)
+from state.rate_limits.layout import NEVER, NULL, Feed, Out, World
+from state.rate_limits.limiter import charge_limiter, pop_timer, release, use
+from state.rate_limits.tracker import settle, touch
+
+DONE, ROOM, WINDOW, ASK = range(4)
+"""Why the kernel stopped: nothing left, rows are full, a window ends, a record needs the caller."""
+
+BROKER_STARTED = KIND_INDEX["broker_started"]
+CONNECTION_OPENED = KIND_INDEX["connection_opened"]
+CONNECTION_CLOSED = KIND_INDEX["connection_closed"]
+PRODUCER_CREATED = KIND_INDEX["producer_created"]
+PRODUCER_CLOSED = KIND_INDEX["producer_closed"]
+PUBLISH = KIND_INDEX["publish"]
+ENTRY_ADDED = KIND_INDEX["entry_added"]
+READS_PAUSED = KIND_INDEX["reads_paused"]
+READS_RESUMED = KIND_INDEX["reads_resumed"]
+POLICY = KIND_INDEX["policy"]
+NS_PER_MS = np.int64(1_000_000)
+LIMITERS_PER_PUBLISH = 3
+BROKER_LIMITER = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def wall_at(w: World, mono: int, next_wall: int) -> int:
+    """Wall time of a moment after the key's last record and not beyond its next (NULL = none)."""
+    k = w.key[0]
+    if k["last_wall_ms"] == NULL:
+        return NULL
+    wall = k["last_wall_ms"] + (mono - k["last_ns"]) // NS_PER_MS
+    if next_wall != NULL and wall > next_wall:
+        return next_wall
+    return np.int64(wall)
+
+
+@numba.njit(cache=True, nogil=True)
+def window_clock(mono: int, wall: int) -> int:
+    """Milliseconds that windows are aligned on."""
+    return np.int64(mono // NS_PER_MS) if wall == NULL else np.int64(wall)
+
+
+@numba.njit(cache=True, nogil=True)
+def window_due(w: World, at: int) -> bool:
+    """A window that has something in it ends at or before `at`; an empty one just moves on."""
+    k = w.key[0]
+    if k["any"] == 0 or at < k["window_start_ms"] + k["window_ms"]:
+        return False
+    if k["touched"] > 0 or k["paused_cnxs"] > 0:
+        return True
+    k["window_start_ms"] = at // k["window_ms"] * k["window_ms"]
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def no_room(w: World, o: Out, more: int) -> bool:
+    """The next step could write more rows than there is room for."""
+    k = w.key[0]
+    return (
+        k["rows"] + k["waiting"] + 3 * len(w.cnxs) + more > len(o.rows)
+        or k["snapshots"] + len(w.cnxs) + 1 > len(o.snapshots)
+        or k["snapshot_topics"] + len(w.links) + 1 > len(o.snapshot_topics)
+        or k["verdict_rows"] + LIMITERS_PER_PUBLISH > len(o.verdicts)
+        or k["waiting_used"] + LIMITERS_PER_PUBLISH > len(w.waiting)
+        or k["flight_used"] + 1 > len(w.flights)
+        or k["timers"] + LIMITERS_PER_PUBLISH > len(w.timers)
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def advance(w: World, o: Out, clock: int, next_wall: int) -> int:
+    """Fire the timers that are due before `clock` and end windows on the way.
+
+    `next_wall` is the wall time of the key's next record, NULL without one.
+    """
+    k = w.key[0]
+    while k["timers"] > 0 and w.timers[0]["due_ns"] < clock:
+        if no_room(w, o, 0):
+            return ROOM
+        at = w.timers[0]["due_ns"] + 1
+        wall = wall_at(w, at, next_wall)
+        if window_due(w, window_clock(at, wall)):
+            return WINDOW
+        release(w, o, at, wall, k["last_feed"], pop_timer(w))
+    return DONE
+
+
+@numba.njit(cache=True, nogil=True)
+def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
+    """Judge records [start, end); answers a status and the record it stands at.
+
+    After ASK the record has been counted as the key's last one and the caller carries it out.
+    """
+    k = w.key[0]
+    for i in range(start, end):
+        if no_room(w, o, LIMITERS_PER_PUBLISH):
+            return ROOM, i
+        now, wall, kind, feed = f.mono[i], f.wall[i], f.kind[i], f.feed[i]
+        if kind == BROKER_STARTED:
+            return ASK, i
+        status = advance(w, o, now, wall)
+        if status != DONE:
+            return status, i
+        at = window_clock(now, wall)
+        if k["any"] == 0:
+            k["any"] = 1
+            k["window_start_ms"] = at // k["window_ms"] * k["window_ms"]
+            use(w, BROKER_LIMITER, now)
+        elif window_due(w, at):
+            return WINDOW, i
+        k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall, feed
+        if kind == POLICY:
+            return ASK, i
+        judge(w, o, f, i, now, wall, feed, kind)
+    return DONE, end
+
+
+@numba.njit(cache=True, nogil=True)
+def judge(
+    w: World, o: Out, f: Feed, i: int, now: int, wall: int, feed: int, kind: int
+) -> None:
+    """Carry out one record."""
+    c, t, p = f.cnx[i], f.topic[i], f.producer[i]
+    if kind == PUBLISH:
+        name_producer(w, p, f.producer_name[i])
+        publish(w, o, now, wall, feed, p, f.messages[i], f.size[i])
+    elif kind == ENTRY_ADDED:
+        if t >= 0:
+            end_request(w, o, now, wall, feed, c, t, f.size[i])
+    elif kind == PRODUCER_CREATED:
+        touch(w, t)
+        name_producer(w, p, f.producer_name[i])
+        open_producer(w, p, now)
+        use_topic(w, t, now)
+    elif kind == PRODUCER_CLOSED:
+        if p >= 0 and w.producers[p]["open"] != 0:
+            touch(w, t)
+            close_producer(w, p, now)
+    elif kind == CONNECTION_OPENED:
+        open_connection(w, c)
+        cnx = w.cnxs[c]
+        cnx["supports_throttle"] = 1 if f.supports[i] == 1 else 0
+        if cnx["thread"] >= 0:
+            w.threads[cnx["thread"]]["pending"] -= cnx["buffered"]
+        cnx["thread"] = f.thread[i]
+        if cnx["thread"] >= 0:
+            w.threads[cnx["thread"]]["pending"] += cnx["buffered"]
+    elif kind == CONNECTION_CLOSED:
+        if c >= 0 and w.cnxs[c]["open"] != 0:
+            close_connection(w, o, now, now, wall, feed, c)
+    elif c < 0 or w.cnxs[c]["open"] == 0:
+        return
+    elif kind == READS_PAUSED:
+        w.cnxs[c]["seen_paused_ns"], w.cnxs[c]["seen_resumed_ns"] = now, NEVER
+    elif kind == READS_RESUMED:
+        if w.cnxs[c]["seen_paused_ns"] != NEVER:
+            w.cnxs[c]["seen_resumed_ns"] = now
+
+
+@numba.njit(cache=True, nogil=True)
+def name_producer(w: World, p: int, name: int) -> None:
+    """The latest name that a producer gave."""
+    if name >= 0:
+        w.producers[p]["name"] = name
+
+
+@numba.njit(cache=True, nogil=True)
+def use_topic(w: World, t: int, now: int) -> None:
+    """A topic is used: its limiters are built if this is the first time."""
+    topic = w.topics[t]
+    topic["used_ns"] = now
+    if topic["limiter"] >= 0:
+        use(w, topic["limiter"], now)
+    if topic["group"] >= 0:
+        use(w, topic["group"], now)
+
+
+@numba.njit(cache=True, nogil=True)
+def publish(
+    w: World, o: Out, now: int, wall: int, feed: int, p: int, messages: int, size: int
+) -> None:
+    """One publish request: in flight, then charged to topic, broker and resource group."""
+    open_producer(w, p, now)
+    t = w.producers[p]["topic"]
+    topic = w.topics[t]
+    touch(w, t)
+    topic["messages"] += messages
+    topic["bytes"] += size
+    topic["used_ns"] = now
+    start_request(w, o, now, wall, feed, p, size)
+    if topic["limiter"] >= 0:
+        charge_limiter(w, o, now, wall, feed, topic["limiter"], p, t, messages, size)
+    broker = w.limiters[BROKER_LIMITER]
+    if broker["limit_msgs"] > 0 or broker["limit_bytes"] > 0:
+        charge_limiter(w, o, now, wall, feed, BROKER_LIMITER, p, t, messages, size)
+    if topic["group"] >= 0:
+        charge_limiter(w, o, now, wall, feed, topic["group"], p, t, messages, size)
+
+
+@numba.njit(cache=True, nogil=True)
+def end_window(w: World, next_mono: int, next_known: bool) -> int:
+    """Book paused time up to the end of the open window; answers that moment (ns).
+
+    `next_mono` is the time of the key's next record, which the end does not pass.
+    """
+    k = w.key[0]
+    end = k["window_start_ms"] + k["window_ms"]
+    if k["last_wall_ms"] == NULL:
+        at = end * NS_PER_MS
+    else:
+        at = k["last_ns"] + (end - k["last_wall_ms"]) * NS_PER_MS
+    if next_known and at > next_mono:
+        at = next_mono
+    for c in range(len(w.cnxs)):
+        settle(w, c, at)
+    return np.int64(at)
+
+
+@numba.njit(cache=True, nogil=True)
+def begin_window(w: World) -> None:
+    """Clear what the ended window counted and open the one after it."""
+    k = w.key[0]
+    for i in range(k["touched"]):
+        topic = w.topics[w.touched[i]]
+        topic["touched"], topic["messages"], topic["bytes"] = 0, 0, 0
+        topic["culprit_times"], topic["collateral_times"] = 0, 0
+        topic["culprit_ns"], topic["collateral_ns"] = 0, 0
+        for j in range(5):
+            topic["limited"][j] = 0
+            topic["by_reason"][j] = 0
+    k["touched"] = 0
+    k["window_start_ms"] += k["window_ms"]

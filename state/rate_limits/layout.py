@@ -1,0 +1,187 @@
+"""The state of one broker as arrays of records, and the rows that the kernel emits.
+
+Positions in these arrays are the identities inside a key: `cnxs[3]` is one connection for as long
+as its key lives in memory. They are renumbered when state is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray
+Record = Any
+"""One element of a structured array; indexing by field name reads and writes in place."""
+
+NEVER = np.int64(-(2**63))
+"""A bucket that has not been read yet, and the null of 64-bit columns that cannot hold it."""
+NULL = NEVER
+
+# ThrottleType ordinals of Pulsar 4.2.4
+CONNECTION, IO_THREAD, TOPIC, RESOURCE_GROUP, BROKER, OUTBOUND_BUFFER, COOLDOWN = range(7)
+TYPES = 7
+TYPE_NAMES = (
+    "ConnectionMaxPendingPublishRequestsExceeded",
+    "IOThreadMaxPendingPublishBytesExceeded",
+    "TopicPublishRate",
+    "ResourceGroupPublishRate",
+    "BrokerPublishRate",
+    "ConnectionOutboundBufferFull",
+    "ConnectionPauseReceivingCooldownRateLimit",
+)
+LIMITER_NAMES = ("connection", "io_thread", "topic", "resource_group", "broker")
+REASONS = (
+    "ConnectionPendingMessagesBreach",
+    "MessageBufferSizeBreach",
+    "TopicProduceQuotaExceeded",
+    "ResourceGroupProduceQuotaExceeded",
+    "BrokerProduceQuotaExceeded",
+    "UNMAPPED",
+    "UNMAPPED",
+)
+REASON_NUMBERS = (2, 3, 0, 1, 4, -1, -1)
+"""Numbers of PIP-385; -1 = the proposal has none."""
+
+STATE_CHANGED, TYPE_CHANGED, DROPPED = range(3)
+TRANSITIONS = ("ConnectionStateChanged", "TypeStateChanged", "Dropped")
+MARK, UNMARK = 0, 1
+ACTIONS = ("mark", "unmark")
+(
+    BUCKET_EMPTY, RELEASED, LIMIT_REMOVED, IN_FLIGHT_LIMIT, IN_FLIGHT_HALF, BUFFER_LIMIT,
+    BUFFER_HALF, CONNECTION_CLOSED,
+) = range(8)
+RULES = (
+    "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
+    "buffer_limit", "buffer_half", "connection_closed",
+)
+
+_i8, _i4, _i2, _u1 = "<i8", "<i4", "<i2", "|u1"
+
+
+def _layout(*fields: tuple[Any, ...]) -> np.dtype:
+    return np.dtype(list(fields), align=True)
+
+
+BUCKET = _layout(
+    ("rate", _i8), ("capacity", _i8), ("target", _i8), ("tokens", _i8), ("last_ns", _i8),
+    ("remainder_ns", _i8), ("pending", _i8),
+)
+"""Rate 0 = no bucket. Buckets 2*i and 2*i + 1 are the message and byte bucket of limiter i."""
+
+LIMITER = _layout(
+    ("kind", _i4), ("name", _i8), ("limit_msgs", _i8), ("limit_bytes", _i8),
+    ("waiting", _i4), ("head", _i4), ("tail", _i4), ("built", _u1), ("throttled_before", _u1),
+    ("used_ns", _i8),
+)
+"""A topic, resource-group or broker limiter with its FIFO of waiting producers."""
+
+TOPIC_STATE = _layout(
+    ("name", _i8), ("limiter", _i4), ("group", _i4), ("flight_head", _i4), ("flight_tail", _i4),
+    ("used_ns", _i8), ("touched", _u1), ("messages", _i8), ("bytes", _i8),
+    ("limited", _i8, (5,)),
+    ("culprit_times", _i8), ("collateral_times", _i8), ("culprit_ns", _i8),
+    ("collateral_ns", _i8), ("by_reason", _i8, (5,)),
+)
+
+CNX = _layout(
+    ("name", _i8), ("open", _u1), ("supports_throttle", _u1), ("thread", _i4),
+    ("first_link", _i4), ("states", _i4, (TYPES,)), ("in_flight", _i4), ("resume_at", _i4),
+    ("buffered", _i8), ("paused", _u1), ("paused_at_ns", _i8), ("seen_paused_ns", _i8),
+    ("seen_resumed_ns", _i8), ("mark_producer", _i4, (2,)), ("mark_topic", _i4, (2,)),
+    ("snapshot", _i4), ("queued", _i4), ("opened", _i8),
+)
+
+PRODUCER = _layout(
+    ("cnx", _i4), ("topic", _i4), ("link", _i4), ("producer_id", _i8), ("name", _i8),
+    ("open", _u1), ("queued", _i4), ("attached", _u1), ("next", _i4),
+)
+
+LINK = _layout(
+    ("cnx", _i4), ("topic", _i4), ("next", _i4), ("attached", _u1), ("first_producer", _i4),
+    ("producers", _i4), ("culprit", _u1), ("since_ns", _i8),
+)
+"""A topic on a connection: how many producers it has there and since when its pause counts."""
+
+WAITING = _layout(("producer", _i4), ("culprit", _i4), ("next", _i4), ("order", _i8))
+"""One place in the FIFO of a limiter, or in the free list."""
+
+FLIGHT = _layout(("cnx", _i4), ("count", _i4), ("next", _i4))
+"""A run of requests in flight of one connection for one topic, oldest first."""
+
+TIMER = _layout(("due_ns", _i8), ("order", _i8), ("limiter", _i4))
+
+THREAD = _layout(("name", _i8), ("pending", _i8), ("limited", _u1))
+
+KEY = _layout(
+    ("cluster", _i8), ("broker", _i8), ("has_clock", _u1), ("clock_ns", _i8),
+    ("clock_wall_ms", _i8), ("latest_ns", _i8), ("has_run", _u1), ("run_wall_ms", _i8), ("run_has_seq", _u1),
+    ("run_seq", _i8),
+    ("last_ns", _i8), ("last_wall_ms", _i8), ("last_feed", _i8), ("any", _u1),
+    ("window_start_ms", _i8), ("window_ms", _i8), ("idle_ns", _i8), ("max_in_flight", _i8),
+    ("buffer_share", _i8), ("verdicts", _u1), ("paused_cnxs", _i8), ("touched", _i8),
+    ("timers", _i8), ("timer_order", _i8), ("free_waiting", _i4), ("waiting_used", _i8),
+    ("waiting", _i8), ("free_flight", _i4), ("flight_used", _i8), ("row_ns", _i8), ("row_no", _i4),
+    ("verdict_ns", _i8), ("verdict_no", _i4), ("rows", _i8), ("verdict_rows", _i8),
+    ("snapshots", _i8), ("snapshot_topics", _i8),
+)
+"""Scalars of one key; the last four count what the current call has written."""
+
+ROW = _layout(
+    ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i4), ("cnx", _i4),
+    ("producer", _i4), ("producer_name", _i8), ("topic", _i4), ("action", _u1), ("type", _u1),
+    ("transition", _u1),
+    ("rule", _u1), ("reads_paused", _u1), ("culprit", _i4), ("snapshot", _i4), ("has", _u1),
+    ("balance_msgs", _i8), ("balance_bytes", _i8), ("pause_ns", _i8), ("waiting", _i4),
+    ("observed_ns", _i8),
+)
+"""One row of throttle_events. `has`: bit 0 message bucket, bit 1 byte bucket, bit 2 a rate limiter."""
+
+VERDICT = _layout(
+    ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i4), ("limiter", _i4),
+    ("topic", _i4), ("messages", _i8), ("bytes", _i8), ("has", _u1), ("messages_ok", _u1),
+    ("bytes_ok", _u1), ("balance_msgs", _i8), ("balance_bytes", _i8), ("pause_ns", _i8),
+)
+
+
+class World(NamedTuple):
+    """Everything that one broker's limiters know."""
+
+    key: Array
+    buckets: Array
+    limiters: Array
+    topics: Array
+    cnxs: Array
+    producers: Array
+    links: Array
+    waiting: Array
+    flights: Array
+    timers: Array
+    threads: Array
+    touched: Array
+
+
+class Out(NamedTuple):
+    """Room for what one call emits; `World.key` counts what is used."""
+
+    rows: Array
+    verdicts: Array
+    snapshots: Array
+    snapshot_topics: Array
+
+
+class Feed(NamedTuple):
+    """Judged records of one key in order: times, kinds and positions in the world."""
+
+    mono: Array
+    wall: Array
+    feed: Array
+    kind: Array
+    cnx: Array
+    topic: Array
+    producer: Array
+    thread: Array
+    supports: Array
+    producer_name: Array
+    messages: Array
+    size: Array

@@ -1,0 +1,321 @@
+"""A publish limiter: two buckets, a FIFO of throttled producers, release tasks (PIP-322).
+
+Both buckets are always charged. The first producer that waits schedules a release task after the
+larger pause; the task releases everybody once that pause is 0, else it schedules itself again.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from state.rate_limits.bucket import (
+    LARGEST,
+    PERIOD_NS,
+    RESOLUTION_NS,
+    balance_at,
+    build,
+    charge,
+    pause_of,
+    remove,
+)
+from state.rate_limits.layout import (
+    BUCKET_EMPTY,
+    LIMIT_REMOVED,
+    NEVER,
+    NULL,
+    RELEASED,
+    Out,
+    World,
+)
+from state.rate_limits.tracker import mark, unmark
+
+
+@numba.njit(cache=True, nogil=True)
+def schedule(w: World, limiter: int, due: int) -> None:
+    """Put a release task on the heap of timers; tasks of one time keep their order."""
+    k = w.key[0]
+    timers = w.timers
+    i = k["timers"]
+    order = k["timer_order"]
+    while i > 0:
+        parent = (i - 1) // 2
+        if timers[parent]["due_ns"] <= due:
+            break
+        timers[i] = timers[parent]
+        i = parent
+    timers[i]["due_ns"], timers[i]["order"], timers[i]["limiter"] = due, order, limiter
+    k["timers"] += 1
+    k["timer_order"] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def pop_timer(w: World) -> int:
+    """Take the earliest release task off the heap; answers its limiter."""
+    k = w.key[0]
+    timers = w.timers
+    limiter = timers[0]["limiter"]
+    n = k["timers"] - 1
+    k["timers"] = n
+    due, order, moved = timers[n]["due_ns"], timers[n]["order"], timers[n]["limiter"]
+    i = 0
+    while 2 * i + 1 < n:
+        child = 2 * i + 1
+        if child + 1 < n and (
+            timers[child + 1]["due_ns"] < timers[child]["due_ns"]
+            or (
+                timers[child + 1]["due_ns"] == timers[child]["due_ns"]
+                and timers[child + 1]["order"] < timers[child]["order"]
+            )
+        ):
+            child += 1
+        if timers[child]["due_ns"] > due or (
+            timers[child]["due_ns"] == due and timers[child]["order"] > order
+        ):
+            break
+        timers[i] = timers[child]
+        i = child
+    timers[i]["due_ns"], timers[i]["order"], timers[i]["limiter"] = due, order, moved
+    return limiter
+
+
+@numba.njit(cache=True, nogil=True)
+def build_limiter(w: World, limiter: int, now: int) -> None:
+    """Both buckets of a limiter new and full; a limit of 0 or less has no bucket."""
+    e = w.limiters[limiter]
+    for i in range(2):
+        limit = e["limit_msgs"] if i == 0 else e["limit_bytes"]
+        if limit > 0:
+            build(w.buckets[2 * limiter + i], limit, limit, limit, now, PERIOD_NS, RESOLUTION_NS)
+        else:
+            remove(w.buckets, 2 * limiter + i)
+    e["built"] = 1
+
+
+@numba.njit(cache=True, nogil=True)
+def idle_and_full(w: World, limiter: int, now: int) -> bool:
+    """Not used for idle_state_ms, nobody waiting, both buckets full: as good as new."""
+    e = w.limiters[limiter]
+    if e["built"] == 0:
+        return True
+    if e["waiting"] > 0 or now - e["used_ns"] < w.key[0]["idle_ns"]:
+        return False
+    for i in range(2):
+        b = w.buckets[2 * limiter + i]
+        if b["rate"] > 0 and balance_at(b, now, PERIOD_NS, RESOLUTION_NS) < b["capacity"]:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def use(w: World, limiter: int, now: int) -> None:
+    """Every use of a limiter passes here: the first one, or one after a long rest, builds it."""
+    e = w.limiters[limiter]
+    if e["built"] == 0 or (
+        now - e["used_ns"] >= w.key[0]["idle_ns"] and idle_and_full(w, limiter, now)
+    ):
+        build_limiter(w, limiter, now)
+    e["used_ns"] = now
+
+
+@numba.njit(cache=True, nogil=True)
+def describe(w: World, o: Out, row: int, limiter: int, msgs: int, size: int) -> None:
+    """Add balances, pause and FIFO length to a row of this limiter."""
+    e = o.rows[row]
+    m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
+    e["has"] = 4
+    pause = np.int64(0)
+    if m["rate"] > 0:
+        e["has"] |= 1
+        e["balance_msgs"] = msgs
+        pause = max(pause, pause_of(m, msgs, PERIOD_NS))
+    if b["rate"] > 0:
+        e["has"] |= 2
+        e["balance_bytes"] = size
+        pause = max(pause, pause_of(b, size, PERIOD_NS))
+    e["pause_ns"] = pause
+    e["waiting"] = w.limiters[limiter]["waiting"]
+
+
+@numba.njit(cache=True, nogil=True)
+def _verdict(
+    w: World, o: Out, now: int, wall: int, feed: int, limiter: int, topic: int,
+    messages: int, size: int, msgs: int, bytes_: int,
+) -> None:
+    k = w.key[0]
+    if k["verdict_ns"] != now:
+        k["verdict_ns"], k["verdict_no"] = now, 0
+    v = o.verdicts[k["verdict_rows"]]
+    m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
+    v["ts_mono_ns"], v["ts_wall_ms"], v["feed"], v["row_no"] = now, wall, feed, k["verdict_no"]
+    v["limiter"], v["topic"], v["messages"], v["bytes"] = limiter, topic, messages, size
+    v["has"], v["messages_ok"], v["bytes_ok"] = 0, 1, 1
+    v["balance_msgs"], v["balance_bytes"] = 0, 0
+    pause = np.int64(0)
+    if m["rate"] > 0:
+        v["has"] |= 1
+        v["balance_msgs"] = msgs
+        v["messages_ok"] = 1 if msgs > 0 else 0
+        pause = max(pause, pause_of(m, msgs, PERIOD_NS))
+    if b["rate"] > 0:
+        v["has"] |= 2
+        v["balance_bytes"] = bytes_
+        v["bytes_ok"] = 1 if bytes_ > 0 else 0
+        pause = max(pause, pause_of(b, bytes_, PERIOD_NS))
+    v["pause_ns"] = pause
+    k["verdict_rows"] += 1
+    k["verdict_no"] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _wait(w: World, limiter: int, producer: int, culprit: int) -> None:
+    """Append a producer to the FIFO; it may stand there several times."""
+    k = w.key[0]
+    i = k["free_waiting"]
+    if i >= 0:
+        k["free_waiting"] = w.waiting[i]["next"]
+    else:
+        i = k["waiting_used"]
+        k["waiting_used"] += 1
+    place = w.waiting[i]
+    place["producer"], place["culprit"], place["next"] = producer, culprit, -1
+    place["order"] = k["timer_order"]
+    k["timer_order"] += 1
+    k["waiting"] += 1
+    e = w.limiters[limiter]
+    if e["waiting"] == 0:
+        e["head"] = i
+    else:
+        w.waiting[e["tail"]]["next"] = i
+    e["tail"] = i
+    e["waiting"] += 1
+    p = w.producers[producer]
+    p["queued"] += 1
+    w.cnxs[p["cnx"]]["queued"] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def leave_queue(w: World, limiter: int, place: int, before: int) -> None:
+    """Take a place out of the FIFO; `before` is the place in front of it, -1 at the head."""
+    k, e = w.key[0], w.limiters[limiter]
+    following = w.waiting[place]["next"]
+    if before < 0:
+        e["head"] = following
+    else:
+        w.waiting[before]["next"] = following
+    if e["tail"] == place:
+        e["tail"] = before
+    e["waiting"] -= 1
+    k["waiting"] -= 1
+    p = w.producers[w.waiting[place]["producer"]]
+    p["queued"] -= 1
+    w.cnxs[p["cnx"]]["queued"] -= 1
+    w.waiting[place]["next"] = k["free_waiting"]
+    k["free_waiting"] = place
+
+
+@numba.njit(cache=True, nogil=True)
+def charge_limiter(
+    w: World, o: Out, now: int, wall: int, feed: int, limiter: int, producer: int, topic: int,
+    messages: int, size: int,
+) -> bool:
+    """Charge both buckets for one publish; throttle the producer if either is empty."""
+    use(w, limiter, now)
+    e = w.limiters[limiter]
+    m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
+    msgs, bytes_ = np.int64(1), np.int64(1)
+    if m["rate"] > 0:
+        msgs = charge(m, messages, now, PERIOD_NS, RESOLUTION_NS)
+    if b["rate"] > 0:
+        bytes_ = charge(b, size, now, PERIOD_NS, RESOLUTION_NS)
+    if w.key[0]["verdicts"] != 0:
+        _verdict(w, o, now, wall, feed, limiter, topic, messages, size, msgs, bytes_)
+    if msgs > 0 and bytes_ > 0:
+        return False
+    _wait(w, limiter, producer, topic)
+    e["throttled_before"] = 1
+    row = mark(
+        w, o, now, wall, feed, w.producers[producer]["cnx"], producer, topic, e["kind"],
+        BUCKET_EMPTY, topic,
+    )
+    describe(w, o, row, limiter, msgs, bytes_)
+    if e["waiting"] == 1:
+        pause = o.rows[row]["pause_ns"]
+        schedule(w, limiter, now + pause if now <= LARGEST - pause else LARGEST)
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def read_limiter(w: World, limiter: int, now: int) -> tuple[int, int, int]:
+    """Read both buckets: the larger pause (ns) and both balances."""
+    m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
+    pause, msgs, size = np.int64(0), np.int64(0), np.int64(0)
+    if m["rate"] > 0:
+        msgs = charge(m, np.int64(0), now, PERIOD_NS, RESOLUTION_NS)
+        pause = max(pause, pause_of(m, msgs, PERIOD_NS))
+    if b["rate"] > 0:
+        size = charge(b, np.int64(0), now, PERIOD_NS, RESOLUTION_NS)
+        pause = max(pause, pause_of(b, size, PERIOD_NS))
+    return pause, msgs, size
+
+
+@numba.njit(cache=True, nogil=True)
+def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> int:
+    """Run a release task; answers the delay (ns) it scheduled itself with, NULL if none."""
+    e = w.limiters[limiter]
+    if e["built"] != 0:
+        e["used_ns"] = now
+    while True:
+        pause, msgs, size = read_limiter(w, limiter, now)
+        if pause != 0 or e["waiting"] == 0:
+            break
+        place = e["head"]
+        producer, culprit = w.waiting[place]["producer"], w.waiting[place]["culprit"]
+        leave_queue(w, limiter, place, -1)
+        gone = (
+            w.buckets[2 * limiter]["rate"] <= 0 and w.buckets[2 * limiter + 1]["rate"] <= 0
+        )
+        p = w.producers[producer]
+        row = unmark(
+            w, o, now, now, wall, feed, p["cnx"], producer, p["topic"], e["kind"],
+            LIMIT_REMOVED if gone else RELEASED, culprit,
+        )
+        describe(w, o, row, limiter, msgs, size)
+    if e["waiting"] == 0:
+        return NULL
+    schedule(w, limiter, now + pause if now <= LARGEST - pause else LARGEST)
+    return pause
+
+
+@numba.njit(cache=True, nogil=True)
+def change_limits(
+    w: World, limiter: int, limit_msgs: int, limit_bytes: int, now: int, seen: bool
+) -> None:
+    """New limits: both buckets new and full, the history forgotten; waiting producers are tried
+    again at once (`limit_change = immediate`).
+
+    A limiter that nobody has used for idle_state_ms is only built at its next use; `seen` tells
+    that for one that has no bucket yet.
+    """
+    e = w.limiters[limiter]
+    rested = idle_and_full(w, limiter, now) if e["built"] != 0 else not seen
+    e["limit_msgs"], e["limit_bytes"] = limit_msgs, limit_bytes
+    if rested and e["waiting"] == 0:
+        e["built"] = 0
+        remove(w.buckets, 2 * limiter)
+        remove(w.buckets, 2 * limiter + 1)
+        return
+    build_limiter(w, limiter, now)
+    e["used_ns"] = now
+    if e["throttled_before"] != 0:
+        schedule(w, limiter, now)
+
+
+@numba.njit(cache=True, nogil=True)
+def forget(w: World, limiter: int) -> None:
+    """As when the broker was started: nobody waits, no bucket has been built."""
+    e = w.limiters[limiter]
+    e["waiting"], e["head"], e["tail"] = 0, -1, -1
+    e["built"], e["throttled_before"], e["used_ns"] = 0, 0, NEVER
+    remove(w.buckets, 2 * limiter)
+    remove(w.buckets, 2 * limiter + 1)

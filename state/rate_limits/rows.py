@@ -1,0 +1,209 @@
+"""The kernel's rows as output tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from state.names import Names
+from state.rate_limits import layout as L
+from state.rate_limits.broker import Broker, Window
+from state.rate_limits.layout import NULL, Array
+
+_ACTIONS = pa.array(L.ACTIONS)
+_TYPES = pa.array(L.TYPE_NAMES)
+_REASONS = pa.array(L.REASONS)
+_NUMBERS = pa.array([n if n >= 0 else None for n in L.REASON_NUMBERS], pa.int32())
+_LIMITERS = pa.array(L.LIMITER_NAMES)
+_TRANSITIONS = pa.array(L.TRANSITIONS)
+_RULES = pa.array(L.RULES)
+_MS_PER_S = 1000
+WINDOW_RULE = "window"
+
+
+def _long(values: Array, null: Array | None = None) -> pa.Array:
+    return pa.array(np.ascontiguousarray(values, np.int64), mask=null)
+
+
+def _pick(choices: pa.Array, codes: Array) -> pa.Array:
+    return choices.take(pa.array(codes.astype(np.int64)))
+
+
+def _common(b: Broker, names: pa.LargeStringArray, rows: Array) -> dict[str, pa.Array]:
+    n = len(rows)
+    wall = rows["ts_wall_ms"]
+    return {
+        "cluster": pa.repeat(names[int(b.key["cluster"])], n).cast(pa.string()),
+        "broker": pa.repeat(names[int(b.key["broker"])], n).cast(pa.string()),
+        "ts_mono_ns": _long(rows["ts_mono_ns"]),
+        "ts_wall_ms": _long(wall, wall == NULL),
+        "source_feed": _text(names, rows["feed"]),
+        "row_no": pa.array(rows["row_no"].astype(np.int32)),
+    }
+
+
+def _text(names: pa.LargeStringArray, ids: Array) -> pa.Array:
+    ids = np.ascontiguousarray(ids, np.int64)
+    return names.take(pa.array(ids, mask=ids < 0)).cast(pa.string())
+
+
+def _names_of(column: Array, places: Array) -> Array:
+    """Names (integers) of entities by their place, -1 for no entity."""
+    return np.append(column, -1)[places] if len(places) else np.zeros(0, np.int64)
+
+
+def throttle_events(b: Broker, names: pa.LargeStringArray) -> pa.Table:
+    """Marks and unmarks that the last call has written."""
+    w = b.world
+    rows = b.out.rows[: int(b.key["rows"])]
+    kind, has = rows["type"], rows["has"]
+    timed = rows["action"] == L.MARK
+    wall = rows["ts_wall_ms"]
+    rated = np.isin(kind, (L.TOPIC, L.RESOURCE_GROUP))
+    pip = np.where(rated, _MS_PER_S - np.mod(wall, _MS_PER_S), 0)
+    producer = rows["producer"]
+    columns = _common(b, names, rows)
+    columns |= {
+        "rule": _pick(_RULES, rows["rule"]),
+        "cnx_id": _text(names, _names_of(w.cnxs["name"], rows["cnx"])),
+        "producer_id": _long(_names_of(w.producers["producer_id"], producer), producer < 0),
+        "producer_name": _text(names, rows["producer_name"]),
+        "topic": _text(names, _names_of(w.topics["name"], rows["topic"])),
+        "action": _pick(_ACTIONS, rows["action"]),
+        "throttle_type": _pick(_TYPES, kind),
+        "reason": _pick(_REASONS, kind),
+        "reason_number": _pick(_NUMBERS, kind),
+        "limiter": _pick(_LIMITERS, np.minimum(kind, L.BROKER)),
+        "transition": _pick(_TRANSITIONS, rows["transition"]),
+        "reads_paused": pa.array(rows["reads_paused"] != 0),
+        "culprit_topic": _text(names, _names_of(w.topics["name"], rows["culprit"])),
+        "collateral_topics": _collateral(b, names, rows),
+        "balance_msgs": _long(rows["balance_msgs"], (has & 1) == 0),
+        "balance_bytes": _long(rows["balance_bytes"], (has & 2) == 0),
+        "pause_pip_ms": _long(pip, ~timed | (wall == NULL)),
+        "pause_model_ns": _long(rows["pause_ns"], (has & 4) == 0),
+        "waiting": pa.array(rows["waiting"].astype(np.int32), mask=(has & 4) == 0),
+        "pause_observed_ns": _long(rows["observed_ns"], rows["observed_ns"] == NULL),
+        "request_id": pa.nulls(len(rows), pa.int64()),
+        "receipt_state": pa.nulls(len(rows), pa.string()),
+    }
+    return pa.table(columns)
+
+
+def _collateral(b: Broker, names: pa.LargeStringArray, rows: Array) -> pa.Array:
+    """Per row the other topics of the paused connection, sorted by name."""
+    ends = b.out.snapshots[: int(b.key["snapshots"])]
+    starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    topic_names = b.world.topics["name"]
+    used = np.unique(b.out.snapshot_topics[: int(b.key["snapshot_topics"])])
+    texts = _text(names, topic_names[used]).to_pylist()
+    rank = np.zeros(len(topic_names), np.int64)
+    rank[used[np.argsort(np.array([t.encode() for t in texts], object), kind="stable")]] = (
+        np.arange(len(used))
+    )
+    members = [
+        part[np.argsort(rank[part])]
+        for part in (b.out.snapshot_topics[s:e] for s, e in zip(starts, ends, strict=True))
+    ]
+    lists: list[Array] = []
+    nothing = np.zeros(0, np.int64)
+    known: dict[tuple[int, int], Array] = {}
+    for snapshot, topic in zip(rows["snapshot"].tolist(), rows["topic"].tolist(), strict=True):
+        if snapshot < 0:
+            lists.append(nothing)
+            continue
+        others = known.get((snapshot, topic))
+        if others is None:
+            others = members[snapshot][members[snapshot] != topic]
+            known[snapshot, topic] = others
+        lists.append(others)
+    lengths = np.fromiter((len(part) for part in lists), np.int64, len(lists))
+    flat = np.concatenate([nothing, *lists])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), _text(names, _names_of(topic_names, flat))
+    )
+
+
+def topic_throttle_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
+    """Windows that have ended in the last call; None if there is no row."""
+    parts = [_window(b, names, window) for window in b.windows if len(window.topics)]
+    return pa.concat_tables(parts) if parts else None
+
+
+def _window(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table:
+    topics = window.topics
+    texts = _text(names, topics["name"])
+    order = np.argsort(np.array([t.encode() for t in texts.to_pylist()], object), kind="stable")
+    topics = topics[order]
+    n = len(topics)
+    rows = np.zeros(n, [("ts_mono_ns", "<i8"), ("ts_wall_ms", "<i8"), ("feed", "<i8"),
+                        ("row_no", "<i4")])
+    rows["ts_mono_ns"], rows["ts_wall_ms"] = window.end_ns, window.wall_ms
+    rows["feed"], rows["row_no"] = window.feed, np.arange(n)
+    limit_msgs = window.limit_msgs[order]
+    limit_bytes = window.limit_bytes[order]
+    columns = _common(b, names, rows)
+    columns |= {
+        "rule": pa.repeat(pa.scalar(WINDOW_RULE), n),
+        "topic": texts.take(pa.array(order)),
+        "window_start_ms": _long(np.full(n, window.start_ms)),
+        "window_ms": _long(np.full(n, int(b.key["window_ms"]))),
+        "limited_times": _long(topics["limited"].sum(axis=1)),
+        "culprit_times": _long(topics["culprit_times"]),
+        "collateral_times": _long(topics["collateral_times"]),
+        "culprit_ns": _long(topics["culprit_ns"]),
+        "collateral_ns": _long(topics["collateral_ns"]),
+        "by_reason": _counts(topics["by_reason"], L.REASONS),
+        "messages": _long(topics["messages"]),
+        "bytes": _long(topics["bytes"]),
+        "limit_msgs": pa.array(limit_msgs.astype(np.float64), mask=limit_msgs <= 0),
+        "limit_bytes": pa.array(limit_bytes.astype(np.float64), mask=limit_bytes <= 0),
+        "limited_by_limiter": _counts(topics["limited"], L.LIMITER_NAMES),
+    }
+    return pa.table(columns)
+
+
+def _counts(counts: Array, labels: tuple[str, ...]) -> pa.Array:
+    """A map per row with the counts that are not zero, keys sorted."""
+    width = counts.shape[1]
+    by_name = sorted(range(width), key=lambda i: labels[i])
+    counts = counts[:, by_name]
+    row, column = np.nonzero(counts)
+    offsets = np.concatenate([[0], np.cumsum((counts != 0).sum(axis=1))]).astype(np.int32)
+    keys = pa.array([labels[i] for i in by_name]).take(pa.array(column))
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, _long(counts[row, column]))
+
+
+def publish_verdicts(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
+    """Every charge of the last call, if they are asked for."""
+    rows = b.out.verdicts[: int(b.key["verdict_rows"])]
+    if not len(rows):
+        return None
+    has = rows["has"]
+    ok = (rows["messages_ok"] != 0) & (rows["bytes_ok"] != 0)
+    columns = _common(b, names, rows)
+    columns |= {
+        "rule": pa.array(np.where(ok, "passed", "bucket_empty"), pa.string()),
+        "limiter": _pick(_LIMITERS, b.world.limiters["kind"][rows["limiter"]]),
+        "topic": _text(names, _names_of(b.world.topics["name"], rows["topic"])),
+        "messages": _long(rows["messages"]),
+        "bytes": _long(rows["bytes"]),
+        "messages_ok": pa.array(rows["messages_ok"] != 0),
+        "bytes_ok": pa.array(rows["bytes_ok"] != 0),
+        "balance_msgs": _long(rows["balance_msgs"], (has & 1) == 0),
+        "balance_bytes": _long(rows["balance_bytes"], (has & 2) == 0),
+        "pause_model_ns": _long(rows["pause_ns"]),
+    }
+    return pa.table(columns)
+
+
+def of(b: Broker, names: Names) -> dict[str, pa.Table]:
+    """All rows of a broker since it was read, by table."""
+    strings = names.strings()
+    tables: dict[str, pa.Table | None] = {
+        "throttle_events": throttle_events(b, strings) if b.key["rows"] else None,
+        "topic_throttle_stats": topic_throttle_stats(b, strings),
+        "publish_verdicts": publish_verdicts(b, strings),
+    }
+    return {name: table for name, table in tables.items() if table is not None}

@@ -1,0 +1,171 @@
+"""One broker's world as it is kept between calls: only what can still matter, lists as orders."""
+
+from __future__ import annotations
+
+
+import numba
+import numpy as np
+
+from state.rate_limits import layout as L
+from state.rate_limits.layout import NEVER, Array, World
+from state.rate_limits.world import (
+    LAYOUTS,
+    blank,
+    droppable_limiters,
+    line_up_flights,
+    line_up_waiting,
+)
+
+PARTS = tuple(name for name in LAYOUTS if name != "touched")
+NAME_FIELDS = {
+    "key": ("cluster", "broker", "last_feed"), "limiters": ("name",), "topics": ("name",),
+    "cnxs": ("name",), "producers": ("name",),
+}
+"""Fields that hold integers of the shard's names."""
+
+
+def pack(w: World) -> dict[str, Array]:
+    """The arrays to store, without what is closed, or idle and as good as new."""
+    k = w.key[0]
+    clock = k["clock_ns"] if k["has_clock"] else NEVER
+    orders = np.empty(int(k["waiting"]), np.int64)
+    places = np.empty(int(k["waiting"]), np.int64)
+    line_up_waiting(w, orders, places)
+    waiting = w.waiting[places].copy()
+    waiting["next"] = orders
+    flight_topics = np.empty(int(k["flight_used"]), np.int64)
+    flight_places = np.empty(int(k["flight_used"]), np.int64)
+    flights_n = line_up_flights(w, flight_topics, flight_places)
+    flights = w.flights[flight_places[:flights_n]].copy()
+    flights["next"] = flight_topics[:flights_n]
+
+    keep = _kept(w, int(clock), waiting, flights)
+    number = {name: _renumber(mask) for name, mask in keep.items()}
+    packed = {name: getattr(w, name)[mask].copy() for name, mask in keep.items()}
+    packed["buckets"] = w.buckets[np.repeat(keep["limiters"], 2)]
+    packed["timers"] = np.sort(w.timers[: int(k["timers"])], order=("due_ns", "order"))
+    packed["key"], packed["threads"] = w.key.copy(), w.threads
+    packed["waiting"], packed["flights"] = waiting, flights
+    for part, field, target in (
+        ("topics", "limiter", "limiters"), ("topics", "group", "limiters"),
+        ("producers", "cnx", "cnxs"), ("producers", "topic", "topics"),
+        ("producers", "link", "links"), ("links", "cnx", "cnxs"), ("links", "topic", "topics"),
+        ("waiting", "producer", "producers"), ("waiting", "culprit", "topics"),
+        ("waiting", "next", "limiters"), ("flights", "cnx", "cnxs"),
+        ("flights", "next", "topics"), ("timers", "limiter", "limiters"),
+        ("cnxs", "mark_producer", "producers"), ("cnxs", "mark_topic", "topics"),
+    ):
+        packed[part][field] = number[target][packed[part][field]]
+    packed["cnxs"]["first_link"] = packed["cnxs"]["snapshot"] = -1
+    packed["links"]["next"] = packed["links"]["first_producer"] = -1
+    packed["producers"]["next"] = -1
+    packed["topics"]["flight_head"] = packed["topics"]["flight_tail"] = -1
+    key = packed["key"][0]
+    for field in ("rows", "verdict_rows", "snapshots", "snapshot_topics"):
+        key[field] = 0
+    return packed
+
+
+def _kept(w: World, clock: int, waiting: Array, flights: Array) -> dict[str, Array]:
+    k = w.key[0]
+    cnxs = w.cnxs["open"] != 0
+    limiters = ~droppable_limiters(w, clock)
+    producers = (w.producers["open"] != 0) | (w.producers["queued"] > 0)
+    marked = w.cnxs["mark_producer"][cnxs]
+    producers[marked[marked >= 0]] = True
+    links = (w.links["attached"] != 0) & (
+        (w.links["producers"] > 0) | (w.cnxs["in_flight"][w.links["cnx"]] > 0)
+    )
+    links[w.producers["link"][producers]] = True
+    topics = w.topics["touched"] != 0
+    used = w.topics["used_ns"]
+    topics |= (used != NEVER) & (clock - used < k["idle_ns"])
+    for field in ("limiter", "group"):
+        has = w.topics[field] >= 0
+        if field == "limiter":
+            topics |= has & limiters[np.where(has, w.topics[field], 0)]
+    topics[w.links["topic"][links]] = True
+    topics[w.producers["topic"][producers]] = True
+    topics[waiting["culprit"]] = True
+    topics[flights["next"]] = True
+    culprits = w.cnxs["mark_topic"][cnxs]
+    topics[culprits[culprits >= 0]] = True
+    return {
+        "limiters": limiters, "topics": topics, "cnxs": cnxs, "producers": producers,
+        "links": links,
+    }
+
+
+def _renumber(keep: Array) -> Array:
+    """New position by old one; what is dropped, and -1, become -1."""
+    number = np.full(len(keep) + 1, -1, np.int64)
+    number[:-1][keep] = np.arange(int(keep.sum()))
+    return number
+
+
+def unpack(parts: dict[str, Array]) -> World:
+    """The world behind stored arrays, its lists linked again."""
+    k = parts["key"][0]
+    waiting, flights = parts["waiting"], parts["flights"]
+    world = World(
+        **{name: parts[name] for name in PARTS},
+        touched=np.concatenate(
+            [np.flatnonzero(parts["topics"]["touched"]), blank("touched", len(parts["topics"]))]
+        )[: len(parts["topics"])],
+    )
+    k["touched"] = int((parts["topics"]["touched"] != 0).sum())
+    k["timers"], k["waiting"], k["waiting_used"] = len(parts["timers"]), len(waiting), len(waiting)
+    k["flight_used"], k["free_waiting"], k["free_flight"] = len(flights), -1, -1
+    _link(world)
+    return world
+
+
+@numba.njit(cache=True, nogil=True)
+def _link(w: World) -> None:
+    for i in range(len(w.limiters)):
+        w.limiters[i]["waiting"], w.limiters[i]["head"], w.limiters[i]["tail"] = 0, -1, -1
+    for i in range(len(w.waiting)):
+        e = w.limiters[w.waiting[i]["next"]]
+        w.waiting[i]["next"] = -1
+        if e["waiting"] == 0:
+            e["head"] = i
+        else:
+            w.waiting[e["tail"]]["next"] = i
+        e["tail"] = i
+        e["waiting"] += 1
+    for i in range(len(w.flights)):
+        topic = w.topics[w.flights[i]["next"]]
+        w.flights[i]["next"] = -1
+        if topic["flight_head"] < 0:
+            topic["flight_head"] = i
+        else:
+            w.flights[topic["flight_tail"]]["next"] = i
+        topic["flight_tail"] = i
+    for i in range(len(w.links)):
+        if w.links[i]["attached"] != 0:
+            cnx = w.cnxs[w.links[i]["cnx"]]
+            w.links[i]["next"] = cnx["first_link"]
+            cnx["first_link"] = i
+    for i in range(len(w.producers)):
+        if w.producers[i]["attached"] != 0:
+            link = w.links[w.producers[i]["link"]]
+            w.producers[i]["next"] = link["first_producer"]
+            link["first_producer"] = i
+
+
+def new_world(cluster: int, broker: int) -> World:
+    """A broker that nothing is known of yet; limiter 0 is the broker's own."""
+    key = blank("key", 1)
+    k = key[0]
+    k["cluster"], k["broker"] = cluster, broker
+    world = World(key=key, **{name: blank(name, 0) for name in LAYOUTS if name != "key"})
+    return world._replace(
+        limiters=_broker_limiter(), buckets=blank("buckets", 2), waiting=blank("waiting", 16),
+        flights=blank("flights", 16), timers=blank("timers", 16),
+    )
+
+
+def _broker_limiter() -> Array:
+    limiter = blank("limiters", 1)
+    limiter["kind"], limiter["name"] = L.BROKER, -1
+    return limiter

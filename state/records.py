@@ -1,0 +1,83 @@
+"""Records of one shard as columns of integers; names are integers of the shard's `Names`.
+
+A blob is what the router ships: one Arrow IPC stream with the columns of a job, string columns
+dictionary-encoded. Null is NULL in numeric columns and NONE in columns of names; `has_seq` keeps
+the one null that counts and whose column may hold every 64-bit value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from state.names import NONE, Names
+
+Array = np.ndarray
+NULL = np.int64(-(2**63))
+Records = dict[str, Array]
+
+SOURCE_COLUMNS = ("source_partition", "source_offset")
+FLAGS = ("has_seq", "home", "held")
+"""`home`: 0 on the copies of a record that other shards report; `held`: 1 on a record that looks
+too late by one clock and not by the other, until the cause is known."""
+INGEST_KEY = b"ingest_ms"
+
+
+def read_blob(blob: bytes, names: Names, columns: Sequence[str]) -> Records:
+    """Columns of a blob with its names interned; `event_type` is the position of its kind."""
+    with pa.ipc.open_stream(blob) as reader:
+        batch = reader.read_all()
+    ingest = int((batch.schema.metadata or {}).get(INGEST_KEY, b"0"))
+    records: Records = {}
+    for name in (*columns, *SOURCE_COLUMNS):
+        records[name] = _column(batch.column(name), names)
+    seq = batch.column("seq")
+    records["has_seq"] = (
+        seq.is_valid().to_numpy().astype(np.int8)
+        if seq.null_count
+        else np.ones(batch.num_rows, np.int8)
+    )
+    records["home"] = batch.column("home").to_numpy().astype(np.int8)
+    records["held"] = np.zeros(batch.num_rows, np.int8)
+    records["ingest_ms"] = np.full(batch.num_rows, ingest, np.int64)
+    return records
+
+
+def _column(column: pa.ChunkedArray, names: Names) -> Array:
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if pa.types.is_dictionary(array.type):
+        known = np.append(names.intern(array.dictionary.cast(pa.string())), NONE)
+        return known[array.indices.fill_null(len(known) - 1).to_numpy()]
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.int8())
+    wide = array.cast(pa.int64())
+    if wide.null_count:
+        wide = wide.fill_null(int(NULL))
+    return wide.to_numpy(zero_copy_only=True)
+
+
+def concat(parts: Sequence[Records]) -> Records:
+    """Rows of several sets of records, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def take(records: Records, rows: Array) -> Records:
+    """The rows at these positions (or where a mask holds), in this order."""
+    return {name: column[rows] for name, column in records.items()}
+
+
+def length(records: Records) -> int:
+    """Number of rows."""
+    return len(records["cluster"])
+
+
+def empty(columns: Sequence[str]) -> Records:
+    """No rows."""
+    fields = (*columns, *SOURCE_COLUMNS, "ingest_ms")
+    records: Records = {name: np.zeros(0, np.int64) for name in fields}
+    records |= {name: np.zeros(0, np.int8) for name in FLAGS}
+    return records
