@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from importlib import metadata
@@ -46,18 +47,16 @@ def coordinates() -> tuple[str, ...]:
     )
 
 
-def fetch(folder: Path) -> list[Path]:
+def fetch(folder: Path, options: list[str]) -> list[Path]:
     """Resolve the jars through Spark's own Ivy (so with its cache and settings) into `folder`.
 
-    The folder appears complete or not at all. Returns the jars.
+    `options` are spark-submit's, for mirrors. The folder appears complete or not at all.
     """
     from pyspark.java_gateway import launch_gateway
 
-    packages, left_out = ",".join(coordinates()), ",".join(IN_SPARK)
-    os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        f"--master local --packages {packages} --exclude-packages {left_out}"
-        f" {os.environ.get('WEIR_IVY_OPTIONS', '')} pyspark-shell"
-    )
+    wanted = ["--packages", ",".join(coordinates()), "--exclude-packages", ",".join(IN_SPARK)]
+    line = ["--master", "local", *wanted, *options, "pyspark-shell"]
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(line)
     gateway = launch_gateway()
     try:
         found = gateway.jvm.java.lang.System.getProperty("spark.jars") or ""
@@ -75,7 +74,7 @@ def fetch(folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        fetch(Path(sys.argv[1]))
+    if len(sys.argv) > 1:
+        fetch(Path(sys.argv[1]), sys.argv[2:])
     else:
-        print(",".join(coordinates()))
+        print(",".join(coordinates()), ",".join(IN_SPARK), sep="\n")

@@ -1,0 +1,87 @@
+"""What travels to a cluster: the sources, the packed environment, the configuration."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+
+import yaml
+
+from app.errors import UserError
+from app.settings import load_settings
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("app", "state", "udfs")
+LAUNCHER = """\
+#!/bin/sh
+# The interpreter of a packed environment: the one it was made with where the worker has it in the
+# same place, else any Python 3.11 of the worker with the packages of this environment.
+env=$(cd "$(dirname "$0")/.." && pwd)
+for python in "$env/bin/python" python3.11 /usr/bin/python3.11 /usr/local/bin/python3.11 python3; do
+  if "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+    PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$env/lib/python3.11/site-packages"
+    export PYTHONPATH
+    exec "$python" "$@"
+  fi
+done
+echo "weir: this worker has no Python 3.11; install it, or set WEIR_WORKER_PYTHON" >&2
+exit 127
+"""
+
+
+def pack_code(target: Path) -> None:
+    """The sources as a zip for --py-files, with fixed times: equal sources, equal bytes."""
+    partial = target.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        for room in ROOMS:
+            for path in sorted((ROOT / room).rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    info = zipfile.ZipInfo(path.relative_to(ROOT).as_posix())
+                    info.external_attr = 0o644 << 16
+                    archive.writestr(info, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    partial.replace(target)
+
+
+def pack_environment(target: Path) -> None:
+    """The running environment as an archive for --archives; Spark's jars are on every worker."""
+    import venv_pack
+
+    launcher = Path(sys.prefix) / "bin" / "weir-python"
+    launcher.write_text(LAUNCHER, encoding="utf-8")
+    launcher.chmod(0o755)
+    left_out = ("*/pyspark/jars/*", "*/pyspark/examples/*", "share/weir/*", "*/__pycache__/*")
+    partial = target.with_name(f"partial-{target.name}")
+    venv_pack.pack(
+        sys.prefix, output=str(partial), format="tar.gz", compress_level=1, force=True,
+        filters=[("exclude", pattern) for pattern in left_out],
+    )
+    partial.replace(target)
+
+
+def pack_config(config: Path, target: Path) -> None:
+    """The configuration as one file: the policies of its policy files written into it.
+
+    `${env:NAME}` stays as it is: the driver's own environment must have the variable.
+    """
+    document = load_settings(config).model_dump(exclude={"policy_files"})
+    target.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    target.chmod(0o600)
+
+
+def main(arguments: list[str]) -> int:
+    """`code TARGET`, `env TARGET` or `config FILE TARGET`."""
+    what, *paths = arguments
+    try:
+        if what == "config":
+            pack_config(Path(paths[0]), Path(paths[1]))
+        else:
+            {"code": pack_code, "env": pack_environment}[what](Path(paths[0]))
+    except UserError as error:
+        print(f"weir: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Sets everything up, then ruff, mypy and pytest; arguments go to pytest.
+#
+#   ./test.sh                         all of it
+#   ./test.sh tests/test_settings.py  one file
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+export WEIR_HOME=${WEIR_HOME:-$PWD/.venv-test}
+export WEIR_LOCK=$PWD/requirements-test.lock
+./spark-submit.sh --prepare
+export WEIR_JARS=$WEIR_HOME/share/weir/jars
+
+python=$WEIR_HOME/bin/python
+"$python" -m ruff check .
+"$python" -m mypy
+exec "$python" -m pytest "$@"
