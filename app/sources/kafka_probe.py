@@ -1,0 +1,107 @@
+"""Which topics a Kafka cluster has: asked before Spark starts, with short time-outs."""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import Any
+
+TIMEOUT_S = 5.0
+SAME = {
+    "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password",
+    "client.id", "ssl.endpoint.identification.algorithm",
+}
+"""Options of the Java client that librdkafka knows by the same name and meaning."""
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_LOGIN = re.compile(r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
+
+
+class Unreachable(Exception):
+    """The cluster did not answer; the message says why."""
+
+
+def topics(options: dict[str, str]) -> set[str] | None:
+    """Names of the topics; None where only the Java client could log in, and a port answers.
+
+    `options` are those of Spark's Kafka source. Raises Unreachable.
+    """
+    client = client_options(options)
+    if client is None:
+        _knock(options["kafka.bootstrap.servers"])
+        return None
+    return _listed(client)
+
+
+def client_options(options: dict[str, str]) -> dict[str, Any] | None:
+    """The same connection for librdkafka; None where it has no equal (JKS stores, Kerberos, …)."""
+    kafka = {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
+    client: dict[str, Any] = {key: value for key, value in kafka.items() if key in SAME}
+    protocol = kafka.get("security.protocol", "PLAINTEXT").upper()
+    if "SASL" in protocol:
+        if kafka.get("sasl.mechanism", "GSSAPI").upper() not in MECHANISMS:
+            return None
+        login = {key: quoted or single for key, quoted, single in
+                 _LOGIN.findall(kafka.get("sasl.jaas.config", ""))}
+        client |= {f"sasl.{key}": re.sub(r"\\(.)", r"\1", value) for key, value in login.items()}
+    if "SSL" in protocol:
+        stores = {key: kafka.get(f"ssl.{key}.type", "JKS").upper()
+                  for key in ("truststore", "keystore") if f"ssl.{key}.location" in kafka}
+        if any(kind != "PEM" for kind in stores.values()):
+            return None
+        if "truststore" in stores:
+            client["ssl.ca.location"] = kafka["ssl.truststore.location"]
+        if "ssl.truststore.certificates" in kafka:
+            client["ssl.ca.pem"] = kafka["ssl.truststore.certificates"]
+        if "keystore" in stores:
+            client["ssl.certificate.location"] = kafka["ssl.keystore.location"]
+            client["ssl.key.location"] = kafka["ssl.keystore.location"]
+        if "ssl.key.password" in kafka:
+            client["ssl.key.password"] = kafka["ssl.key.password"]
+        client.setdefault("ssl.endpoint.identification.algorithm", "https")
+        if client["ssl.endpoint.identification.algorithm"] == "":
+            client["ssl.endpoint.identification.algorithm"] = "none"
+    return client
+
+
+def _listed(client: dict[str, Any]) -> set[str]:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    reasons: list[str] = []
+
+    def on_error(error: Any) -> None:
+        reasons.append(error.str())
+
+    quiet = {"log_level": 0, "error_cb": on_error, "socket.timeout.ms": int(TIMEOUT_S * 1000)}
+    try:
+        admin = AdminClient({**client, **quiet})
+        return set(admin.list_topics(timeout=TIMEOUT_S).topics)
+    except KafkaException as error:
+        admin_reason = reasons[0] if reasons else error.args[0].str()
+        raise Unreachable(_short(admin_reason, client)) from None
+
+
+def _knock(servers: str) -> None:
+    """Connect to one of the servers, or raise Unreachable."""
+    reason = "no server is named"
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        host = host.rpartition("://")[2].strip("[]")
+        try:
+            socket.create_connection((host, int(port)), timeout=TIMEOUT_S).close()
+        except ValueError:
+            reason = f"{server.strip()} is not host:port"
+        except OSError as error:
+            reason = f"{server.strip()}: {error.strerror or error}"
+        else:
+            return
+    raise Unreachable(reason)
+
+
+def _short(reason: str, client: dict[str, Any]) -> str:
+    """The reason on one line, and without a password that a broker might repeat."""
+    text = " ".join(reason.split())
+    for key in ("sasl.password", "ssl.key.password"):
+        if client.get(key):
+            text = text.replace(client[key], "********")
+    return text[:200]

@@ -1,0 +1,40 @@
+"""Servers that the whole suite shares: started by the first test that asks, stopped at the end."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.servers.kafka import Kafka
+from tests.servers.process import ServerFailed
+
+
+@functools.cache
+def _shared_kafka() -> Kafka | str:
+    """The one broker of this run of the suite, or why there is none."""
+    folder = Path(tempfile.mkdtemp(prefix="weir-kafka-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        broker = Kafka(folder)
+        broker.start()
+    except (ServerFailed, OSError) as error:
+        return str(error)
+    atexit.register(broker.stop)
+    return broker
+
+
+@pytest.fixture
+def kafka() -> Kafka:
+    """A Kafka broker that serves; a test takes topics of its own. Skips where none can start."""
+    broker = _shared_kafka()
+    if isinstance(broker, str):
+        pytest.skip(f"no Kafka broker: {broker}")
+    if not broker.running:
+        broker.start()
+    return broker
+

@@ -1,0 +1,172 @@
+"""A real Kafka broker on loopback, from its jars: no tarball, no container, no Maven."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pyspark
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.servers.process import Server, ServerFailed, accepts, cache_dir, free_ports, java
+
+VERSION = "4.1.0"
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+log.dirs={data}
+num.network.threads=2
+num.io.threads=2
+log.cleaner.dedupe.buffer.size=16777216
+auto.create.topics.enable=false
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+IVY = """\
+<ivy-module version="2.0"><info organisation="weir" module="kafka-of-tests"/>
+<configurations><conf name="default"/></configurations><dependencies>
+<dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default->default"/>
+<dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default->default"/>
+</dependencies></ivy-module>
+"""
+
+
+def jars(version: str = VERSION) -> Path:
+    """The folder of the broker's jars, collected once by the Ivy jar inside pyspark."""
+    home = cache_dir(f"kafka-{version}")
+    lib, complete = home / "lib", home / "lib" / ".complete"
+    with (home / "lock").open("w") as lock:  # two test runs may ask at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if complete.exists():
+            return lib
+        module = home / "ivy.xml"
+        module.write_text(IVY.format(version=version))
+        (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+        pattern = f"{lib}/[artifact]-[revision](-[classifier]).[ext]"
+        done = subprocess.run(
+            [java(), "-jar", str(ivy), "-ivy", str(module), "-confs", "default",
+             "-cache", str(home / "ivy-cache"), "-retrieve", pattern],
+            capture_output=True, text=True, timeout=900, check=False,
+        )
+        if done.returncode:
+            raise ServerFailed(f"cannot collect the jars of Kafka {version}\n{done.stdout[-2000:]}")
+        complete.touch()
+        shutil.rmtree(home / "ivy-cache", ignore_errors=True)
+    return lib
+
+
+class Kafka:
+    """One KRaft process, broker and controller; data survive `stop` and `start`."""
+
+    def __init__(self, folder: Path, version: str = VERSION) -> None:
+        self._folder = folder
+        self._port, controller = free_ports(2)
+        self._classpath = f"{jars(version)}/*"
+        self._properties = folder / "server.properties"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._properties.write_text(
+            PROPERTIES.format(port=self._port, controller=controller, data=folder / "data")
+        )
+        self._format()
+        command = [
+            java(), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+            "-cp", self._classpath, "kafka.Kafka", str(self._properties),
+        ]
+        self._server = Server(command, folder / "broker.log")
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker lives."""
+        return self._server.running
+
+    def start(self) -> None:
+        """Start the broker and wait until it serves."""
+        self._server.start(lambda log: "Kafka Server started" in log and accepts(self._port))
+
+    def stop(self) -> None:
+        """Stop the broker by its pid; its data stay."""
+        self._server.stop()
+
+    def restart(self) -> None:
+        """Stop and start again: same ports, same data."""
+        self.stop()
+        self.start()
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Create a topic and wait until it has a leader."""
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+
+    def produce(
+        self,
+        topic: str,
+        lines: Iterable[bytes],
+        *,
+        key: Callable[[bytes], bytes] | None = None,
+        partition: int | None = None,
+    ) -> int:
+        """Produce every line in its order, by key or into one partition; the count sent."""
+        failed: list[str] = []
+        producer = Producer({
+            "bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 5,
+            "queue.buffering.max.messages": 1_000_000, "message.timeout.ms": 60_000,
+        })
+        count = 0
+        for line in lines:
+            where = {} if partition is None else {"partition": partition}
+            while True:
+                try:
+                    producer.produce(
+                        topic, line, key=key(line) if key else None, **where,
+                        on_delivery=lambda error, _: error and failed.append(str(error)),
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            count += 1
+            producer.poll(0)
+        producer.flush(60)
+        if failed:
+            raise ServerFailed(f"{len(failed)} of {count} records were not taken: {failed[0]}")
+        return count
+
+    def _format(self) -> None:
+        """Format the storage, once."""
+        if (self._folder / "data" / "meta.properties").exists():
+            return
+        quiet = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp",
+                 self._classpath, "kafka.tools.StorageTool"]
+        made = subprocess.run([java(), *quiet, "random-uuid"], capture_output=True, text=True,
+                              timeout=60, check=True)
+        cluster_id = made.stdout.strip().splitlines()[-1]
+        done = subprocess.run(
+            [java(), *quiet, "format", "-t", cluster_id, "-c", str(self._properties)],
+            capture_output=True, text=True, timeout=60, check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+        if done.returncode:
+            raise ServerFailed(f"cannot format Kafka's storage\n{done.stdout}{done.stderr}")

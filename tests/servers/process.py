@@ -1,0 +1,92 @@
+"""Starts and stops one server process of our own, by its pid."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+
+class ServerFailed(Exception):
+    """A server of a test did not start or stop; the message carries the end of its log."""
+
+
+def cache_dir(name: str) -> Path:
+    """The folder that keeps what a server needs between test runs."""
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    path = Path(root) / "weir" / name
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def java() -> str:
+    """The Java launcher: that of JAVA_HOME, else the one on the path."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that were free a moment ago, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def accepts(port: int) -> bool:
+    """Whether something on loopback accepts connections on the port."""
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Server:
+    """One child process with a log file; SIGTERM first, SIGKILL after `patience_s`."""
+
+    def __init__(self, command: Sequence[str], log: Path, *, patience_s: float = 20.0) -> None:
+        self._command = list(command)
+        self.log = log
+        self._patience_s = patience_s
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, ready: Callable[[str], bool], *, timeout_s: float = 60.0) -> None:
+        """Start the process and wait until `ready`, given this start's log text, holds."""
+        with self.log.open("wb") as out:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C meant for pytest must not reach it first
+            )
+        deadline = time.monotonic() + timeout_s
+        while not ready(self.log.read_text(errors="replace")):
+            if not self.running or time.monotonic() > deadline:
+                self.stop()
+                raise ServerFailed(f"{self._command[-2:]} did not start\n{self._tail()}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Stop the process if it lives."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(self._patience_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def _tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
