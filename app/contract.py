@@ -21,6 +21,7 @@ from app.judge import Judgement, judge
 from app.layout import NAMES, bit
 from app.parse import parse_block
 from state.events import JOBS, SCHEMA
+from udfs.arrow import null_mask
 from udfs.topics import normal_topic
 
 Array = np.ndarray
@@ -179,7 +180,7 @@ def _typed(name: str, column: pa.Array, block: Block) -> pa.Array:
         values = column.fill_null(0).to_numpy(zero_copy_only=False)
         outside = (values > 2**31 - 1) | (values < -(2**31))
         block.bad_type |= outside * np.uint64(bit(name))
-        kept = pa.array(np.where(outside, 0, values), mask=outside | column.is_null().to_numpy(False))
+        kept = pa.array(np.where(outside, 0, values), mask=outside | null_mask(column))
         return kept.cast(pa.int32())
     try:
         if _same_family(kind, wanted):

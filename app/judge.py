@@ -1,4 +1,4 @@
-"""The record-local rules of the contract (section 6), for a whole block at once.
+"""The record-local rules of the contract (section 6), judged for a whole block at once.
 
 One compiled pass over bit sets and numbers; names, positions and policies are judged once per
 distinct value before it. What failed is spelt out only for the records that did.
@@ -6,7 +6,7 @@ distinct value before it. What failed is spelt out only for the records that did
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,106 +16,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.block import Block
-from app.layout import bit, bits, names_of
+from app.reasons import SCHEMA, Findings, bad_rows
+from app.rules import (
+    BAD_POLICY,
+    BAD_POSITION,
+    BAD_PRODUCER_ID,
+    BAD_SUB_TYPE,
+    BAD_TOPIC,
+    BAD_TYPE,
+    CHUNK_FIELDS_INCOMPLETE,
+    CHUNK_ID_OUT_OF_RANGE,
+    CHUNK_IN_BATCH,
+    CHUNK_NON_PERSISTENT,
+    CLOCK_OUT_OF_RANGE,
+    KAFKA,
+    MASKS,
+    MISSING_CLOCK,
+    MISSING_REQUIRED,
+    NEGATIVE_AMOUNT,
+    POLLED,
+    POLLED_FEEDS,
+    SUB_TYPES,
+    UNKNOWN_EVENT_TYPE,
+    UNPARSEABLE,
+    Masks,
+)
 from state import policies
-from state.events import COMMON, JOB_CLOCK, JOBS, KIND_INDEX, KINDS, WALL
+from state.events import JOBS, KIND_INDEX
 from udfs.positions import parse_positions
 from udfs.topics import INCOMPLETE, NOT_PERSISTENT, classify_topics
 
 Array = np.ndarray
-
-RULES: tuple[tuple[str, str], ...] = (
-    ("UNPARSEABLE", "the record cannot be decoded into the columns at all"),
-    ("BAD_TYPE", "a value does not fit its type, or an integer exceeds its bits"),
-    ("UNKNOWN_EVENT_TYPE", "`event_type` is null or no known kind"),
-    ("MISSING_REQUIRED", "a column that every record or this kind needs is null or empty"),
-    ("MISSING_CLOCK", "the clock of an enabled job that reads the kind is null; a row per job"),
-    ("CLOCK_OUT_OF_RANGE", "a time is negative, or `ts_wall_ms` is too far in the future"),
-    ("NEGATIVE_AMOUNT", "a size or a count is negative"),
-    ("BAD_POSITION", "a ledger, an entry or a position `ledger:entry` is not one"),
-    ("BAD_PRODUCER_ID", "`producer_id` is below -1, or below 0 on a Pulsar kind"),
-    ("BAD_TOPIC", "a Pulsar topic without tenant, namespace and name"),
-    ("BAD_SUB_TYPE", "`sub_type` is not exclusive, failover, shared or key_shared"),
-    ("CHUNK_FIELDS_INCOMPLETE", "chunked, and `uuid`, `chunk_id` or `total_chunk_bytes` is null"),
-    ("CHUNK_ID_OUT_OF_RANGE", "chunked, and not 0 <= `chunk_id` < `num_chunks`"),
-    ("CHUNK_IN_BATCH", "chunked, and `num_messages` is above 1"),
-    ("CHUNK_NON_PERSISTENT", "chunked on a non-persistent topic"),
-    ("BAD_POLICY", "`policy_json` is not a policy document"),
-)
-"""Codes and what they say, in the order of the rows of one record."""
-(
-    UNPARSEABLE, BAD_TYPE, UNKNOWN_EVENT_TYPE, MISSING_REQUIRED, MISSING_CLOCK, CLOCK_OUT_OF_RANGE,
-    NEGATIVE_AMOUNT, BAD_POSITION, BAD_PRODUCER_ID, BAD_TOPIC, BAD_SUB_TYPE,
-    CHUNK_FIELDS_INCOMPLETE, CHUNK_ID_OUT_OF_RANGE, CHUNK_IN_BATCH, CHUNK_NON_PERSISTENT,
-    BAD_POLICY,
-) = range(len(RULES))
-
-POLLED_FEEDS = ("pulsar_admin", "kafka_groups")
-"""Feeds without a monotonic clock: only backlog reads their records, policies excepted."""
-KAFKA_KINDS = ("produce_batch", "producer_id_assigned")
-SUB_TYPES = ("exclusive", "failover", "shared", "key_shared")
-BAD_SCHEMA = pa.schema(
-    [("row", pa.int64()), ("reason_code", pa.string()), ("detail", pa.string()),
-     ("job", pa.string())]
-)
-
-_CURSOR = bits(("mark_delete", "read_pos"))
-_CLOCKS = bits(("ts_wall_ms", "publish_time_ms", "broker_time_ms", "ledger_close_ms"))
-_AMOUNTS = bits(
-    ("entry_bytes", "num_messages", "total_chunk_bytes", "ledger_entries", "ledger_bytes")
-)
-_IDS = bits(("ledger_id", "entry_id"))
-_CHUNK = bits(("uuid", "chunk_id", "total_chunk_bytes"))
-_POLLED, _KAFKA = 1, 2
-
-
-class _Masks(NamedTuple):
-    """Bit sets and tables that the kernel compares with; arguments, so that no cache outlives them."""
-
-    required: Array
-    """By kind, the last one for an unknown kind."""
-    cursor_state: int
-    readers: Array
-    """Jobs (a bit each) by polled feed or not and kind."""
-    needs: Array
-    """Clock bit by kind and job."""
-    kafka_kind: Array
-    event_type: np.uint64
-    wall: np.uint64
-    cursor: np.uint64
-    clocks: np.uint64
-    amounts: np.uint64
-    ids: np.uint64
-    chunk: np.uint64
-    producer_id: np.uint64
-    num_chunks: np.uint64
-    chunk_id: np.uint64
-    num_messages: np.uint64
-
-
-def _masks() -> _Masks:
-    count = len(KINDS)
-    required = np.full(count + 1, bits(COMMON), np.uint64)
-    readers = np.zeros((2, count + 1), np.uint8)
-    needs = np.zeros((count + 1, len(JOBS)), np.uint64)
-    for k, kind in enumerate(KINDS):
-        required[k] |= np.uint64(bits(kind.required))
-        for j, job in enumerate(JOBS):
-            needs[k, j] = bit(WALL if kind.name == "policy" else JOB_CLOCK[job])
-            if job in kind.jobs:
-                readers[0, k] |= 1 << j
-                if job == "backlog" or kind.name == "policy":
-                    readers[1, k] |= 1 << j
-    kafka = np.array([kind.name in KAFKA_KINDS for kind in KINDS] + [False])
-    one = [bit(c) for c in ("producer_id", "num_chunks", "chunk_id", "num_messages")]
-    sets = [bit("event_type"), bit(WALL), _CURSOR, _CLOCKS, _AMOUNTS, _IDS, _CHUNK, *one]
-    return _Masks(
-        required, KIND_INDEX["cursor_state"], readers, needs, kafka, *(np.uint64(m) for m in sets)
-    )
-
-
-_MASKS = _masks()
-
 
 class _Flags(NamedTuple):
     """What was found per distinct value, by the codes of the column; the last is for null."""
@@ -162,13 +93,13 @@ class Judgement:
     kafka: Array
     """Whether the topic is a Kafka name (bool)."""
     bad: pa.Table
-    """One row per failed rule, by record and in the order of `RULES`: BAD_SCHEMA."""
+    """One row per failed rule, by record and in the order of the rules: `reasons.SCHEMA`."""
 
 
 @numba.njit(cache=True, nogil=True)
 def _judge(
     present: Array, empty: Array, negative: Array, bad_type: Array, codes: _Codes, flags: _Flags,
-    numbers: _Numbers, masks: _Masks, enabled: np.uint8, latest: int, failed: Array,
+    numbers: _Numbers, masks: Masks, enabled: np.uint8, latest: int, failed: Array,
     missing: Array, applies: Array, no_clock: Array, kinds: Array, kafka: Array,
 ) -> None:
     """Set a bit per failed rule in `failed` (UNPARSEABLE comes set), and the other answers."""
@@ -192,7 +123,7 @@ def _judge(
             fail |= 1 << MISSING_REQUIRED
             missing[i] = lacking
         feed = flags.feed[codes.source_feed[i]]
-        readers = masks.readers[1 if feed & _POLLED else 0, kind]
+        readers = masks.readers[1 if feed & POLLED else 0, kind]
         could, without = 0, 0
         for j in range(masks.needs.shape[1]):
             if readers >> j & 1:
@@ -223,7 +154,7 @@ def _judge(
             numbers.producer_id[i] < -1 or (kind >= 0 and not is_kafka_kind)
         ):
             fail |= 1 << BAD_PRODUCER_ID
-        kafka[i] = is_kafka_kind or feed & _KAFKA != 0
+        kafka[i] = is_kafka_kind or feed & KAFKA != 0
         topic = np.uint8(0) if kafka[i] else flags.topic[codes.topic[i]]
         if topic & INCOMPLETE:
             fail |= 1 << BAD_TOPIC
@@ -253,53 +184,53 @@ def judge(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Judgement
     no_clock, kinds, kafka = np.zeros(n, np.uint8), np.full(n, -1, np.int8), np.zeros(n, np.bool_)
     enabled = sum(1 << JOBS.index(job) for job in dict.fromkeys(jobs))
     latest = 2**63 - 1 if latest_ms is None else min(max(latest_ms, -(2**63)), 2**63 - 1)
-    wrong_policies = _policy_problems(block)
+    problems = [
+        policies.parse_document(text)[1] for text in block.text("policy_json")[1].to_pylist()
+    ]
+    flags = _flags(block, problems)
     _judge(
         block.present, block.empty, block.negative, block.bad_type,
-        _Codes(*(block.text(name)[0] for name in _Codes._fields)),
-        _flags(block, wrong_policies),
-        _Numbers(*(block.number(name) for name in _Numbers._fields)),
-        _MASKS, np.uint8(enabled), np.int64(latest), failed, missing, applies, no_clock, kinds, kafka,
+        _Codes(*(block.text(name)[0] for name in _Codes._fields)), flags,
+        _Numbers(*(block.number(name) for name in _Numbers._fields)), MASKS, np.uint8(enabled),
+        np.int64(latest), failed, missing, applies, no_clock, kinds, kafka,
     )
     wrong_markers = _wrong_markers(block)
     failed[wrong_markers] |= 1 << BAD_POSITION
     valid = (failed & ~np.int32(1 << MISSING_CLOCK)) == 0
-    bad = BAD_SCHEMA.empty_table()
+    bad = SCHEMA.empty_table()
     if failed.any():
-        bad = _bad_rows(block, failed, missing, no_clock, latest, wrong_markers, wrong_policies)
+        wrong = {"mark_delete": flags.mark_delete, "read_pos": flags.read_pos}
+        bad = bad_rows(
+            block,
+            Findings(
+                failed, missing, no_clock, kinds, latest, wrong, wrong_markers, problems
+            ),
+        )
     return Judgement(valid, np.where(valid, applies, np.uint8(0)), no_clock, kinds, kafka, bad)
 
 
-def _flags(block: Block, wrong_policies: list[str | None]) -> _Flags:
+def _flags(block: Block, problems: list[str | None]) -> _Flags:
     kinds = block.text("event_type")[1].to_pylist()
     feeds = block.text("source_feed")[1].to_pylist()
     sub_types = pc.is_in(block.text("sub_type")[1], pa.array(SUB_TYPES))
-    by_value = (
-        np.array([KIND_INDEX.get(kind, -1) for kind in kinds], np.int8),
-        np.array(
-            [_POLLED * (f in POLLED_FEEDS) | _KAFKA * f.startswith("kafka") for f in feeds], np.uint8
-        ),
-        classify_topics(block.text("topic")[1]),
-        _wrong_positions(block.text("mark_delete")[1], -1),
-        _wrong_positions(block.text("read_pos")[1], -1),
-        ~sub_types.to_numpy(zero_copy_only=False).astype(np.bool_),
-        np.array([wrong is not None for wrong in wrong_policies], np.bool_),
-    )
     # a null has code -1, the last place
     return _Flags(
-        np.append(by_value[0], np.int8(-1)),
-        *(np.append(flags, flags.dtype.type(0)) for flags in by_value[1:]),
+        np.array([*(KIND_INDEX.get(kind, -1) for kind in kinds), -1], np.int8),
+        np.array(
+            [*(POLLED * (f in POLLED_FEEDS) | KAFKA * f.startswith("kafka") for f in feeds), 0],
+            np.uint8,
+        ),
+        np.append(classify_topics(block.text("topic")[1]), np.uint8(0)),
+        np.append(_wrong_positions(block.text("mark_delete")[1], -1), False),
+        np.append(_wrong_positions(block.text("read_pos")[1], -1), False),
+        np.append(~sub_types.to_numpy(zero_copy_only=False).astype(np.bool_), False),
+        np.array([*(wrong is not None for wrong in problems), False], np.bool_),
     )
 
 
 def _wrong_positions(positions: pa.Array, lowest_entry: int) -> Array:
     ledger, entry, ok = parse_positions(positions)
     return ~ok | (ledger < 0) | (entry < lowest_entry)
-
-
-def _policy_problems(block: Block) -> list[str | None]:
-    """What is wrong with each distinct policy document."""
-    return [policies.parse_document(text)[1] for text in block.text("policy_json")[1].to_pylist()]
 
 
 def _wrong_markers(block: Block) -> Array:
@@ -311,81 +242,3 @@ def _wrong_markers(block: Block) -> Array:
     return np.unique(owners[_wrong_positions(pc.list_flatten(lists), 0)])
 
 
-def _bad_rows(
-    block: Block, failed: Array, missing: Array, no_clock: Array, latest: int,
-    wrong_markers: Array, wrong_policies: list[str | None],
-) -> pa.Table:
-    """One row per failed rule, with its detail."""
-
-    def by_columns(masks: Callable[[Array], Array]) -> Callable[[Array], list[str]]:
-        def details(rows: Array) -> list[str]:
-            distinct, codes = np.unique(masks(rows), return_inverse=True)
-            names = [names_of(int(mask)) for mask in distinct]
-            return [names[code] for code in codes]
-
-        return details
-
-    def clocks(rows: Array) -> Array:
-        late = block.has(WALL)[rows] & (block.number(WALL)[rows] > latest)
-        return block.negative[rows] & np.uint64(_CLOCKS) | late * np.uint64(bit(WALL))
-
-    def positions(rows: Array) -> Array:
-        masks = block.negative[rows] & np.uint64(_IDS)
-        for name in ("mark_delete", "read_pos"):
-            codes, values = block.text(name)
-            wrong = np.append(_wrong_positions(values, -1), False)
-            masks |= wrong[codes[rows]] * np.uint64(bit(name))
-        return masks | np.isin(rows, wrong_markers) * np.uint64(bit("marker_ids"))
-
-    def always(name: str) -> Callable[[Array], list[str]]:
-        return lambda rows: [name] * len(rows)
-
-    def policies_of(rows: Array) -> list[str | None]:
-        return [wrong_policies[code] for code in block.text("policy_json")[0][rows]]
-
-    details = {
-        UNPARSEABLE: lambda rows: [block.unparseable[row] for row in rows.tolist()],
-        BAD_TYPE: by_columns(lambda rows: block.bad_type[rows]),
-        UNKNOWN_EVENT_TYPE: always("event_type"),
-        MISSING_REQUIRED: by_columns(lambda rows: missing[rows]),
-        CLOCK_OUT_OF_RANGE: by_columns(clocks),
-        NEGATIVE_AMOUNT: by_columns(lambda rows: block.negative[rows] & np.uint64(_AMOUNTS)),
-        BAD_POSITION: by_columns(positions),
-        BAD_PRODUCER_ID: always("producer_id"),
-        BAD_TOPIC: always("topic"),
-        BAD_SUB_TYPE: always("sub_type"),
-        CHUNK_FIELDS_INCOMPLETE: by_columns(
-            lambda rows: np.uint64(_CHUNK) & ~block.present[rows] & ~block.bad_type[rows]
-        ),
-        CHUNK_ID_OUT_OF_RANGE: always("chunk_id"),
-        CHUNK_IN_BATCH: always("num_messages"),
-        CHUNK_NON_PERSISTENT: always("topic"),
-        BAD_POLICY: policies_of,
-    }
-    parts: list[tuple[Array, int, list[str | None], str | None]] = []
-    for rule in range(len(RULES)):
-        rows = np.flatnonzero(failed >> rule & 1)
-        if not len(rows):
-            continue
-        if rule != MISSING_CLOCK:
-            parts.append((rows, rule, details[rule](rows), None))
-            continue
-        for j, job in enumerate(JOBS):
-            mine = rows[(no_clock[rows] >> j & 1).astype(np.bool_)]
-            clock = np.where(_policy_kind(block)[mine], WALL, JOB_CLOCK[job])
-            parts.append((mine, rule, clock.tolist(), job))
-    rows = np.concatenate([part[0] for part in parts])
-    order = np.argsort(rows, kind="stable")
-    columns = [
-        pa.array(rows, pa.int64()),
-        pa.array([RULES[p[1]][0] for p in parts for _ in p[2]], pa.string()),
-        pa.array([detail for p in parts for detail in p[2]], pa.string()),
-        pa.array([p[3] for p in parts for _ in p[2]], pa.string()),
-    ]
-    return pa.table(columns, schema=BAD_SCHEMA).take(pa.array(order))
-
-
-def _policy_kind(block: Block) -> Array:
-    codes, values = block.text("event_type")
-    is_policy = np.append(np.array([v == "policy" for v in values.to_pylist()], np.bool_), False)
-    return is_policy[codes]

@@ -119,8 +119,9 @@ def scan(
             continue
         if count + text_slots > room:
             room *= 2
-            hashes, starts, lengths = _grown(hashes, room), _grown(starts, room), _grown(lengths, room)
-            owners, ranks = _grown(owners, room), _grown(ranks, room)
+            hashes, starts = _grown(hashes, room), _grown(starts, room)
+            lengths, owners = _grown(lengths, room), _grown(owners, room)
+            ranks = _grown(ranks, room)
         if 2 * (count + text_slots) > len(places):
             places = _rehash(hashes, count, 4 * len(places))
             place_mask = np.uint64(len(places) - 1)
@@ -207,7 +208,7 @@ def scan(
                     if number < 0:
                         below |= bit
                     seen |= bit
-                elif first == _T or first == _F:
+                elif first == _T or first == _F:  # noqa: SIM109 - faster compiled
                     off = 1 if first == _F else 0
                     if (load(p + off, limit) & _LOW32) != (_ALSE if off else _TRUE):
                         break

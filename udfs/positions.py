@@ -15,7 +15,7 @@ _TENTH = np.uint64((2**63 - 1) // 10)
 
 
 @numba.njit(cache=True, nogil=True)
-def _integer(data: Array, p: int, end: int) -> tuple[bool, int, int]:
+def _integer(data: Array, p: int, end: int) -> tuple[bool, np.int64, int]:
     """Whether a signed 64-bit integer begins at p, the integer, and where it ends."""
     minus = p < end and data[p] == _MINUS
     if minus:
@@ -36,8 +36,8 @@ def _integer(data: Array, p: int, end: int) -> tuple[bool, int, int]:
 @numba.njit(cache=True, nogil=True)
 def _parse(data: Array, offsets: Array, ledger: Array, entry: Array, ok: Array) -> None:
     for i in range(len(ok)):
-        end = np.int64(offsets[i + 1])
-        good, first, p = _integer(data, np.int64(offsets[i]), end)
+        end = int(offsets[i + 1])
+        good, first, p = _integer(data, int(offsets[i]), end)
         if not good or p >= end or data[p] != _COLON:
             continue
         good, second, p = _integer(data, p + 1, end)

@@ -78,7 +78,7 @@ _SCHEMES = tuple(np.frombuffer(s.encode(), np.uint8) for s in (PERSISTENT, NON_P
 def _starts_with(data: Array, start: int, end: int, text: Array) -> bool:
     if end - start < len(text):
         return False
-    for i in range(len(text)):
+    for i in range(len(text)):  # noqa: SIM110 - no generators in compiled code
         if data[start + i] != text[i]:
             return False
     return True
@@ -89,7 +89,7 @@ def _classify(
     data: Array, offsets: Array, separator: Array, persistent: Array, other: Array, flags: Array
 ) -> None:
     for i in range(len(flags)):
-        start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
+        start, end = int(offsets[i]), int(offsets[i + 1])
         rest = start
         for p in range(start, end):
             if _starts_with(data, p, end, separator):

@@ -70,7 +70,7 @@ def word_at(address: int) -> np.uint64:
 
 
 @numba.njit(forceinline=True)
-def low_byte(flags: np.uint64) -> int:
+def low_byte(flags: np.uint64) -> np.int64:
     """Index of the lowest byte of a word that has a bit set; the word is not 0."""
     return np.int64(_trailing_zeros(flags) >> np.uint64(3))
 

@@ -45,7 +45,8 @@ def declined(lines: list[bytes]) -> list[bool]:
 def test_plain_records_are_scanned_not_decoded() -> None:
     r = random.Random(1)
     lines = [line({**wide_record(r), "marker_ids": None}) for _ in range(500)]
-    spaced = [line({**wide_record(r), "marker_ids": None}, separators=(" , ", " :\t")) for _ in range(500)]
+    spaces = (" , ", " :\t")
+    spaced = [line({**wide_record(r), "marker_ids": None}, separators=spaces) for _ in range(500)]
     # a shuffled policy document carries escapes
     lines = [text for text in lines + spaced if b"\\" not in text]
     assert len(lines) > 500
@@ -77,14 +78,18 @@ _keys = st.sampled_from(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.dictionaries(_keys, _small, max_size=6), min_size=1, max_size=6), st.data())
-def test_any_object_means_the_same_to_both(records: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_any_object_means_the_same_to_both(
+    records: list[dict[str, Any]], data: st.DataObject
+) -> None:
     spaces = data.draw(st.sampled_from([(",", ":"), (" ,", " : "), (",\r\n", ":\t")]))
     lines = [line(one, separators=spaces, ensure_ascii=data.draw(st.booleans())) for one in records]
     assert told(lines, fast=True) == told(lines, fast=False)
 
+_bytes = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map(b"".join)
+
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map(b"".join), min_size=1, max_size=8))
+@given(st.lists(_bytes, min_size=1, max_size=8))
 def test_any_bytes_mean_the_same_to_both(texts: list[bytes]) -> None:
     lines = [*texts, *(b"{" + t + b"}" for t in texts), *(b'{"seq":' + t + b"}" for t in texts)]
     lines += [b'{"topic":"' + t + b'"}' for t in texts]
@@ -107,7 +112,7 @@ def test_integers_keep_every_bit_or_are_bad(number: int) -> None:
 
 def test_strings_of_every_length_survive_at_the_end_of_the_buffer() -> None:
     for length in range(70):
-        text = "".join(chr(33 + (7 * i) % 90) for i in range(length)).replace('"', "q").replace("\\", "b")
+        text = "".join(chr(35 + (7 * i) % 57) for i in range(length))
         one = line({"uuid": text})
         # the last byte of the data is the last of the record, nothing may be read after it
         rows = told([one, one + b" "], fast=True)
@@ -129,11 +134,14 @@ def test_slices_large_offsets_and_text_arrays_are_read_alike() -> None:
 
 def test_many_distinct_values_stay_distinct() -> None:
     n = 60_000
-    lines = [line({"uuid": f"u{i}", "topic": f"t{i % 1000}", "consumer": f"u{i}"}) for i in range(n)]
+    own = [f"u{i}" for i in range(n)]
+    topics = [f"t{i % 1000}" for i in range(n)]
+    records = zip(own, topics, strict=True)
+    lines = [line({"uuid": one, "topic": topic, "consumer": one}) for one, topic in records]
     table = to_table(parse_block(pa.array(lines, pa.binary())))
-    assert table["uuid"].to_pylist() == [f"u{i}" for i in range(n)] == table["consumer"].to_pylist()
+    assert table["uuid"].to_pylist() == table["consumer"].to_pylist() == own
     assert len(table["topic"].chunk(0).dictionary) == 1000
-    assert table["topic"].to_pylist() == [f"t{i % 1000}" for i in range(n)]
+    assert table["topic"].to_pylist() == topics
 
 
 def test_hostile_lines_never_raise() -> None:
