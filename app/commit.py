@@ -1,0 +1,149 @@
+"""Idempotent appends: every batch carries (application id, batch number), so a batch that is run
+again writes nothing twice.
+
+Small results are appended from the driver by delta-rs, a few milliseconds each. With
+`commit: spark` the same rows go through Spark's Delta writer, for file systems that delta-rs
+cannot reach.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from app.tables import TABLES, Table
+from app.warehouse_files import local_path, read_text, write_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.settings import Settings
+
+CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 7 days"}
+
+
+def table_path(settings: Settings, name: str) -> str:
+    """Where a table of the warehouse is."""
+    local = local_path(settings.warehouse)
+    if local is not None:
+        return str(local.absolute() / name)
+    return f"{settings.warehouse.rstrip('/')}/{name}"
+
+
+def application_id(settings: Settings, query: str) -> str:
+    """The id under which a query's batches are committed; a new checkpoint gets a new one."""
+    name = f"_weir/checkpoints/{query}/weir-application-id"
+    kept = read_text(settings, name)
+    if kept is None:
+        kept = f"weir-{query}-{uuid.uuid4()}"
+        write_text(settings, name, kept)
+    return kept
+
+
+def shaped(rows: pa.Table, table: Table, constants: Mapping[str, pa.Scalar]) -> pa.Table:
+    """Rows with the columns of their table, in order; `constants` are the same for every row."""
+    columns = []
+    for column in table.schema:
+        if column.name in rows.column_names:
+            columns.append(rows.column(column.name).cast(column.type))
+        elif column.name in constants:
+            columns.append(pa.repeat(constants[column.name], rows.num_rows).cast(column.type))
+        else:
+            columns.append(pa.nulls(rows.num_rows, column.type))
+    return pa.table(columns, schema=table.schema)
+
+
+class Writer:
+    """Appends to the tables of one warehouse under one application id."""
+
+    def __init__(self, settings: Settings, application: str, spark: SparkSession) -> None:
+        """`spark` is used only with `commit: spark`."""
+        self._settings = settings
+        self._application = application
+        self._spark = spark
+        self._by_spark = settings.commit == "spark"
+        self._open: dict[str, Any] = {}
+
+    def prepare(self, names: list[str]) -> None:
+        """Create the tables that are missing, so that readers find them from the start."""
+        for name in names:
+            if self._by_spark:
+                self._create_by_spark(TABLES[name])
+            else:
+                self._table(name)
+
+    def append(self, name: str, rows: pa.Table, batch: int) -> None:
+        """Append the rows of a batch to a table, unless that has been done."""
+        if self._by_spark:
+            self._append_by_spark(name, rows, batch)
+            return
+        from deltalake import CommitProperties, Transaction, write_deltalake
+
+        table = self._table(name)
+        table.update_incremental()
+        done = table.transaction_version(self._application)
+        if done is not None and done >= batch:
+            return
+        marker = CommitProperties(app_transactions=[Transaction(self._application, batch)])
+        write_deltalake(table, rows, mode="append", commit_properties=marker)
+
+    def add_files(self, name: str, actions: list[Any], batch: int) -> None:
+        """Make files that tasks have written part of a table, unless that has been done."""
+        from deltalake import CommitProperties, Schema, Transaction
+
+        table = self._table(name)
+        table.update_incremental()
+        done = table.transaction_version(self._application)
+        if done is not None and done >= batch:
+            return
+        marker = CommitProperties(app_transactions=[Transaction(self._application, batch)])
+        definition = TABLES[name]
+        table.create_write_transaction(
+            actions, "append", Schema.from_arrow(definition.schema),
+            list(definition.partition_by), commit_properties=marker,
+        )
+
+    def _table(self, name: str) -> Any:
+        if name not in self._open:
+            from deltalake import DeltaTable
+
+            definition = TABLES[name]
+            path, options = table_path(self._settings, name), self._settings.storage()
+            if not DeltaTable.is_deltatable(path, options):
+                DeltaTable.create(
+                    path, definition.schema, mode="ignore",
+                    partition_by=list(definition.partition_by) or None,
+                    description=definition.meaning, configuration=CONFIGURATION,
+                    storage_options=options,
+                )
+            self._open[name] = DeltaTable(path, storage_options=options)
+        return self._open[name]
+
+    def _create_by_spark(self, table: Table) -> None:
+        from delta.tables import DeltaTable
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        path = table_path(self._settings, table.name)
+        builder = DeltaTable.createIfNotExists(self._spark).location(path)
+        builder = builder.addColumns(from_arrow_schema(table.schema)).comment(table.meaning)
+        if table.partition_by:
+            builder = builder.partitionedBy(*table.partition_by)
+        for key, value in CONFIGURATION.items():
+            builder = builder.property(key, value)
+        builder.execute()
+
+    def _append_by_spark(self, name: str, rows: pa.Table, batch: int) -> None:
+        frame = self._spark.createDataFrame(rows)
+        self.append_frame(name, frame, batch)
+
+    def append_frame(self, name: str, frame: Any, batch: int) -> None:
+        """Append a Spark frame, unless that has been done: Spark's writer sees to it itself."""
+        definition = TABLES[name]
+        writer = frame.write.format("delta").mode("append")
+        writer = writer.option("txnAppId", self._application).option("txnVersion", batch)
+        if definition.partition_by:
+            writer = writer.partitionBy(*definition.partition_by)
+        writer.save(table_path(self._settings, name))

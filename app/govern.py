@@ -1,0 +1,164 @@
+"""Govern: one stateful query for a group of jobs, from raw records to committed tables.
+
+    source ─► parse, validate, route, pack (mapInArrow) ─► shuffle by (job, shard)
+           ─► applyInPandasWithState: the jobs' cores ─► one commit per table and micro-batch
+
+The operator's rows leave it as Arrow blobs per table, so no value passes through pandas columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from app.commit import Writer, application_id, shaped, table_path
+from app.contract import Limits
+from app.operators import Operator, operators
+from app.pack import PACKED, packer
+from app.sources import open_stream
+from app.tables import TABLES
+from state.job import Step
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from app.settings import Settings
+
+ANSWERS = "table_name string, blob binary"
+STATE = "state binary"
+SIGNAL = ""
+"""Table name of an answer that is for the driver: the `idle_advance_ms` that was needed."""
+
+
+def query_name(group: Sequence[str]) -> str:
+    """A job that runs alone gives its query its name."""
+    return group[0] if len(group) == 1 else "govern-" + "-".join(group)
+
+
+def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> DataFrame:
+    """The answers of a group of jobs as a streaming frame of ANSWERS."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    group_operators = operators(settings, group)
+    pack = packer(
+        {name: o.route for name, o in group_operators.items()}, settings.shards,
+        Limits(settings.max_future_ms),
+    )
+    idle_ms = settings.idle_advance_ms
+    packed = open_stream(spark, settings).through(pack, PACKED)
+    # The watermark is the stream's clock. Handed on with a null column that carries its mark, it
+    # fires timers and drops no record: what is too late, the operator decides.
+    marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
+        "job", "shard", "blob",
+        F.lit(None).cast("timestamp").alias(
+            "watermark", metadata={"spark.watermarkDelayMs": idle_ms}
+        ),
+    )
+    return marked.groupBy("job", "shard").applyInPandasWithState(
+        stepper(group_operators), ANSWERS, STATE, "append", GroupStateTimeout.EventTimeTimeout
+    )
+
+
+def stepper(
+    group: dict[str, Operator],
+) -> Callable[[tuple[str, int], Iterator[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
+    """The function of the stateful operator: one call per shard with records or a due timer."""
+    jobs = {name: operator.job for name, operator in group.items()}
+
+    def step(
+        key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Any
+    ) -> Iterator[pd.DataFrame]:
+        job = jobs.get(key[0])
+        blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
+        if job is None:
+            return
+        stream_ms = max(state.getCurrentWatermarkMs(), 0)
+        answer = job.step(state.get[0] if state.exists else None, blobs, stream_ms)
+        state.update((answer.state,))
+        if answer.wake_at_ms is not None:
+            state.setTimeoutTimestamp(max(answer.wake_at_ms, stream_ms + 1))
+        yield _answers(answer)
+
+    return step
+
+
+def _answers(answer: Step) -> pd.DataFrame:
+    import pandas as pd
+
+    names = list(answer.tables)
+    blobs = [encode(answer.tables[name]) for name in names]
+    if answer.needed_idle_advance_ms is not None:
+        names.append(SIGNAL)
+        blobs.append(str(answer.needed_idle_advance_ms).encode())
+    return pd.DataFrame({"table_name": pd.Series(names, dtype=object),
+                         "blob": pd.Series(blobs, dtype=object)})
+
+
+def encode(rows: pa.Table) -> bytes:
+    """Rows as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue().to_pybytes()
+
+
+def decode(blobs: Sequence[Any]) -> pa.Table:
+    """The rows of several blobs of one table."""
+    return pa.concat_tables([pa.ipc.open_stream(blob).read_all() for blob in blobs])
+
+
+class Committer:
+    """Writes what the operator answered: called once per micro-batch, on the driver."""
+
+    def __init__(
+        self, writer: Writer, group: dict[str, Operator],
+        on_late: Callable[[int], None] | None = None,
+    ) -> None:
+        """`on_late` is told the `idle_advance_ms` that would have kept late records."""
+        self._writer = writer
+        self._constants = {
+            table: operator.constants for operator in group.values() for table in operator.tables
+        }
+        self._on_late = on_late
+
+    def prepare(self) -> None:
+        """Create the tables of the group."""
+        self._writer.prepare([*self._constants, "quarantine"])
+
+    def __call__(self, answers: DataFrame, batch: int) -> None:
+        collected = answers.toArrow()
+        blobs: dict[str, list[Any]] = {}
+        columns = (collected.column("table_name"), collected.column("blob"))
+        for name, blob in zip(*columns, strict=True):
+            blobs.setdefault(name.as_py(), []).append(blob.as_buffer())
+        for signal in blobs.pop(SIGNAL, ()):
+            if self._on_late is not None:
+                self._on_late(int(signal.to_pybytes()))
+        for name, parts in blobs.items():
+            constants = self._constants.get(name, {})
+            self._writer.append(name, shaped(decode(parts), TABLES[name], constants), batch)
+
+
+def start(
+    spark: SparkSession, settings: Settings, group: Sequence[str],
+    trigger: dict[str, Any] | None = None, on_late: Callable[[int], None] | None = None,
+) -> StreamingQuery:
+    """Start the query of a group of jobs."""
+    name = query_name(group)
+    writer = Writer(settings, application_id(settings, name), spark)
+    committer = Committer(writer, operators(settings, group), on_late)
+    committer.prepare()
+    return (
+        frame(spark, settings, group)
+        .writeStream.queryName(name)
+        .outputMode("append")
+        .option("checkpointLocation", table_path(settings, f"_weir/checkpoints/{name}"))
+        .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
+        .foreachBatch(committer)
+        .start()
+    )

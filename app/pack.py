@@ -1,0 +1,217 @@
+"""Routing: valid records to the shards of the jobs that read them, packed as Arrow blobs.
+
+Runs in a Python worker, one Arrow batch of raw records at a time. A blob is one Arrow IPC stream:
+the columns of a job, text dictionary-encoded, so 64-bit integers and nulls travel as they are and
+a name crosses the shuffle once per blob. Every row of the answer carries the latest wall time of
+the valid records of its batch: Spark makes the stream's clock of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from app.contract import Limits, Parsed, parse
+from state.events import KIND_INDEX, SCHEMA
+from state.records import INGEST_KEY
+from udfs.hashing import combine_hashes, hash_strings, shard_of
+
+Array = np.ndarray
+PACKED = "job string, shard int, ts timestamp, blob binary"
+CLOCK_ROW = ""
+"""Job of a row that carries nothing but the latest wall time."""
+LATEST_MS = 253_402_300_799_999
+"""9999-12-31: later wall times move the stream's clock no further."""
+_TS = pa.timestamp("us", tz="UTC")
+_SCHEMA = pa.schema(
+    [("job", pa.string()), ("shard", pa.int32()), ("ts", _TS), ("blob", pa.binary())]
+)
+EVERY_BROKER = "*"
+POLICY = KIND_INDEX["policy"]
+
+
+@dataclass(frozen=True)
+class Route:
+    """What a job takes: its columns, and the columns whose values name its key."""
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...] = ("cluster", "broker")
+
+
+@numba.njit(cache=True, nogil=True)
+def _renumber(codes: Array, scratch: Array, out: Array, used: Array) -> int:
+    """Codes of a slice as positions among the values it uses; answers how many those are."""
+    count = 0
+    for i in range(len(codes)):
+        code = codes[i]
+        if code < 0:
+            out[i] = 0
+            continue
+        if scratch[code] < 0:
+            scratch[code] = count
+            used[count] = code
+            count += 1
+        out[i] = scratch[code]
+    for i in range(count):
+        scratch[used[i]] = -1
+    return count
+
+
+def packer(
+    routes: Mapping[str, Route], shards: int, limits: Limits, live: bool = True
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow`: raw records in, rows of PACKED out.
+
+    `live` = the records are read for the first time, so one far in the future is refused.
+    """
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            now = time.time_ns() // 1_000_000
+            parsed = parse(batch.column("value"), limits, now if live else None, list(routes))
+            yield pack_parsed(parsed, batch, routes, shards, now)
+
+    return pack
+
+
+def pack_parsed(
+    parsed: Parsed, identity: pa.RecordBatch, routes: Mapping[str, Route], shards: int,
+    ingest_ms: int,
+) -> pa.RecordBatch:
+    """Rows of PACKED for parsed records; `identity` has their source_partition and offset."""
+    latest = _latest_ms(parsed)
+    packer_ = _Packer(parsed, identity, ingest_ms)
+    jobs: list[str] = []
+    places: list[int] = []
+    blobs: list[bytes] = []
+    for job, route in routes.items():
+        rows = np.flatnonzero(parsed.job_ok[job])
+        if not len(rows):
+            continue
+        for shard, home, picked in _by_shard(parsed, route, rows, shards):
+            jobs.append(job)
+            places.append(shard)
+            blobs.append(packer_.blob(route.columns, picked, home))
+    if not jobs and latest is not None:
+        jobs, places, blobs = [CLOCK_ROW], [0], [b""]
+    moment = None if latest is None else min(latest, LATEST_MS) * 1000
+    return pa.record_batch(
+        [
+            pa.array(jobs, pa.string()), pa.array(places, pa.int32()),
+            pa.array([moment] * len(jobs), _TS), pa.array(blobs, pa.binary()),
+        ],
+        schema=_SCHEMA,
+    )
+
+
+def _latest_ms(parsed: Parsed) -> int | None:
+    known = parsed.valid & parsed.block.has("ts_wall_ms")
+    wall = parsed.block.number("ts_wall_ms")[known]
+    return int(wall.max()) if len(wall) else None
+
+
+def _by_shard(
+    parsed: Parsed, route: Route, rows: Array, shards: int
+) -> Iterator[tuple[int, Array, Array]]:
+    """(shard, home flags, rows) of the records of a job; policies for all brokers go to all."""
+    hashes = []
+    for column in route.key:
+        codes, values = parsed.block.text(column)
+        hashes.append(hash_strings(values)[codes[rows]])
+    home = shard_of(combine_hashes(*hashes), shards)
+    order = np.argsort(home.astype(np.int16), kind="stable")
+    bounds = np.searchsorted(home[order], np.arange(shards + 1))
+    copies = _for_all(parsed, rows)
+    for shard in range(shards):
+        mine = rows[order[bounds[shard] : bounds[shard + 1]]]
+        flags = np.ones(len(mine), np.int8)
+        foreign = rows[copies[home[copies] != shard]]
+        if len(foreign):
+            mine = np.concatenate([mine, foreign])
+            flags = np.concatenate([flags, np.zeros(len(foreign), np.int8)])
+        if len(mine):
+            yield shard, flags, mine
+
+
+def _for_all(parsed: Parsed, rows: Array) -> Array:
+    """Positions in `rows` of the policies that hold for every broker of their cluster."""
+    policies = np.flatnonzero(parsed.kind[rows] == POLICY)
+    if not len(policies):
+        return policies
+    codes, values = parsed.block.text("broker")
+    star = values.to_pylist()
+    return np.array(
+        [p for p in policies if star[codes[rows[p]]] == EVERY_BROKER], np.int64
+    )
+
+
+class _Packer:
+    """Blobs of one block of parsed records."""
+
+    def __init__(self, parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int) -> None:
+        self._parsed = parsed
+        self._offset = identity.column("source_offset").to_numpy(zero_copy_only=False)
+        partition = identity.column("source_partition").dictionary_encode()
+        self._partition = (
+            partition.indices.fill_null(-1).to_numpy(zero_copy_only=False), partition.dictionary
+        )
+        self._metadata = {INGEST_KEY: str(ingest_ms).encode()}
+        self._texts: dict[str, tuple[Array, pa.StringArray, Array]] = {}
+
+    def _text(self, name: str) -> tuple[Array, pa.StringArray, Array]:
+        """Codes, values and a scratch array of a text column, made once per block."""
+        if name not in self._texts:
+            if name == "topic":
+                topic = self._parsed.topic
+                codes = topic.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+                values = topic.dictionary
+            elif name == "source_partition":
+                codes, values = self._partition
+            else:
+                codes, values = self._parsed.block.text(name)
+            scratch = np.full(len(values) + 1, -1, np.int32)
+            self._texts[name] = np.ascontiguousarray(codes, np.int32), values, scratch
+        return self._texts[name]
+
+    def _encoded(self, name: str, rows: Array) -> pa.DictionaryArray:
+        codes, values, scratch = self._text(name)
+        picked = codes[rows]
+        out = np.empty(len(rows), np.int32)
+        used = np.empty(min(len(values), len(rows)) + 1, np.int32)
+        count = _renumber(picked, scratch, out, used)
+        null = picked < 0
+        indices = pa.array(out, mask=null) if null.any() else pa.array(out)
+        return pa.DictionaryArray.from_arrays(indices, values.take(pa.array(used[:count])))
+
+    def blob(self, columns: tuple[str, ...], rows: Array, home: Array) -> bytes:
+        """The columns of a job at these rows, as bytes."""
+        block = self._parsed.block
+        arrays: list[pa.Array] = []
+        for name in columns:
+            if name == "event_type":
+                arrays.append(pa.array(self._parsed.kind[rows]))
+            elif SCHEMA.field(name).type == pa.string():
+                arrays.append(self._encoded(name, rows))
+            else:
+                null = ~block.has(name)[rows]
+                if null.all():
+                    arrays.append(pa.nulls(len(rows), pa.int64()))
+                else:
+                    values = block.number(name)[rows]
+                    arrays.append(pa.array(values, mask=null) if null.any() else pa.array(values))
+        arrays += [
+            self._encoded("source_partition", rows), pa.array(self._offset[rows]), pa.array(home),
+        ]
+        batch = pa.record_batch(arrays, [*columns, "source_partition", "source_offset", "home"])
+        batch = batch.replace_schema_metadata(self._metadata)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue().to_pybytes()
