@@ -66,7 +66,7 @@ COMMON_OUTPUT: tuple[TableColumn, ...] = (
     TableColumn("switches", SWITCHES, "all version parameters in force"),
     TableColumn("params_hash", TEXT, "hash of the job's parameters and configured policies"),
     TableColumn("source_feed", TEXT, "feed of the record that led to the row"),
-    TableColumn("row_no", SHORT, "order among the rows that one record or timer put into the table"),
+    TableColumn("row_no", SHORT, "order among the rows of one key and time in this table"),
 )
 """Columns that every output row of a job begins with (event contract, section 8)."""
 
@@ -74,7 +74,7 @@ COMMON_OUTPUT: tuple[TableColumn, ...] = (
 def _throttle_events() -> Table:
     own = (
         TableColumn("cnx_id", TEXT, "client connection that the limiter acted on"),
-        TableColumn("producer_id", LONG, "producer that the limiter acted on, id in its connection"),
+        TableColumn("producer_id", LONG, "producer that the limiter acted on"),
         TableColumn("producer_name", TEXT, "name of that producer"),
         TableColumn("topic", TEXT, "topic of that producer"),
         TableColumn("action", TEXT, "mark or unmark"),
@@ -83,13 +83,13 @@ def _throttle_events() -> Table:
         TableColumn("reason_number", SHORT, "number of the reason on the wire; null if unmapped"),
         TableColumn("limiter", TEXT, "topic, resource_group, broker, connection or io_thread"),
         TableColumn("transition", TEXT, "ConnectionStateChanged, TypeStateChanged or Dropped"),
-        TableColumn("reads_paused", FLAG, "whether the connection's reads are paused after this row"),
+        TableColumn("reads_paused", FLAG, "whether reads are paused after this row"),
         TableColumn("culprit_topic", TEXT,
                     "topic whose bucket ran out, else the topic of the triggering publish"),
         TableColumn("collateral_topics", TEXTS,
                     "other topics with a producer on the paused connection, sorted"),
-        TableColumn("balance_msgs", LONG, "balance of the message bucket (tokens); null without one"),
-        TableColumn("balance_bytes", LONG, "balance of the byte bucket (tokens); null without one"),
+        TableColumn("balance_msgs", LONG, "balance of its message bucket (tokens)"),
+        TableColumn("balance_bytes", LONG, "balance of its byte bucket (tokens)"),
         TableColumn("pause_pip_ms", LONG, "pause that PIP-385 would announce (ms); 0 = unknown"),
         TableColumn("pause_model_ns", LONG, "pause that the buckets ask for at this row (ns)"),
         TableColumn("waiting", SHORT, "producers waiting for the limiter after this row"),
@@ -138,8 +138,8 @@ def _publish_verdicts() -> Table:
         TableColumn("bytes", LONG, "bytes charged"),
         TableColumn("messages_ok", FLAG, "whether the message bucket let the charge pass"),
         TableColumn("bytes_ok", FLAG, "whether the byte bucket let the charge pass"),
-        TableColumn("balance_msgs", LONG, "balance of the message bucket after the charge (tokens)"),
-        TableColumn("balance_bytes", LONG, "balance of the byte bucket after the charge (tokens)"),
+        TableColumn("balance_msgs", LONG, "message bucket after the charge (tokens)"),
+        TableColumn("balance_bytes", LONG, "byte bucket after the charge (tokens)"),
         TableColumn("pause_model_ns", LONG, "pause that the buckets ask for after the charge (ns)"),
     )
     return Table(
@@ -183,7 +183,7 @@ def _quarantine() -> Table:
             TableColumn("seq", LONG, "position in the feed"),
             TableColumn("ts_wall_ms", LONG, "wall time of the record (ms since the epoch)"),
             *IDENTITY,
-            TableColumn("raw", TEXT, "text of the record as it came; null for late and repeated ones"),
+            TableColumn("raw", TEXT, "text as it came; null for late and repeated records"),
             INGEST,
         ),
         sort_by=("reason_code", "ts_wall_ms"),
@@ -198,11 +198,11 @@ def _quality_results() -> Table:
             TableColumn("run_id", TEXT, "audit that the row belongs to"),
             TableColumn("checked_ms", LONG, "when the audit ran (ms since the epoch)"),
             TableColumn("table", TEXT, "table that was audited"),
-            TableColumn("expectation", TEXT, "expectation, by its name in Great Expectations or here"),
+            TableColumn("expectation", TEXT, "its name in Great Expectations, or its rule"),
             TableColumn("column", TEXT, "columns that it is about; null = the table"),
             TableColumn("success", FLAG, "whether it held"),
             TableColumn("observed", TEXT, "what was seen, as JSON"),
-            TableColumn("unexpected_count", LONG, "rows that broke it; null if not counted in rows"),
+            TableColumn("unexpected_count", LONG, "rows that broke it; null if it is not about rows"),
         ),
         sort_by=("checked_ms", "table"),
     )

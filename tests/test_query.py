@@ -8,11 +8,11 @@ import io
 import json
 
 import pytest
-from throttle_rows import OTHER, START_MS, TOPIC, event, frame, write
 
 from app.errors import UserError
 from app.query import query, tables
 from app.tables import TABLES, VIEWS
+from tests.throttle_rows import OTHER, START_MS, TOPIC, event, frame, write
 
 BROKER = {"throttle_type": "BrokerPublishRate", "reason": "BrokerProduceQuotaExceeded",
           "limiter": "broker", "culprit_topic": OTHER}

@@ -1,0 +1,147 @@
+"""`alerts check` on a warehouse: what fires, what is kept, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app import alerts
+from app.errors import UserError
+from app.warehouse import Warehouse
+from tests.throttle_rows import OTHER, START_MS, TOPIC, window, write
+
+LABELS = {"broker": "b1", "cluster": "east", "topic": TOPIC}
+OVER = {"culprit_times": 9, "limited_times": 9, "culprit_ns": 10**9, "messages": 9000}
+QUIET = {"topic": OTHER}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def rule(**changes):
+    base = {
+        "name": "r", "severity": "page", "for_ms": 0, "summary": "{topic} {value:.0f}",
+        "sql": "SELECT topic, window_start_ms AS start_ms, ts_wall_ms AS end_ms, 1 AS value"
+               " FROM topic_throttle_stats",
+        "now": "SELECT max(ts_wall_ms) FROM topic_throttle_stats",
+    }
+    return {**base, **changes}
+
+
+def rules_of(tmp_path, *rules):
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    # JSON is YAML.
+    (folder / "rules.yaml").write_text(json.dumps(rules))
+    return folder
+
+
+def answer(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+def kept(warehouse):
+    rows = Warehouse(warehouse).open("alerts").to_pyarrow_table().to_pylist()
+    return sorted((row["at_ms"] - START_MS, row["state"], dict(row["labels"])["topic"])
+                  for row in rows)
+
+
+def test_a_topic_over_its_limit_for_a_minute_fires_and_is_resolved_when_it_stops(
+    make_settings, tmp_warehouse, capsys
+):
+    settings = make_settings()
+    write(tmp_warehouse, "topic_throttle_stats", [window(0, **OVER), window(0, **QUIET)])
+    assert alerts.check(settings, as_json=True) == 1
+    (row,) = answer(capsys)["firing"]
+    checked = row.pop("checked_ms")
+    assert checked > START_MS
+    assert row == {
+        "alert": "topic-over-limit", "labels": LABELS, "state": "firing",
+        "at_ms": START_MS + 60_000, "since_ms": START_MS, "value": 1.5, "severity": "warning",
+        "summary": f"{TOPIC} on b1 (east) is over its limit since 2023-11-14 22:14:00 UTC,"
+                   " at 1.5 times it at most",
+        "runbook": "docs/runbooks/topic-over-limit.md",
+    }
+    assert alerts.check(settings) == 1, "the same data fires as before"
+    assert kept(tmp_warehouse) == [(60_000, "firing", TOPIC)]
+    write(tmp_warehouse, "topic_throttle_stats", [window(1)])
+    capsys.readouterr()
+    assert alerts.check(settings) == 0
+    assert capsys.readouterr().out.splitlines()[0].startswith("resolved  topic-over-limit at 2023")
+    assert kept(tmp_warehouse) == [(60_000, "firing", TOPIC), (60_000, "resolved", TOPIC)]
+    assert alerts.check(settings, at_ms=START_MS + 60_000) == 1, "as it stood then"
+
+
+@pytest.mark.parametrize(("changes", "code"), [
+    ({**OVER, "messages": 6000}, 1),
+    ({**OVER, "messages": 5999}, 0),
+    ({**OVER, "messages": 10, "culprit_ns": 30_000_000_000}, 1),
+    ({**OVER, "messages": 10, "culprit_ns": 29_999_999_999}, 0),
+    ({**OVER, "limit_msgs": None, "limit_bytes": 100.0}, 1),
+    ({**OVER, "limit_msgs": None, "culprit_ns": 10**12}, 0),
+    ({**OVER, "culprit_ns": 0}, 0),
+])
+def test_over_the_limit_means_the_whole_minute_or_held_back_for_half_of_it(
+    make_settings, tmp_warehouse, changes, code
+):
+    write(tmp_warehouse, "topic_throttle_stats", [window(0, **changes)])
+    assert alerts.check(make_settings()) == code
+
+
+def test_a_broker_one_window_behind_the_newest_is_not_taken_for_quiet(
+    make_settings, tmp_warehouse
+):
+    write(tmp_warehouse, "topic_throttle_stats", [
+        window(0, **OVER), window(1, **QUIET, broker="b2"),
+    ])
+    assert alerts.check(make_settings()) == 1
+    write(tmp_warehouse, "topic_throttle_stats", [window(2, **QUIET, broker="b2")])
+    assert alerts.check(make_settings()) == 0
+
+
+def test_nothing_fires_on_tables_without_rows(make_settings, tmp_path, capsys):
+    (tmp_path / "_weir").mkdir()
+    assert alerts.check(make_settings(warehouse=str(tmp_path))) == 0
+    assert capsys.readouterr().out == "1 rule checked, 0 firing\n"
+    assert not (tmp_path / "alerts").exists()
+
+
+@pytest.mark.parametrize(("changes", "says"), [
+    ({"sql": "SELECT topik FROM topic_throttle_stats"}, 'alert rule broken: .*"topik" not found'),
+    ({"sql": "SELECT 1 AS start_ms, 2 AS end_ms"}, "alert rule broken: sql gives no value"),
+    ({"sql": "DROP TABLE alerts"}, "alert rule broken: allowed is one statement that reads"),
+    ({"now": "SELECT"}, "alert rule broken: "),
+    ({"summary": "{owner}"}, "alert rule broken: summary: 'owner' cannot be filled in"),
+])
+def test_a_broken_rule_is_named_and_does_not_hide_another(
+    make_settings, tmp_warehouse, tmp_path, capsys, changes, says
+):
+    write(tmp_warehouse, "topic_throttle_stats", [window(0)])
+    broken = rule(name="broken", **changes)
+    quiet = rule(name="quiet", for_ms=10**9)
+    folder = rules_of(tmp_path, broken, quiet)
+    with pytest.raises(UserError, match=says):
+        alerts.check(make_settings(), rules_dir=folder)
+    (folder / "more.yaml").write_text(json.dumps([rule(name="loud")]))
+    capsys.readouterr()
+    assert alerts.check(make_settings(), rules_dir=folder) == 1
+    shown = capsys.readouterr()
+    assert f"firing    loud (page): {TOPIC} 1" in shown.out
+    assert "alert rule broken" in shown.err
+
+
+@pytest.mark.parametrize(("rules", "says"), [
+    ([rule(for_s=1)], r"rules.yaml: 0.for_s: Extra inputs"),
+    ([rule(for_ms=-1)], r"rules.yaml: 0.for_ms: Input should be greater"),
+    ([rule(), rule()], "rules.yaml: name: r stands in more than one place"),
+])
+def test_a_mistake_in_a_rule_file_names_file_and_key(tmp_path, make_settings, rules, says):
+    with pytest.raises(UserError, match=says):
+        alerts.rules(make_settings(), rules_dir=rules_of(tmp_path, *rules))
+
+
+def test_the_shipped_rules_are_listed_and_their_runbooks_exist(make_settings, capsys):
+    assert alerts.rules(make_settings(), as_json=True) == 0
+    listed = answer(capsys)
+    assert [row["name"] for row in listed] == ["topic-over-limit"]
+    assert all((ROOT / row["runbook"]).is_file() for row in listed)
