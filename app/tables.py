@@ -202,7 +202,7 @@ def _quality_results() -> Table:
             TableColumn("column", TEXT, "columns that it is about; null = the table"),
             TableColumn("success", FLAG, "whether it held"),
             TableColumn("observed", TEXT, "what was seen, as JSON"),
-            TableColumn("unexpected_count", LONG, "rows that broke it; null if it is not about rows"),
+            TableColumn("unexpected_count", LONG, "rows that broke it; null if not about rows"),
         ),
         sort_by=("checked_ms", "table"),
     )
