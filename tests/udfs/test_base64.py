@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from udfs.base64 import decode_base64
 
-
 FORM = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 
 
