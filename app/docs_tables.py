@@ -12,8 +12,8 @@ HEAD = """\
 Written by `python -m app.docs` from `app/tables.py` and `app/views.py`; change those.
 
 Each table is a Delta table `<warehouse>/<name>` (reader version 1, writer version 2). Times are
-bigint: `_ms` is milliseconds since the epoch in UTC, `_ns` is nanoseconds of a broker's monotonic
-clock. `./spark-submit.sh tables NAME` shows one of them, `./spark-submit.sh query "SQL"` reads them.
+bigint: `_ms` in milliseconds since the epoch (UTC), `_ns` in nanoseconds of a broker's monotonic
+clock. `./spark-submit.sh tables NAME` shows one, `./spark-submit.sh query "SQL"` reads them.
 """
 
 COMMON = """\
