@@ -161,7 +161,9 @@ def _together(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan, memb
             plan.publish(at + k * MS // 2, int(topic), limits.size(fleet, int(topic), share))
         pause = share * own.sum() / limit - 1 + TARGET
         until = at + members.size * MS // 2 + int(pause * SECOND) + SLACK
-        plan.holds += [(int(c), at - SECOND, until) for c in connections]
+        all_sent = at + members.size * MS // 2
+        plan.mutes += [(int(t), at - SECOND, all_sent) for t in members]  # the bucket is full
+        plan.holds += [(int(c), all_sent, until) for c in connections]
     return until
 
 

@@ -6,9 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from app.config_file import describe, read_yaml
 from app.errors import UserError
 
 SHIPPED = Path(__file__).parents[2] / "configs" / "scenarios"
@@ -131,11 +131,7 @@ def load_scenario(name: str) -> Scenario:
     if not path.is_file():
         raise UserError(f"--scenario {name}: neither a file nor one of {', '.join(shipped())}")
     try:
-        document = yaml.safe_load(path.read_text())
-        return Scenario.model_validate(document)
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        return Scenario.model_validate(read_yaml(path, dict))
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise UserError(f"{path}: {key}: {first['msg']}") from error
+        mistakes = [f"{path}: {text}" for text in describe(error, Scenario)]
+        raise UserError.of_many(mistakes, f"see {path}") from error

@@ -18,7 +18,7 @@ from app.generate.limits import Limits, Policy, build_limits
 from app.generate.malformed import TEMPLATES, Malformed, spoil_clocks
 from app.generate.plan import SECOND, Incident, Plan, Publishes, held_back
 from app.generate.polls import poll, polls_at, records_per_poll
-from app.generate.rows import PLACE, no_rows
+from app.generate.rows import NULL, PLACE, no_rows
 from app.generate.scenario import Scenario
 from app.generate.streams import Clocks
 from app.generate.traffic import (
@@ -46,6 +46,8 @@ class Slice:
     """Where each line ends, newline included."""
     brokers: np.ndarray
     """Broker of each line, by index; the number of brokers stands for all of them."""
+    malformed: np.ndarray
+    """Which lines were made to break the contract."""
     planted: Counter[str]
     """How many records of it break which rule of the contract, by code."""
 
@@ -186,4 +188,4 @@ def _written(
     data, ends = write_lines(rows, order, trace.fleet.texts)
     brokers = rows[order, STREAM] % (len(trace.fleet.brokers) + 1)
     return Slice(f"events-{number:05d}.jsonl", trace.scenario.start_ms + end // 1_000_000,
-                 data, ends, brokers, planted)
+                 data, ends, brokers, rows[order, PLACE["tail"]] != NULL, planted)

@@ -1,0 +1,112 @@
+"""The command `demo`: a trace is generated, judged by the real pipeline, and summed up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from app import demo_report
+from app.errors import UserError
+from app.generate.scenario import load_scenario
+from app.generate.trace import Trace, plan_trace
+from app.generate.write import write_files, write_policies
+
+MARKER = "weir-demo.json"
+MADE_HERE = ("events", "warehouse", "weir.yaml", "policies.yaml", "report.html")
+FILES_PER_BATCH = 10
+"""Several micro-batches, as a service would have, so that what comes too late is seen to be so."""
+
+
+def demo(out: Path, seed: int, events: int) -> int:
+    """Generates `events` records below `out`, judges them and prints what was found."""
+    console = Console(highlight=False)
+    trace = plan_trace(load_scenario("demo"), events, seed)
+    prepare(out, events, seed)
+    began = time.monotonic()
+    written = write_files(trace, out / "events")
+    config = write_config(trace, out)
+    spec = trace.scenario
+    console.print(
+        f"Generated {written.events:,} events: {spec.duration_s // 60} minutes of "
+        f"{spec.fleet.brokers} brokers, {spec.fleet.topics} topics of {len(spec.fleet.tenants)} "
+        f"tenants, {spec.fleet.connections} connections ({time.monotonic() - began:.1f} s).",
+        markup=False, soft_wrap=True,
+    )
+    began = time.monotonic()
+    code = _judge(config)
+    if code:
+        return code
+    console.print(f"Judged and committed in {time.monotonic() - began:.0f} s. What was found:\n",
+                  markup=False)
+    demo_report.render(_summary(out / "warehouse"), console)
+    demo_report.render_next_steps(out, console)
+    return 0
+
+
+def prepare(out: Path, events: int, seed: int) -> None:
+    """An empty place for a demo; what an earlier demo made there is removed, nothing else ever."""
+    marker = out / MARKER
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out {out}: is a file; a folder is needed")
+    if out.is_dir() and any(out.iterdir()) and not marker.is_file():
+        raise UserError(f"--out {out}: is not empty and was not made by demo\n"
+                        "choose another folder, or empty this one")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        marker.write_text(json.dumps({"made_by": "weir demo", "events": events, "seed": seed}))
+        for name in MADE_HERE:
+            path = out / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {out}: {error.filename or out}: {error.strerror}") from error
+
+
+def write_config(trace: Trace, out: Path) -> Path:
+    """The configuration with which `run` does what the demo does."""
+    write_policies(trace, out / "policies.yaml")
+    document = {
+        "warehouse": str((out / "warehouse").absolute()),
+        "source": {
+            "format": "files",
+            "path": str((out / "events").absolute()),
+            "options": {"maxFilesPerTrigger": FILES_PER_BATCH},
+        },
+        "policy_files": ["policies.yaml"],
+    }
+    path = out / "weir.yaml"
+    path.write_text("# What demo ran: ./spark-submit.sh run --config FILE --available-now\n"
+                    + yaml.safe_dump(document, sort_keys=False))
+    return path
+
+
+def _judge(config: Path) -> int:
+    from app.run import run
+    from app.settings import load_settings
+
+    return run(load_settings(config), available_now=True, jobs=None)
+
+
+def _summary(warehouse: Path) -> demo_report.Summary:
+    return demo_report.summarise(
+        _rows(warehouse / "throttle_events", demo_report.THROTTLE_COLUMNS),
+        _rows(warehouse / "topic_throttle_stats", demo_report.STATS_COLUMNS),
+        _rows(warehouse / "quarantine", demo_report.QUARANTINE_COLUMNS),
+    )
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Some columns of a Delta table; a table that was never written to has no rows."""
+    from deltalake import DeltaTable
+
+    if not DeltaTable.is_deltatable(str(path)):
+        return []
+    return DeltaTable(str(path)).to_pyarrow_table(columns=list(columns)).to_pylist()
