@@ -16,7 +16,10 @@ from udfs.arrow import bytes_of, null_mask, offsets_of, plain
 from udfs.base64 import decode_base64, decode_stretches
 
 Array = np.ndarray
-_PAYLOAD, _MARKERS = INDEX["payload"], INDEX["marker_ids"]
+_PAYLOAD = INDEX["payload"]
+_ARRIVE_AS = [pa.string() if c == _PAYLOAD else f.type for c, f in enumerate(SCHEMA)]
+_PART = 4096
+"""Rows that are decoded before they become columns."""
 
 
 def parse_block(values: Any, fast: bool = True) -> Block:
@@ -92,42 +95,45 @@ class _Payloads:
 def _decode_rows(block: Block, strings: Any, status: Array, payloads: _Payloads) -> None:
     """Decode the rows that the scanner declined and write them into the block."""
     rows = np.flatnonzero(status != OK)
+    parts: list[list[pa.Array]] = [[] for _ in NAMES]
+    # a part at a time: some hundred thousand Python objects at once cost twice the time
+    for start in range(0, len(rows), _PART):
+        for column, array in zip(
+            parts, _decode_part(block, strings, status, rows[start : start + _PART]), strict=True
+        ):
+            column.append(array)
+    columns = {name: pa.concat_arrays(column) for name, column in zip(NAMES, parts, strict=True)}
+    _put_payloads(block, rows, columns.pop("payload"), payloads)
+    _put_markers(block, rows, columns.pop("marker_ids"))
+    put_columns(block, rows, {n: one for n, one in columns.items() if one.null_count < len(one)})
+
+
+def _decode_part(block: Block, strings: Any, status: Array, rows: Array) -> list[pa.Array]:
+    """Columns of some rows, `payload` still as text; notes what is bad in the block."""
     declined = pa.array(rows[status[rows] == DECLINED])
     texts = iter(strings.take(declined).cast(pa.large_binary()).to_pylist())
     decoded = [
         lines.decode(next(texts)) if status[row] == DECLINED else lines.NO_VALUE for row in rows
     ]
-    for row, line in zip(rows, decoded, strict=True):
+    for row, line in zip(rows.tolist(), decoded, strict=True):
         if line.reason is not None:
-            block.unparseable[int(row)] = line.reason
+            block.unparseable[row] = line.reason
     block.bad_type[rows] = np.array([line.bad_type for line in decoded], np.uint64)
-    values = list(zip(*(line.values for line in decoded), strict=True))
-    put_columns(
-        block,
-        rows,
-        {
-            name: pa.array(values[c], SCHEMA.field(c).type)
-            for c, name in enumerate(NAMES)
-            if c not in (_PAYLOAD, _MARKERS) and values[c].count(None) < len(rows)
-        },
-    )
-    _put_payloads(block, rows, values[_PAYLOAD], payloads)
-    _put_markers(block, rows, values[_MARKERS])
+    values = zip(*(line.values for line in decoded), strict=True)
+    return [pa.array(column, kind) for column, kind in zip(values, _ARRIVE_AS, strict=True)]
 
 
-def _put_payloads(block: Block, rows: Array, texts: tuple[Any, ...], payloads: _Payloads) -> None:
-    has = np.array([text is not None for text in texts])
+def _put_payloads(block: Block, rows: Array, texts: pa.Array, payloads: _Payloads) -> None:
+    has = ~null_mask(texts)
     if has.any():
         block.present[rows[has]] |= np.uint64(bit("payload"))
-        strings = pa.array([text for text in texts if text is not None], pa.string())
-        payloads.add(rows[has], *decode_base64(strings))
+        payloads.add(rows[has], *decode_base64(texts.drop_null()))
 
 
-def _put_markers(block: Block, rows: Array, lists: tuple[Any, ...]) -> None:
-    has = np.array([one is not None for one in lists])
+def _put_markers(block: Block, rows: Array, lists: pa.Array) -> None:
+    has = ~null_mask(lists)
     if has.any():
         block.present[rows[has]] |= np.uint64(bit("marker_ids"))
         place = np.full(block.n, -1, np.int64)
         place[rows] = np.arange(len(rows))
-        column = pa.array(lists, SCHEMA.field(_MARKERS).type)
-        block.marker_ids = column.take(pa.array(place, mask=place < 0))
+        block.marker_ids = lists.take(pa.array(place, mask=place < 0))

@@ -19,4 +19,4 @@ def test_the_page_of_events_is_current() -> None:
 def test_the_page_of_events_names_every_column_kind_and_code() -> None:
     page = pages()["events.md"]
     for name in (*(c.name for c in COLUMNS), *(k.name for k in KINDS), *CODES):
-        assert page.count(f"\n| `{name}` |") == 1
+        assert f"\n| `{name}` |" in page
