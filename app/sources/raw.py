@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
 SCHEMA = "value binary, source_partition string, source_offset bigint"
 """`value` is the record as it came; the other two are its identity, the same in every reading."""
 
+METRIC = "records"
+"""Observed metric, and column inside it, of a query over a source: records read in a batch."""
+
 Batches = Iterator[pa.RecordBatch]
 Step = Callable[[Batches], Batches]
+Counting = Callable[[Batches, Callable[[int], None]], Batches]
 
 
 @dataclass(frozen=True)
@@ -30,20 +35,46 @@ class Raw:
     unpack: Step | None = None
 
     def through(self, function: Step, schema: str) -> DataFrame:
-        """Give the records to `function` as Arrow batches of SCHEMA; its rows have `schema`."""
-        return self.frame.mapInArrow(_chain(self.unpack, function), schema)
+        """Give the records to `function` as Arrow batches of SCHEMA; its rows have `schema`.
+
+        A query over the frame counts the records, for those who watch its progress (METRIC).
+        """
+        from pyspark.sql.functions import sum as total
+
+        mapped = self.frame.mapInArrow(
+            _counted(_chain(self.unpack, function)), f"{schema}, {METRIC} bigint"
+        )
+        return mapped.observe(METRIC, total(METRIC).alias(METRIC)).drop(METRIC)
 
     def records(self) -> DataFrame:
         """The records as a Spark frame of SCHEMA."""
         return self.frame if self.unpack is None else self.frame.mapInArrow(self.unpack, SCHEMA)
 
 
-def _chain(first: Step | None, second: Step) -> Step:
-    if first is None:
-        return second
-    unpack = first  # bound once: the worker must not see an optional
+def _chain(first: Step | None, second: Step) -> Counting:
+    """`second` behind `first`, telling how many records pass between them."""
 
-    def both(batches: Batches) -> Batches:
-        return second(unpack(batches))
+    def both(batches: Batches, count: Callable[[int], None]) -> Batches:
+        def passed() -> Batches:
+            for batch in batches if first is None else first(batches):
+                count(batch.num_rows)
+                yield batch
+
+        return second(passed())
 
     return both
+
+
+def _counted(step: Counting) -> Step:
+    """The step with a column more: in the first row of a batch, the records read for it."""
+
+    def counted(batches: Batches) -> Batches:
+        waiting: list[int] = []
+        for batch in step(batches, waiting.append):
+            numbers = np.zeros(batch.num_rows, np.int64)
+            if batch.num_rows:
+                numbers[0] = sum(waiting)
+                waiting.clear()
+            yield batch.append_column(METRIC, pa.array(numbers))
+
+    return counted

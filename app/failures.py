@@ -1,0 +1,87 @@
+"""What a failed query means: something the user can fix, something that passes, or our fault."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.settings import ENV, MASK, SECRET
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+_OURS = re.compile(r"app\.errors\.UserError: ([^\n]+(?:\n(?!\s*(?:at |\n|$))[^\n]+)?)")
+_PASSING = re.compile(
+    r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable"
+    r"|LeaderNotAvailable|NotLeaderOrFollower|ReplicaNotAvailable)Exception"
+    r"|Cannot fetch record for offset|No resolvable bootstrap urls"
+)
+_FIXABLE = (
+    (
+        re.compile(r"failOnDataLoss|OffsetOutOfRange"),
+        "Kafka no longer holds records that this run has not read yet\n"
+        "give the topic a longer retention; with source.options.failOnDataLoss false they are "
+        "given up",
+    ),
+    (
+        re.compile(r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION"),
+        "a topic or partition of source.options is gone\n"
+        "a topic that was deleted and made anew needs a new warehouse",
+    ),
+    (
+        re.compile(r"(?:Topic|Group|Cluster)AuthorizationException|SaslAuthenticationException"),
+        "Kafka refuses this user\nsource.options: the kafka.* security options name it",
+    ),
+    (
+        re.compile(r"DELTA_SOURCE_(?:TABLE_)?IGNORE_(?:CHANGES|DELETE)"),
+        "rows of the source table were changed or deleted, which a stream cannot follow\n"
+        "source.options.skipChangeCommits true goes past such commits",
+    ),
+    (re.compile(r"No space left on device"), "no space left on the device of the warehouse"),
+)
+
+
+class QueryFailed(Exception):
+    """A streaming query ended by a fault of ours."""
+
+
+class Passing(Exception):
+    """A streaming query ended because something outside did not answer; it can start again."""
+
+
+def failure(name: str, text: str, settings: Settings) -> Exception:
+    """The exception that says what the end of query `name` with the error `text` means."""
+    text = without_secrets(text, settings)
+    ours = _OURS.search(text)
+    if ours:
+        return UserError(ours[1])
+    for pattern, message in _FIXABLE:
+        if pattern.search(text):
+            return UserError(f"query {name}: {message}")
+    found = _PASSING.search(text)
+    if found:
+        return Passing(found[0].rpartition(".")[2])
+    return QueryFailed(f"query {name}: {_cause(text)}")
+
+
+def without_secrets(text: str, settings: Settings) -> str:
+    """The text with every secret of the source's options masked."""
+    written = settings.source.options
+    for key, value in settings.source.reader_options().items():
+        if value and (SECRET.search(key) or ENV.search(written[key])):
+            text = text.replace(value, MASK)
+    for match in (m for value in written.values() for m in ENV.finditer(value)):
+        import os
+
+        if os.environ.get(match[1]):
+            text = text.replace(os.environ[match[1]], MASK)
+    return text
+
+
+def _cause(text: str) -> str:
+    """The line of a stack trace that says most: the innermost cause."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception): ", line)]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (python[-1:] or causes[-1:] or lines[:1] or ["no message"])[0][:300]

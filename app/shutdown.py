@@ -1,0 +1,141 @@
+"""Ends a run in order: a signal is noted, the running batches are finished, then queries stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+POLL_S = 0.02
+DRAIN_S = 60.0
+"""How long a running batch may take to its end; then it is interrupted and repeated later."""
+
+
+class Stopping:
+    """Whether the run was asked to end, and whether it was asked again."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._again = threading.Event()
+
+    def ask(self) -> None:
+        """Note a request; the second one asks not to wait for running batches."""
+        (self._again if self._asked.is_set() else self._asked).set()
+
+    @property
+    def asked(self) -> bool:
+        """Whether the run was asked to end."""
+        return self._asked.is_set()
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it was asked a second time."""
+        return self._again.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a request, at most so long; whether there is one."""
+        return self._asked.wait(seconds)
+
+
+@contextmanager
+def listening(spark: SparkSession, stopping: Stopping) -> Iterator[None]:
+    """SIGTERM and SIGINT ask to end the run, whichever of Python and the JVM gets them.
+
+    Under spark-submit the process that a service manager knows is the JVM: left alone, it would
+    end Spark in the middle of a batch. A Ctrl-C reaches both, so requests that come within a
+    moment are one.
+    """
+    last = [float("-inf")]
+    lock = threading.Lock()
+
+    def ask() -> None:
+        with lock:
+            now = time.monotonic()
+            if now - last[0] > 1.0:
+                last[0] = now
+                stopping.ask()
+
+    python = {}
+    if threading.current_thread() is threading.main_thread():
+        python = {number: signal.signal(number, lambda *_: ask()) for number in SIGNALS}
+    restore = _listen_in_jvm(spark, _JvmHandler(ask))
+    try:
+        yield
+    finally:
+        restore()
+        for number, handler in python.items():
+            signal.signal(number, handler)
+
+
+class _JvmHandler:
+    """A signal handler of the JVM that calls Python."""
+
+    def __init__(self, ask: Any) -> None:
+        self._ask = ask
+
+    def handle(self, _: Any) -> None:
+        """Called by the JVM on a thread of its own."""
+        self._ask()
+
+    class Java:
+        """What py4j reads: the Java interface that this class stands for."""
+
+        implements = ("sun.misc.SignalHandler",)
+
+
+def _listen_in_jvm(spark: SparkSession, handler: _JvmHandler) -> Any:
+    """Install the handler; answers a function that puts the earlier ones back."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    ensure_callback_server_started(spark.sparkContext._gateway)
+    kinds = spark._jvm.sun.misc
+    earlier = {
+        name: kinds.Signal.handle(kinds.Signal(name), handler) for name in ("TERM", "INT")
+    }
+
+    def restore() -> None:
+        for name, old in earlier.items():
+            kinds.Signal.handle(kinds.Signal(name), old)
+
+    return restore
+
+
+def drain(queries: Sequence[StreamingQuery], stopping: Stopping) -> list[str]:
+    """Stop every query between two batches; names of those whose batch had to be interrupted.
+
+    What an interrupted batch has committed is recognised when it is repeated, so nothing is lost
+    or doubled either way; waiting only saves the work.
+    """
+    deadline = time.monotonic() + DRAIN_S
+    running = {query: _batch(query) for query in queries if query.isActive}
+    interrupted = []
+    while running:
+        for query, batch in list(running.items()):
+            hurry = stopping.at_once or time.monotonic() > deadline
+            if not query.isActive or hurry or _between_batches(query, batch):
+                if query.isActive and hurry:
+                    interrupted.append(str(query.name))
+                query.stop()
+                del running[query]
+        time.sleep(POLL_S)
+    return interrupted
+
+
+def _batch(query: StreamingQuery) -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
+
+
+def _between_batches(query: StreamingQuery, batch: int) -> bool:
+    """Whether the batch that ran when the stop was asked for is done, or none has begun."""
+    status = query.status
+    waiting = not status["isTriggerActive"] or status["message"].startswith("Getting offsets")
+    return waiting or _batch(query) > batch
