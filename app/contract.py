@@ -174,8 +174,10 @@ def _typed(name: str, column: pa.Array, block: Block) -> pa.Array:
     kind = column.type
     if kind == wanted or pa.types.is_null(kind):
         return column.cast(wanted)
-    if wanted == pa.string() and pa.types.is_dictionary(kind):
-        return column
+    if pa.types.is_dictionary(kind):
+        if wanted == pa.string() and pa.types.is_string(kind.value_type):
+            return column
+        return _typed(name, column.dictionary_decode(), block)
     if wanted == pa.int32() and kind == pa.int64():
         values = column.fill_null(0).to_numpy(zero_copy_only=False)
         outside = (values > 2**31 - 1) | (values < -(2**31))

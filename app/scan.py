@@ -14,7 +14,16 @@ import numba
 import numpy as np
 
 from app.layout import BINARY, COLUMN_KIND, COLUMN_SLOT, FLAG, LONG, NAMES, SHORT, TEXT
-from app.tokens import KEY_BYTES, find_key, hash_text, is_key, key_hash, read_number, skip_space
+from app.tokens import (
+    KEY_BYTES,
+    find_key,
+    hash_text,
+    is_key,
+    key_hash,
+    read_number,
+    skip_fraction,
+    skip_space,
+)
 from udfs.words import byte, load, same_bytes, word_at
 
 Array = np.ndarray
@@ -70,7 +79,9 @@ class Distinct(NamedTuple):
 @numba.njit(cache=True, nogil=True)
 def _grown(array: Array, room: int) -> Array:
     bigger = np.empty(room, array.dtype)
-    bigger[: len(array)] = array
+    # a slice would be assigned in one line, and take three seconds more to compile
+    for i in range(len(array)):
+        bigger[i] = array[i]
     return bigger
 
 
@@ -205,6 +216,8 @@ def scan(
                         numbers[slot, i] = number
                     elif c < columns:
                         break
+                    else:
+                        p = skip_fraction(p, end)
                     if number < 0:
                         below |= bit
                     seen |= bit

@@ -30,7 +30,7 @@ _MIX_1 = np.uint64(0x87C37B91114253D5)
 _MIX_2 = np.uint64(0x4CF5AD432745937F)
 _MIX_3 = np.uint64(0xFF51AFD7ED558CCD)
 _MAX_LONG = np.uint64(2**63 - 1)
-_QUOTE, _MINUS, _DIGIT_0 = (ord(c) for c in '"-0')
+_QUOTE, _MINUS, _POINT, _DIGIT_0, _DIGIT_9 = (ord(c) for c in '"-.09')
 _SPACE, _LINE_FEED, _RETURN, _TAB = (ord(c) for c in " \n\r\t")
 
 
@@ -137,6 +137,17 @@ def read_number(p: int, end: int, limit: int) -> tuple[int, int]:
         return -1, np.int64(0)
     number = np.int64(value)
     return p, -number if minus else number
+
+
+@numba.njit(forceinline=True)
+def skip_fraction(p: int, end: int) -> int:
+    """Position after the fraction of a number that nobody reads; there need not be one."""
+    if p + 1 >= end or byte(p) != _POINT or byte(p + 1) < _DIGIT_0 or byte(p + 1) > _DIGIT_9:
+        return p
+    p += 2
+    while p < end and byte(p) >= _DIGIT_0 and byte(p) <= _DIGIT_9:
+        p += 1
+    return p
 
 
 @numba.njit

@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _word(typingctx: Any, address: Any) -> Any:
+def word_at(typingctx: Any, address: Any) -> Any:
     """The little-endian word at an address that need not be aligned."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -28,7 +28,8 @@ def _word(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _byte(typingctx: Any, address: Any) -> Any:
+def byte(typingctx: Any, address: Any) -> Any:
+    """The byte at an address, as int64."""
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
         return builder.zext(builder.load(pointer), ir.IntType(64))
@@ -46,27 +47,15 @@ def _trailing_zeros(typingctx: Any, word: Any) -> Any:
 
 if numba.config.DISABLE_JIT:
 
-    def _word(address: int) -> np.uint64:
+    def word_at(address: int) -> np.uint64:
         return np.uint64(int.from_bytes(ctypes.string_at(int(address), 8), "little"))
 
-    def _byte(address: int) -> int:
+    def byte(address: int) -> int:
         return ctypes.string_at(int(address), 1)[0]
 
     def _trailing_zeros(word: np.uint64) -> np.uint64:
         value = int(word)
         return np.uint64((value & -value).bit_length() - 1)
-
-
-@numba.njit(forceinline=True)
-def byte(address: int) -> int:
-    """The byte at an address."""
-    return _byte(address)
-
-
-@numba.njit(forceinline=True)
-def word_at(address: int) -> np.uint64:
-    """The little-endian word at an address."""
-    return _word(address)
 
 
 @numba.njit(forceinline=True)
@@ -79,7 +68,7 @@ def low_byte(flags: np.uint64) -> np.int64:
 def _tail(address: int, limit: int) -> np.uint64:
     word = np.uint64(0)
     for i in range(limit - address):
-        word |= np.uint64(_byte(address + i)) << np.uint64(8 * i)
+        word |= np.uint64(byte(address + i)) << np.uint64(8 * i)
     return word
 
 
@@ -87,7 +76,7 @@ def _tail(address: int, limit: int) -> np.uint64:
 def load(address: int, limit: int) -> np.uint64:
     """The 8 bytes from an address as a little-endian word; those from `limit` on read as 0."""
     if address + 8 <= limit:
-        return _word(address)
+        return word_at(address)
     return _tail(address, limit)
 
 

@@ -75,6 +75,7 @@ def wide_record(random_: random.Random) -> dict[str, Any]:
     kind = random_.choice(KINDS).name
     extra = random_.sample([c.name for c in COLUMNS[1:]], random_.randrange(12))
     made = record(kind, **{name: _VALUES[name] for name in extra if name in _VALUES})
+    made |= random_.choice(({}, {"note": 0.25}, {"rate": 1200.5}, {"note": "x", "flag": True}))
     keys = list(made)
     random_.shuffle(keys)
     return {key: made[key] for key in keys}
@@ -88,14 +89,12 @@ def line(made: dict[str, Any], **options: Any) -> bytes:
 FRAGMENTS = (
     b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"\r", b"\t", b"\x00", b"\x0b",
     b"\x1f", b"\x7f", b"\x80", b"\xff", b"\xc3\xa9", b"\xed\xa0\x80", b"\\u0041", b"\\ud800",
-    b"\\n", b"0", b"-", b"-0", b"00", b"9", b".5", b"1.0", b"e3", b"E+9",
-    b"null", b"true", b"false",
-    b"nul", b"NaN",
-    b"2147483647", b"2147483648", b"-2147483648", b"-2147483649",
+    b"\\n", b"0", b"-", b"-0", b"00", b"9", b".5", b"1.0", b"e3", b"E+9", b"null", b"true",
+    b"false", b"nul", b"NaN", b"2147483647", b"2147483648", b"-2147483648", b"-2147483649",
     b"9223372036854775807", b"9223372036854775808", b"-9223372036854775808",
     b"18446744073709551616", b"99999999999999999999", b'"seq":1,', b',"seq":2', b'"topic":null,',
-    b'"partition":7,', b'"extra":1,', b'"extra":"x",', b'"extra":{"a":[1]},', b'"payload":"YQ==",',
-    b'"payload":"YQ",', b"\xef\xbb\xbf", b"/*x*/",
+    b'"partition":7,', b'"extra":1,', b'"extra":1.5,', b'"extra":"x",', b'"extra":{"a":[1]},',
+    b'"payload":"YQ==",', b'"payload":"YQ",', b"\xef\xbb\xbf", b"/*x*/",
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app import policies as configured
 from state.policies import LIMIT_TYPES, SCOPES, parse_document, problem
 
 
@@ -81,3 +82,8 @@ def test_a_document_comes_back_decoded() -> None:
 
 def test_every_scope_names_the_type_of_every_limit() -> None:
     assert {scope: frozenset(keys) for scope, keys in LIMIT_TYPES.items()} == SCOPES
+
+
+def test_the_stream_takes_every_limit_that_the_configuration_takes() -> None:
+    for scope, keys in configured.SCOPES.items():
+        assert set(keys) <= SCOPES[scope]

@@ -36,6 +36,17 @@ def test_a_column_of_another_type_is_refused_by_name(value: object) -> None:
         from_table(table, JOBS)
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.large_string(), pa.string()])
+def test_dictionaries_are_taken_by_the_type_of_their_values(kind: pa.DataType) -> None:
+    names = pa.array(["7", None, "7"]).cast(kind).dictionary_encode()
+    table = pa.table({"broker": names})
+    if kind == pa.int64():
+        with pytest.raises(UserError, match="broker"):
+            from_table(table, JOBS)
+    else:
+        assert from_table(table, JOBS).table["broker"].to_pylist() == ["7", None, "7"]
+
+
 def test_an_empty_table_is_an_empty_block() -> None:
     parsed = from_table(pa.table({"seq": pa.array([], pa.int64())}), JOBS)
     assert (parsed.n, parsed.bad.num_rows, parsed.table.num_rows, len(parsed.topic)) == (0, 0, 0, 0)
