@@ -77,7 +77,7 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
 def _own_jvm() -> list[tuple[str, Any]]:
     """Confs of a JVM that this process starts itself."""
     confs = [
-        ("spark.driver.extraJavaOptions", "-Xss4m"),
+        ("spark.driver.extraJavaOptions", os.environ.get("WEIR_JAVA_OPTIONS", "-Xss4m")),
         ("spark.driver.memory", os.environ.get("WEIR_DRIVER_MEMORY", "2g")),
         ("spark.driver.host", "127.0.0.1"),
         ("spark.driver.bindAddress", "127.0.0.1"),

@@ -1,0 +1,148 @@
+"""The command `doctor`: whether everything that Weir needs is there, and fits together."""
+
+from __future__ import annotations
+
+import json
+import platform
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.jars import coordinates
+from app.session import build_session
+from app.validate import unset_variables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.settings import Settings
+
+PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow", "numpy", "numba", "pandas")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at: whether it is in order, what was found, what would mend it."""
+
+    name: str
+    ok: bool
+    found: str
+    remedy: str = ""
+
+
+def doctor(settings: Settings, as_json: bool) -> int:
+    """Run every check; exit code 1 if one fails."""
+    spark = build_session(settings, "weir-doctor")
+    looks: tuple[Callable[[Settings, SparkSession], Check], ...] = (
+        _python, _java, _spark, _delta, _kafka, _workers, _warehouse, _partitions, _environment,
+    )
+    checks = [look(settings, spark) for look in looks]
+    spark.stop()
+    if as_json:
+        print(json.dumps([asdict(check) for check in checks], indent=2))
+    for check in () if as_json else checks:
+        print(f"{'ok  ' if check.ok else 'FAIL'} {check.name:12} {check.found}")
+        if not check.ok and check.remedy:
+            print(f"     {'':12} {check.remedy}")
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def _python(settings: Settings, spark: SparkSession) -> Check:
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return Check("python", True, f"{platform.python_version()}: {packages}")
+
+
+def _java(settings: Settings, spark: SparkSession) -> Check:
+    found = spark._jvm.java.lang.System.getProperty("java.version")
+    fits = 17 <= int(found.split(".")[0]) <= 21
+    return Check("java", fits, found, "Spark 4.0 needs Java 17 to 21")
+
+
+def _spark(settings: Settings, spark: SparkSession) -> Check:
+    line = ".".join(version("pyspark").split(".")[:2])
+    context = spark.sparkContext
+    found = f"{spark.version} on {context.master}, {context.defaultParallelism} cores"
+    return Check("spark", spark.version.startswith(line + "."), found, f"the jars are for {line}.x")
+
+
+def _delta(settings: Settings, spark: SparkSession) -> Check:
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "table")
+        if not spark.sparkContext.master.startswith("local"):
+            # Executors elsewhere do not see this folder: having the classes is what can be tested.
+            spark._jvm.java.lang.Class.forName("io.delta.sql.DeltaSparkSessionExtension")
+            return Check("delta", True, coordinates()[0])
+        spark.range(3).coalesce(1).write.format("delta").save(path)
+        rows = spark.read.format("delta").load(path).count()
+    return Check("delta", rows == 3, coordinates()[0], "a table came back with other rows")
+
+
+def _kafka(settings: Settings, spark: SparkSession) -> Check:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
+    spark.readStream.format("kafka").options(**options).load()
+    return Check("kafka", True, coordinates()[1])
+
+
+def _workers(settings: Settings, spark: SparkSession) -> Check:
+    """Python, numba and Weir's own code on the workers, the way that queries use them."""
+    parts = spark.sparkContext.defaultParallelism
+    rows = spark.range(parts, numPartitions=parts).mapInArrow(_on_worker, "found string").collect()
+    found = sorted({row.found for row in rows})
+    return Check("workers", len(found) == 1, "; ".join(found), "the workers' versions differ")
+
+
+def _on_worker(batches):  # type: ignore[no-untyped-def]
+    import numba
+    import numpy as np
+    import pyarrow as pa
+
+    from state.events import COLUMNS
+
+    @numba.njit
+    def total(values):  # type: ignore[no-untyped-def]
+        result = 0
+        for value in values:
+            result += value
+        return result
+
+    for _ in batches:
+        compiled = total(np.arange(4)) == 6
+        text = f"python {platform.python_version()}, numba {numba.__version__}"
+        columns = f"{len(COLUMNS)} event columns" if compiled else "compiled code is wrong"
+        yield pa.record_batch({"found": pa.array([f"{text}, {columns}"])})
+
+
+def _warehouse(settings: Settings, spark: SparkSession) -> Check:
+    path = settings.warehouse
+    if "://" in path and not path.startswith("file:"):
+        return Check("warehouse", True, f"{path} (an object store: not tried)")
+    folder = Path(path.removeprefix("file://")).absolute()
+    existing = next(p for p in (folder, *folder.parents) if p.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        return Check("warehouse", False, f"{existing}: {error.strerror}", "choose another folder")
+    return Check("warehouse", True, f"{folder} ({'there' if folder.exists() else 'not yet there'})")
+
+
+def _partitions(settings: Settings, spark: SparkSession) -> Check:
+    path = Path(settings.warehouse.removeprefix("file://")) / "_weir" / "manifest.json"
+    now = {"partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 0)}
+    now["shards"] = settings.shards
+    found = f"{now['partitions']}, shards {now['shards']}"
+    if not path.exists():
+        return Check("partitions", True, f"{found} (no manifest yet)")
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    kept = {key: manifest.get(key) for key in now}
+    remedy = f"the warehouse was made with {kept}: set `partitions` and `shards` to these"
+    return Check("partitions", kept == now, found, remedy)
+
+
+def _environment(settings: Settings, spark: SparkSession) -> Check:
+    unset = unset_variables(settings)
+    found = ", ".join(unset) + " not set" if unset else "every variable of the options is set"
+    return Check("environment", not unset, found, "export them before the start")
