@@ -16,7 +16,7 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from app.contract import Limits, Parsed, parse
+from app.contract import Limits, Parsed, from_table, parse
 from state.events import KIND_INDEX, SCHEMA
 from state.records import INGEST_KEY
 from udfs.hashing import combine_hashes, hash_strings, shard_of
@@ -81,9 +81,38 @@ def packer(
     return pack
 
 
+def typed_packer(
+    routes: Mapping[str, Route], shards: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow`: rows of `events` in, rows of PACKED out.
+
+    A column `left_out` (list of jobs) names the jobs that are not to see a record.
+    """
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            parsed = from_table(batch, list(routes))
+            ingest = batch.column("ingest_ms").to_numpy(zero_copy_only=False)
+            left_out = _left_out(batch)
+            yield pack_parsed(parsed, batch, routes, shards, int(ingest.max()), left_out)
+
+    return pack
+
+
+def _left_out(batch: pa.RecordBatch) -> dict[str, Array]:
+    """Rows that each job is not to see."""
+    if "left_out" not in batch.schema.names:
+        return {}
+    lists = batch.column("left_out").to_pylist()
+    jobs = {job for row in lists if row for job in row}
+    return {job: np.array([bool(row) and job in row for row in lists]) for job in jobs}
+
+
 def pack_parsed(
     parsed: Parsed, identity: pa.RecordBatch, routes: Mapping[str, Route], shards: int,
-    ingest_ms: int,
+    ingest_ms: int, left_out: Mapping[str, Array] | None = None,
 ) -> pa.RecordBatch:
     """Rows of PACKED for parsed records; `identity` has their source_partition and offset."""
     latest = _latest_ms(parsed)
@@ -92,7 +121,10 @@ def pack_parsed(
     places: list[int] = []
     blobs: list[bytes] = []
     for job, route in routes.items():
-        rows = np.flatnonzero(parsed.job_ok[job])
+        wanted = parsed.job_ok[job]
+        if left_out and job in left_out:
+            wanted = wanted & ~left_out[job]
+        rows = np.flatnonzero(wanted)
         if not len(rows):
             continue
         for shard, home, picked in _by_shard(parsed, route, rows, shards):

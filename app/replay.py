@@ -1,0 +1,99 @@
+"""Replay: the same jobs over the archive, in batch, under any policy.
+
+What the live run recorded as too late or repeated is left out, so that the replay judges what the
+live run judged. A shard's records of the whole range are in memory at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from app.commit import shaped, table_path
+from app.govern import ANSWERS, SIGNAL, decode, encode
+from app.operators import Operator, operators
+from app.pack import CLOCK_ROW, PACKED, typed_packer
+from app.tables import TABLES
+from state.job import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from app.settings import Settings
+
+LATE = ("TOO_LATE", "DUPLICATE_RECORD")
+
+
+def replay(
+    spark: SparkSession, settings: Settings, jobs: Sequence[str]
+) -> dict[str, pa.Table]:
+    """Output tables of some jobs over the whole archive of the warehouse."""
+    events = spark.read.format("delta").load(table_path(settings, "events"))
+    refused = spark.read.format("delta").load(table_path(settings, "quarantine"))
+    return judge(spark, settings, jobs, _without(events, refused))
+
+
+def _without(events: DataFrame, refused: DataFrame) -> DataFrame:
+    """Records with the jobs that refused each of them in `left_out`."""
+    from pyspark.sql import functions as F
+
+    identity = ["source_partition", "source_offset"]
+    left_out = (
+        refused.where(F.col("reason_code").isin(*LATE))
+        .groupBy(*identity)
+        .agg(F.collect_set("job").alias("left_out"))
+    )
+    return events.join(left_out, identity, "left")
+
+
+def judge(
+    spark: SparkSession, settings: Settings, jobs: Sequence[str], events: DataFrame
+) -> dict[str, pa.Table]:
+    """Output tables of some jobs over rows of `events`, judged in one call per shard."""
+    group = operators(settings, jobs)
+    latest = events.selectExpr("max(ts_wall_ms)").collect()[0][0]
+    stream_ms = max((latest or 0) - settings.idle_advance_ms, 0)
+    routes = {name: operator.route for name, operator in group.items()}
+    packed = events.mapInArrow(typed_packer(routes, settings.shards), PACKED)
+    step = _stepper({name: o.job for name, o in group.items()}, stream_ms)
+    answers = (
+        packed.where(packed.job != CLOCK_ROW)
+        .select("job", "shard", "blob")
+        .groupBy("job", "shard")
+        .applyInArrow(step, ANSWERS)
+        .toArrow()
+    )
+    return _tables(answers, group)
+
+
+def _stepper(
+    jobs: Mapping[str, Job], stream_ms: int
+) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
+    def step(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+        job = jobs[key[0].as_py()]
+        blobs = [blob.as_buffer() for blob in rows.column("blob")]
+        names: list[str] = []
+        answers: list[bytes] = []
+        first = job.step(None, blobs, 0)
+        for answer in (first, job.step(first.state, [], stream_ms)):
+            names += answer.tables
+            answers += [encode(table) for table in answer.tables.values()]
+        return pa.table({"table_name": pa.array(names, pa.string()),
+                         "blob": pa.array(answers, pa.binary())})
+
+    return step
+
+
+def _tables(answers: pa.Table, group: Mapping[str, Operator]) -> dict[str, pa.Table]:
+    constants = {name: o.constants for o in group.values() for name in o.tables}
+    blobs: dict[str, list[Any]] = {}
+    columns = (answers.column("table_name"), answers.column("blob"))
+    for name, blob in zip(*columns, strict=True):
+        if name.as_py() != SIGNAL:
+            blobs.setdefault(name.as_py(), []).append(blob.as_buffer())
+    return {
+        name: shaped(decode(parts), TABLES[name], constants.get(name, {}))
+        for name, parts in blobs.items()
+    }
