@@ -79,7 +79,12 @@ def new_tokens(b: Record, now: int, period: int, resolution: int) -> tuple[int, 
 
 @numba.njit(cache=True, nogil=True)
 def charge(b: Record, k: int, now: int, period: int, resolution: int) -> int:
-    """Take k >= 0 tokens and answer the balance; a balance of 0 or less throttles."""
+    """Take k >= 0 tokens and answer the balance; a balance of 0 or less throttles.
+
+    Raises ValueError for a negative k, as the class does.
+    """
+    if k < 0:
+        raise ValueError("negative consumption")
     new, b["last_ns"], b["remainder_ns"] = new_tokens(b, now, period, resolution)
     if new <= 0:
         b["pending"] += k
