@@ -41,7 +41,7 @@ def operators(settings: Settings, jobs: Sequence[str]) -> dict[str, Operator]:
         tables = written_tables(name, tuple(params["extra_outputs"]))
         switches = sorted(settings.switches(name).items())
         found[name] = Operator(
-            core, Route(core.columns), tuple(t.name for t in tables),
+            core, Route(core.columns, core.key), tuple(t.name for t in tables),
             {
                 "job": pa.scalar(name),
                 "switches": pa.scalar(switches, pa.map_(pa.string(), pa.string())),

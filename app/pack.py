@@ -40,7 +40,7 @@ class Route:
     """What a job takes: its columns, and the columns whose values name its key."""
 
     columns: tuple[str, ...]
-    key: tuple[str, ...] = ("cluster", "broker")
+    key: tuple[str, ...]
 
 
 @numba.njit(cache=True, nogil=True)

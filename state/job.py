@@ -37,6 +37,12 @@ class Job(Protocol):
     """A stateful operator that can be run alone or fused with others."""
 
     name: str
+    key: tuple[str, ...]
+    """Columns that name what is judged in one place, with one clock."""
+    clock: str
+    """The contract column that the job decides on."""
+    tables: tuple[str, ...]
+    """Output tables, those that are off by default included."""
     columns: tuple[str, ...]
     """Contract columns that a blob of this job carries."""
 

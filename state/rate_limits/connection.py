@@ -178,7 +178,7 @@ def unmark_flag(
     """End the mark of the connection or IO-thread limiter with the producer it was made for."""
     cnx = w.cnxs[c]
     p, culprit = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
-    topic = w.producers[p]["topic"] if p >= 0 else np.int32(-1)
+    topic = w.producers[p]["topic"] if p >= 0 else np.int64(-1)
     unmark(w, o, now, settle_ns, wall, feed, c, p, topic, kind, rule, culprit)
     cnx["mark_producer"][kind], cnx["mark_topic"][kind] = -1, -1
 

@@ -56,7 +56,11 @@ RULES = (
     "buffer_limit", "buffer_half", "connection_closed",
 )
 
-_i8, _i4, _i2, _u1 = "<i8", "<i4", "<i2", "|u1"
+_i8, _u1 = "<i8", "|u1"
+
+
+# One width for all integers: the compiler makes another copy of a function for every type that its
+# arguments take.
 
 
 def _layout(*fields: tuple[Any, ...]) -> np.dtype:
@@ -70,14 +74,14 @@ BUCKET = _layout(
 """Rate 0 = no bucket. Buckets 2*i and 2*i + 1 are the message and byte bucket of limiter i."""
 
 LIMITER = _layout(
-    ("kind", _i4), ("name", _i8), ("limit_msgs", _i8), ("limit_bytes", _i8),
-    ("waiting", _i4), ("head", _i4), ("tail", _i4), ("built", _u1), ("throttled_before", _u1),
+    ("kind", _i8), ("name", _i8), ("limit_msgs", _i8), ("limit_bytes", _i8),
+    ("waiting", _i8), ("head", _i8), ("tail", _i8), ("built", _u1), ("throttled_before", _u1),
     ("used_ns", _i8),
 )
 """A topic, resource-group or broker limiter with its FIFO of waiting producers."""
 
 TOPIC_STATE = _layout(
-    ("name", _i8), ("limiter", _i4), ("group", _i4), ("flight_head", _i4), ("flight_tail", _i4),
+    ("name", _i8), ("limiter", _i8), ("group", _i8), ("flight_head", _i8), ("flight_tail", _i8),
     ("used_ns", _i8), ("touched", _u1), ("messages", _i8), ("bytes", _i8),
     ("limited", _i8, (5,)),
     ("culprit_times", _i8), ("collateral_times", _i8), ("culprit_ns", _i8),
@@ -85,31 +89,31 @@ TOPIC_STATE = _layout(
 )
 
 CNX = _layout(
-    ("name", _i8), ("open", _u1), ("supports_throttle", _u1), ("thread", _i4),
-    ("first_link", _i4), ("states", _i4, (TYPES,)), ("in_flight", _i4), ("resume_at", _i4),
+    ("name", _i8), ("open", _u1), ("supports_throttle", _u1), ("thread", _i8),
+    ("first_link", _i8), ("states", _i8, (TYPES,)), ("in_flight", _i8), ("resume_at", _i8),
     ("buffered", _i8), ("paused", _u1), ("paused_at_ns", _i8), ("seen_paused_ns", _i8),
-    ("seen_resumed_ns", _i8), ("mark_producer", _i4, (2,)), ("mark_topic", _i4, (2,)),
-    ("snapshot", _i4), ("queued", _i4), ("opened", _i8),
+    ("seen_resumed_ns", _i8), ("mark_producer", _i8, (2,)), ("mark_topic", _i8, (2,)),
+    ("snapshot", _i8), ("queued", _i8), ("opened", _i8),
 )
 
 PRODUCER = _layout(
-    ("cnx", _i4), ("topic", _i4), ("link", _i4), ("producer_id", _i8), ("name", _i8),
-    ("open", _u1), ("queued", _i4), ("attached", _u1), ("next", _i4),
+    ("cnx", _i8), ("topic", _i8), ("link", _i8), ("producer_id", _i8), ("name", _i8),
+    ("open", _u1), ("queued", _i8), ("attached", _u1), ("next", _i8),
 )
 
 LINK = _layout(
-    ("cnx", _i4), ("topic", _i4), ("next", _i4), ("attached", _u1), ("first_producer", _i4),
-    ("producers", _i4), ("culprit", _u1), ("since_ns", _i8),
+    ("cnx", _i8), ("topic", _i8), ("next", _i8), ("attached", _u1), ("first_producer", _i8),
+    ("producers", _i8), ("culprit", _u1), ("since_ns", _i8),
 )
 """A topic on a connection: how many producers it has there and since when its pause counts."""
 
-WAITING = _layout(("producer", _i4), ("culprit", _i4), ("next", _i4), ("order", _i8))
+WAITING = _layout(("producer", _i8), ("culprit", _i8), ("next", _i8), ("order", _i8))
 """One place in the FIFO of a limiter, or in the free list."""
 
-FLIGHT = _layout(("cnx", _i4), ("count", _i4), ("next", _i4))
+FLIGHT = _layout(("cnx", _i8), ("count", _i8), ("next", _i8))
 """A run of requests in flight of one connection for one topic, oldest first."""
 
-TIMER = _layout(("due_ns", _i8), ("order", _i8), ("limiter", _i4))
+TIMER = _layout(("due_ns", _i8), ("order", _i8), ("limiter", _i8))
 
 THREAD = _layout(("name", _i8), ("pending", _i8), ("limited", _u1))
 
@@ -120,26 +124,26 @@ KEY = _layout(
     ("last_ns", _i8), ("last_wall_ms", _i8), ("last_feed", _i8), ("any", _u1),
     ("window_start_ms", _i8), ("window_ms", _i8), ("idle_ns", _i8), ("max_in_flight", _i8),
     ("buffer_share", _i8), ("verdicts", _u1), ("paused_cnxs", _i8), ("touched", _i8),
-    ("timers", _i8), ("timer_order", _i8), ("free_waiting", _i4), ("waiting_used", _i8),
-    ("waiting", _i8), ("free_flight", _i4), ("flight_used", _i8), ("row_ns", _i8), ("row_no", _i4),
-    ("verdict_ns", _i8), ("verdict_no", _i4), ("rows", _i8), ("verdict_rows", _i8),
+    ("timers", _i8), ("timer_order", _i8), ("free_waiting", _i8), ("waiting_used", _i8),
+    ("waiting", _i8), ("free_flight", _i8), ("flight_used", _i8), ("row_ns", _i8), ("row_no", _i8),
+    ("verdict_ns", _i8), ("verdict_no", _i8), ("rows", _i8), ("verdict_rows", _i8),
     ("snapshots", _i8), ("snapshot_topics", _i8),
 )
 """Scalars of one key; the last four count what the current call has written."""
 
 ROW = _layout(
-    ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i4), ("cnx", _i4),
-    ("producer", _i4), ("producer_name", _i8), ("topic", _i4), ("action", _u1), ("type", _u1),
+    ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i8), ("cnx", _i8),
+    ("producer", _i8), ("producer_name", _i8), ("topic", _i8), ("action", _u1), ("type", _u1),
     ("transition", _u1),
-    ("rule", _u1), ("reads_paused", _u1), ("culprit", _i4), ("snapshot", _i4), ("has", _u1),
-    ("balance_msgs", _i8), ("balance_bytes", _i8), ("pause_ns", _i8), ("waiting", _i4),
+    ("rule", _u1), ("reads_paused", _u1), ("culprit", _i8), ("snapshot", _i8), ("has", _u1),
+    ("balance_msgs", _i8), ("balance_bytes", _i8), ("pause_ns", _i8), ("waiting", _i8),
     ("observed_ns", _i8),
 )
 """One row of throttle_events. `has`: bit 0 message bucket, bit 1 byte bucket, bit 2 a rate limiter."""
 
 VERDICT = _layout(
-    ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i4), ("limiter", _i4),
-    ("topic", _i4), ("messages", _i8), ("bytes", _i8), ("has", _u1), ("messages_ok", _u1),
+    ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i8), ("limiter", _i8),
+    ("topic", _i8), ("messages", _i8), ("bytes", _i8), ("has", _u1), ("messages_ok", _u1),
     ("bytes_ok", _u1), ("balance_msgs", _i8), ("balance_bytes", _i8), ("pause_ns", _i8),
 )
 

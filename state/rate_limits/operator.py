@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from state import order
+from state.events import MONO
 from state.job import Step
 from state.names import Names
 from state.rate_limits import clocks, rows, shard as shards
@@ -76,6 +77,9 @@ class RateLimits:
 
     name = NAME
     version = shards.VERSION
+    key = ("cluster", "broker")
+    clock = MONO
+    tables = ("throttle_events", "topic_throttle_stats", "publish_verdicts")
     columns = COLUMNS
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:

@@ -243,7 +243,7 @@ def join_topic(w: World, link: int, now: int) -> None:
     """A first producer of a topic has come to a connection."""
     e = w.links[link]
     cnx = w.cnxs[e["cnx"]]
-    cnx["snapshot"] = np.int32(-1)
+    cnx["snapshot"] = np.int64(-1)
     if cnx["paused"] != 0:
         e["since_ns"], e["culprit"] = now, 0
 
@@ -254,4 +254,4 @@ def leave_topic(w: World, link: int, now: int) -> None:
     e = w.links[link]
     if w.cnxs[e["cnx"]]["paused"] != 0:
         settle_link(w, link, now)
-    w.cnxs[e["cnx"]]["snapshot"] = np.int32(-1)
+    w.cnxs[e["cnx"]]["snapshot"] = np.int64(-1)

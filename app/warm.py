@@ -1,0 +1,75 @@
+"""Compile everything that is compiled, once: `python -m app.warm` as the last step of set-up.
+
+The compiled code is kept in NUMBA_CACHE_DIR, so the first micro-batch of a run does not wait
+for it. A cluster's workers compile at their first batch, each for itself.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from app.contract import Limits
+from app.operators import operators
+from app.pack import packer
+from app.settings import Settings
+
+_START_MS = 1_767_621_600_000
+
+
+def _records() -> list[bytes]:
+    """A few seconds of one broker, with a record of every kind that the job reads."""
+    topic = {"topic": "t/n/a", "producer_id": 1, "cnx_id": "c"}
+    entry = {"topic": "t/n/a", "ledger_id": 1, "entry_id": 1, "entry_bytes": 10}
+    limit = {"scope": "topic", "name": "t/n/a", "limits": {"publishRateInMsgs": 1}}
+    kinds = [
+        ("broker_started", {}),
+        ("connection_opened", {"cnx_id": "c", "io_thread": 1, "supports_throttle": True}),
+        ("producer_created", {**topic, "producer_name": "p"}),
+        ("policy", {"policy_json": json.dumps(limit)}),
+        ("publish", {**topic, "entry_bytes": 10, "num_messages": 5}),
+        ("publish", {**topic, "partition": 3, "entry_bytes": 10}),
+        ("entry_added", entry),
+        ("reads_paused", {"cnx_id": "c"}),
+        ("producer_closed", topic),
+        ("connection_closed", {"cnx_id": "c"}),
+        ("no such kind", {}),
+        ("broker_started", {}),
+    ]
+    records = []
+    for i, (kind, columns) in enumerate(kinds):
+        common = {
+            "event_type": kind, "source_feed": "warm", "cluster": "c", "broker": "b", "seq": i,
+            "ts_mono_ns": 10**9 * i, "ts_wall_ms": _START_MS + 1000 * i,
+        }
+        records.append(json.dumps({**common, **columns}).encode())
+    return [*records, records[-1], b"not JSON"]
+
+
+def warm() -> None:
+    """Send a small trace through parsing, routing and every core."""
+    settings = Settings(
+        shards=1,
+        rate_limits={"extra_outputs": ["publish_verdicts"]},  # type: ignore[arg-type]
+    )
+    values = _records()
+    batch = pa.record_batch(
+        {
+            "value": pa.array(values, pa.binary()),
+            "source_partition": pa.array(["0"] * len(values)),
+            "source_offset": pa.array(range(len(values)), pa.int64()),
+        }
+    )
+    group = operators(settings, settings.jobs)
+    pack = packer({name: o.route for name, o in group.items()}, 1, Limits(2**62))
+    for packed in pack(iter([batch])):
+        rows = zip(packed.column("job").to_pylist(), packed.column("blob").to_pylist(), strict=True)
+        for name, blob in rows:
+            job = group[name].job
+            first = job.step(None, [blob], 0)
+            job.step(first.state, [], _START_MS + 10**6)
+
+
+if __name__ == "__main__":
+    warm()
