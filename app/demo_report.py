@@ -185,7 +185,7 @@ def _clock(ms: int | None) -> str:
 
 def indented(text: str) -> Padding:
     """Text whose wrapped lines are indented like the first."""
-    return Padding(Text(text), (0, 0, 0, 2))
+    return Padding(Text(text), (0, 0, 0, 2), expand=False)
 
 
 def render(summary: Summary, console: Console) -> None:
