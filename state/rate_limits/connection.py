@@ -15,6 +15,7 @@ from state.rate_limits.layout import (
     IO_THREAD,
     LIMIT_REMOVED,
     NEVER,
+    NOBODY,
     TOPIC,
     TYPES,
     Array,
@@ -129,7 +130,7 @@ def start_request(
         mark(w, o, now, wall, feed, c, p, t, IO_THREAD, BUFFER_LIMIT, t)
         for other in by_age(w, cnx["thread"]):
             if other != c:
-                mark(w, o, now, wall, feed, other, -1, -1, IO_THREAD, BUFFER_LIMIT, t)
+                mark(w, o, now, wall, feed, other, NOBODY, NOBODY, IO_THREAD, BUFFER_LIMIT, t)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -152,7 +153,7 @@ def end_request(
 ) -> None:
     """An entry was persisted: it ends a request of its connection, or of the connection with the
     oldest request for its topic (c = -1); none in flight: no effect."""
-    before, run = -1, w.topics[t]["flight_head"]
+    before, run = NOBODY, w.topics[t]["flight_head"]
     while run >= 0 and c != -1 and w.flights[run]["cnx"] != c:
         before, run = run, w.flights[run]["next"]
     if run < 0:
@@ -178,7 +179,7 @@ def unmark_flag(
     """End the mark of the connection or IO-thread limiter with the producer it was made for."""
     cnx = w.cnxs[c]
     p, culprit = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
-    topic = w.producers[p]["topic"] if p >= 0 else np.int64(-1)
+    topic = w.producers[p]["topic"] if p >= 0 else NOBODY
     unmark(w, o, now, settle_ns, wall, feed, c, p, topic, kind, rule, culprit)
     cnx["mark_producer"][kind], cnx["mark_topic"][kind] = -1, -1
 
@@ -212,7 +213,7 @@ def _leave_queues(
             place = w.waiting[place]["next"]
     for i in np.argsort(orders):
         limiter, place = queues[i], places[i]
-        before, at = -1, w.limiters[limiter]["head"]
+        before, at = NOBODY, w.limiters[limiter]["head"]
         while at != place:
             before, at = at, w.waiting[at]["next"]
         producer, culprit = w.waiting[place]["producer"], w.waiting[place]["culprit"]
@@ -248,7 +249,7 @@ def close_connection(
         while p >= 0:
             w.producers[p]["open"], w.producers[p]["attached"] = 0, 0
             p = w.producers[p]["next"]
-        before, run = -1, w.topics[e["topic"]]["flight_head"]
+        before, run = NOBODY, w.topics[e["topic"]]["flight_head"]
         while run >= 0 and cnx["in_flight"] > 0:
             following = w.flights[run]["next"]
             if w.flights[run]["cnx"] == c:
@@ -272,7 +273,7 @@ def close_connection(
 @numba.njit(cache=True, nogil=True)
 def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -> None:
     """The connection or IO-thread limit was removed: its marks end at once."""
-    for c in by_age(w, -1):
+    for c in by_age(w, NOBODY):
         if w.cnxs[c]["states"][kind] > 0:
             unmark_flag(w, o, now, now, wall, feed, c, kind, LIMIT_REMOVED)
     if kind == IO_THREAD:
@@ -293,7 +294,7 @@ def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -
 @numba.njit(cache=True, nogil=True)
 def restart(w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int) -> None:
     """The broker was started again: every connection is closed."""
-    for c in by_age(w, -1):
+    for c in by_age(w, NOBODY):
         if w.cnxs[c]["open"] != 0:
             close_connection(w, o, now, settle_ns, wall, feed, c)
     for t in range(len(w.threads)):

@@ -26,19 +26,20 @@ from state.rate_limits.tracker import settle, touch
 DONE, ROOM, WINDOW, ASK = range(4)
 """Why the kernel stopped: nothing left, rows are full, a window ends, a record needs the caller."""
 
-BROKER_STARTED = KIND_INDEX["broker_started"]
-CONNECTION_OPENED = KIND_INDEX["connection_opened"]
-CONNECTION_CLOSED = KIND_INDEX["connection_closed"]
-PRODUCER_CREATED = KIND_INDEX["producer_created"]
-PRODUCER_CLOSED = KIND_INDEX["producer_closed"]
-PUBLISH = KIND_INDEX["publish"]
-ENTRY_ADDED = KIND_INDEX["entry_added"]
-READS_PAUSED = KIND_INDEX["reads_paused"]
-READS_RESUMED = KIND_INDEX["reads_resumed"]
-POLICY = KIND_INDEX["policy"]
+BROKER_STARTED = np.int64(KIND_INDEX["broker_started"])
+CONNECTION_OPENED = np.int64(KIND_INDEX["connection_opened"])
+CONNECTION_CLOSED = np.int64(KIND_INDEX["connection_closed"])
+PRODUCER_CREATED = np.int64(KIND_INDEX["producer_created"])
+PRODUCER_CLOSED = np.int64(KIND_INDEX["producer_closed"])
+PUBLISH = np.int64(KIND_INDEX["publish"])
+ENTRY_ADDED = np.int64(KIND_INDEX["entry_added"])
+READS_PAUSED = np.int64(KIND_INDEX["reads_paused"])
+READS_RESUMED = np.int64(KIND_INDEX["reads_resumed"])
+POLICY = np.int64(KIND_INDEX["policy"])
 NS_PER_MS = np.int64(1_000_000)
-LIMITERS_PER_PUBLISH = 3
-BROKER_LIMITER = 0
+LIMITERS_PER_PUBLISH = np.int64(3)
+NOTHING_MORE = np.int64(0)
+BROKER_LIMITER = np.int64(0)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -94,7 +95,7 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> int:
     """
     k = w.key[0]
     while k["timers"] > 0 and w.timers[0]["due_ns"] < clock:
-        if no_room(w, o, 0):
+        if no_room(w, o, NOTHING_MORE):
             return ROOM
         at = w.timers[0]["due_ns"] + 1
         wall = wall_at(w, at, next_wall)

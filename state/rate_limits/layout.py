@@ -17,9 +17,17 @@ Record = Any
 NEVER = np.int64(-(2**63))
 """A bucket that has not been read yet, and the null of 64-bit columns that cannot hold it."""
 NULL = NEVER
+NOBODY = np.int64(-1)
+"""The place of an entity that is not there."""
+
+
+def _codes(count: int) -> list[np.int64]:
+    """Small constants; as Python integers each would make the compiler copy what it is given to."""
+    return [np.int64(i) for i in range(count)]
+
 
 # ThrottleType ordinals of Pulsar 4.2.4
-CONNECTION, IO_THREAD, TOPIC, RESOURCE_GROUP, BROKER, OUTBOUND_BUFFER, COOLDOWN = range(7)
+CONNECTION, IO_THREAD, TOPIC, RESOURCE_GROUP, BROKER, OUTBOUND_BUFFER, COOLDOWN = _codes(7)
 TYPES = 7
 TYPE_NAMES = (
     "ConnectionMaxPendingPublishRequestsExceeded",
@@ -43,14 +51,14 @@ REASONS = (
 REASON_NUMBERS = (2, 3, 0, 1, 4, -1, -1)
 """Numbers of PIP-385; -1 = the proposal has none."""
 
-STATE_CHANGED, TYPE_CHANGED, DROPPED = range(3)
+STATE_CHANGED, TYPE_CHANGED, DROPPED = _codes(3)
 TRANSITIONS = ("ConnectionStateChanged", "TypeStateChanged", "Dropped")
-MARK, UNMARK = 0, 1
+MARK, UNMARK = _codes(2)
 ACTIONS = ("mark", "unmark")
 (
     BUCKET_EMPTY, RELEASED, LIMIT_REMOVED, IN_FLIGHT_LIMIT, IN_FLIGHT_HALF, BUFFER_LIMIT,
     BUFFER_HALF, CONNECTION_CLOSED,
-) = range(8)
+) = _codes(8)
 RULES = (
     "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
     "buffer_limit", "buffer_half", "connection_closed",
@@ -59,8 +67,7 @@ RULES = (
 _i8, _u1 = "<i8", "|u1"
 
 
-# One width for all integers: the compiler makes another copy of a function for every type that its
-# arguments take.
+# One width for all integers: another type of an argument is another copy of the function.
 
 
 def _layout(*fields: tuple[Any, ...]) -> np.dtype:

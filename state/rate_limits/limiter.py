@@ -23,6 +23,7 @@ from state.rate_limits.layout import (
     BUCKET_EMPTY,
     LIMIT_REMOVED,
     NEVER,
+    NOBODY,
     NULL,
     RELEASED,
     Out,
@@ -271,7 +272,7 @@ def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> i
             break
         place = e["head"]
         producer, culprit = w.waiting[place]["producer"], w.waiting[place]["culprit"]
-        leave_queue(w, limiter, place, -1)
+        leave_queue(w, limiter, place, NOBODY)
         gone = (
             w.buckets[2 * limiter]["rate"] <= 0 and w.buckets[2 * limiter + 1]["rate"] <= 0
         )
