@@ -73,8 +73,8 @@ def _delta(settings: Settings, spark: SparkSession) -> Check:
         path = str(Path(folder) / "table")
         if not spark.sparkContext.master.startswith("local"):
             # Executors elsewhere do not see this folder: having the classes is what can be tested.
-            spark._jvm.java.lang.Class.forName("io.delta.sql.DeltaSparkSessionExtension")
-            return Check("delta", True, coordinates()[0])
+            there = type(spark._jvm.io.delta.tables.DeltaTable).__name__ == "JavaClass"
+            return Check("delta", there, coordinates()[0], "its jar is not on the class path")
         spark.range(3).coalesce(1).write.format("delta").save(path)
         rows = spark.read.format("delta").load(path).count()
     return Check("delta", rows == 3, coordinates()[0], "a table came back with other rows")
