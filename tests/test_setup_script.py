@@ -1,0 +1,340 @@
+"""spark-submit.sh: the environment on first use, what is missing, and the line it runs.
+
+Java, uv, Python and Spark are stand-ins here, so that every machine of a user can be tried; the
+real ones are used by every run of the test suite itself and by tests/integration/test_cluster.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.package import pack_config
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = (
+    "bash", "sh", "env", "sed", "awk", "grep", "cut", "cat", "head", "tail", "dirname", "basename",
+    "mkdir", "rm", "ls", "cp", "mktemp", "sha256sum", "flock", "kill", "sleep", "printf", "touch",
+    "chmod",
+)
+PYTHON = f"""#!/bin/bash
+# A Python 3.11 without packages of its own to install.
+case "$*" in
+  "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; touch "$3/pyvenv.cfg" ;;
+  *" pip install "*) echo "pip $*" >> "$CALLS" ;;
+  "-m app.jars "*) mkdir -p "$3"; touch "$3/delta.jar" "$3/kafka.jar"; echo jars >> "$CALLS" ;;
+  "-m app.package env "*) touch "$4" ;;
+  *) exec {shlex.quote(sys.executable)} "$@" ;;
+esac
+"""
+UV = """#!/bin/bash
+echo "uv $1" >> "$CALLS"
+case "$1" in
+  venv) home="${@: -1}"; mkdir -p "$home/bin"; cp "$(command -v python3.11)" "$home/bin/python"
+        touch "$home/pyvenv.cfg" ;;
+  pip) if [ -n "$UV_FAILS" ]; then kill -9 $PPID; fi ;;
+esac
+"""
+SUBMIT = f"""#!/bin/bash
+# As spark-submit does it: the driver is a child, and this process ignores what it inherited.
+{shlex.quote(sys.executable)} -c '
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print("batch finished", flush=True), sys.exit(0)))
+open(os.environ["WEIR_DRIVER_PID"], "w").write(str(os.getpid()))
+print("started", flush=True)
+time.sleep(30)'
+"""
+
+
+class Checkout:
+    """A copy of what a clone has, on a machine whose programs the test chooses."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.bin, self.calls = folder / "weir", folder / "bin", folder / "calls"
+        for name in ("app", "state", "udfs", "conf"):
+            left_out = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, self.root / name, ignore=left_out)
+        for name in ("spark-submit.sh", "requirements.lock"):
+            shutil.copy2(ROOT / name, self.root / name)
+        self.bin.mkdir()
+        for name in TOOLS:
+            found = shutil.which(name)
+            if found:
+                (self.bin / name).symlink_to(found)
+        self.program("python3.11", PYTHON)
+        self.program("apt-get", "#!/bin/bash\n")
+        self.java("17.0.15")
+
+    @property
+    def state(self) -> Path:
+        return self.root / ".venv" / "share" / "weir"
+
+    def program(self, name: str, text: str) -> None:
+        path = self.bin / name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+
+    def java(self, version: str) -> None:
+        self.program("java", f"#!/bin/bash\necho 'openjdk version \"{version}\"' >&2\n")
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {"PATH": str(self.bin), "HOME": str(self.root), "CALLS": str(self.calls), **more}
+
+    def start(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        line = [str(self.root / "spark-submit.sh"), *words]
+        return subprocess.run(
+            line, env=self.environment(**more), cwd=self.root, text=True, capture_output=True,
+            check=False, timeout=60,
+        )
+
+    def called(self) -> list[str]:
+        return self.calls.read_text(encoding="utf-8").splitlines() if self.calls.exists() else []
+
+    def spark_home(self, core: str) -> str:
+        home = self.root / "spark"
+        (home / "bin").mkdir(parents=True)
+        (home / "jars").mkdir()
+        (home / "jars" / core).touch()
+        (home / "bin" / "spark-submit").write_text("#!/bin/bash\n", encoding="utf-8")
+        (home / "bin" / "spark-submit").chmod(0o755)
+        return str(home)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def words(line: str) -> list[str]:
+    """The words of a dry run after the variables."""
+    found = shlex.split(line)
+    return found[next(i for i, word in enumerate(found) if word.endswith("/spark-submit")) :]
+
+
+def test_the_first_start_builds_the_environment_and_the_second_does_not(checkout: Checkout) -> None:
+    first = checkout.start("validate")
+    assert first.returncode == 0, first.stderr
+    assert "building the Python environment" in first.stderr
+    assert "--require-hashes" in checkout.called()[0]
+    began = time.monotonic()
+    second = checkout.start("validate")
+    assert time.monotonic() - began < 3
+    assert (second.stdout, second.stderr) == (first.stdout, "")
+    assert len(checkout.called()) == 1
+
+
+def test_uv_is_used_where_it_is(checkout: Checkout) -> None:
+    checkout.program("uv", UV)
+    assert checkout.start("validate").returncode == 0
+    assert checkout.called() == ["uv venv", "uv pip"]
+
+
+def test_an_interrupted_environment_is_built_again(checkout: Checkout) -> None:
+    checkout.program("uv", UV)
+    killed = checkout.start("validate", UV_FAILS="1")
+    assert killed.returncode == -signal.SIGKILL
+    (checkout.root / ".venv" / "half-written").touch()
+    again = checkout.start("validate")
+    assert again.returncode == 0, again.stderr
+    assert "unfinished or of another lock" in again.stderr
+    assert not (checkout.root / ".venv" / "half-written").exists()
+
+
+def test_a_changed_lock_builds_the_environment_again(checkout: Checkout) -> None:
+    checkout.start("validate")
+    with (checkout.root / "requirements.lock").open("a", encoding="utf-8") as lock:
+        lock.write("# changed\n")
+    assert "of another lock" in checkout.start("validate").stderr
+    assert len(checkout.called()) == 2
+
+
+def test_a_folder_that_is_no_environment_is_left_alone(checkout: Checkout) -> None:
+    precious = checkout.root / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    refused = checkout.start("validate", WEIR_HOME=str(precious))
+    assert refused.returncode == 2
+    assert "is not an environment of Weir and is not empty" in refused.stderr
+    assert (precious / "file").exists()
+
+
+def test_a_missing_python_is_named_with_the_command_that_installs_it(checkout: Checkout) -> None:
+    checkout.program("python3.11", "#!/bin/bash\nexit 1\n")
+    refused = checkout.start("validate")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.splitlines() == [
+        "weir: Python 3.11 is missing",
+        "      install it with: sudo apt-get install -y python3.11 python3.11-venv",
+    ]
+
+
+def test_a_missing_java_is_named_with_the_command_that_installs_it(checkout: Checkout) -> None:
+    checkout.program("java", "#!/bin/bash\nexit 127\n")
+    checkout.start("validate")
+    refused = checkout.start("demo")
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines() == [
+        "weir: Java 17 is missing",
+        "      install it with: sudo apt-get install -y openjdk-17-jre-headless",
+    ]
+
+
+@pytest.mark.parametrize("version", ["11.0.2", "25.0.1", "1.8.0_292"])
+def test_a_java_that_does_not_fit_is_refused_by_name(checkout: Checkout, version: str) -> None:
+    checkout.java(version)
+    refused = checkout.start("--dry-run", "demo")
+    assert refused.returncode == 2
+    major = version.split(".")[0]
+    expected = f"Java {major} (java) does not fit Spark 4.0: it needs 17 to 21"
+    assert expected in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("core", "named"),
+    [
+        ("spark-core_2.12-3.5.1.jar", "Spark 3.5.1 with Scala 2.12"),
+        ("spark-core_2.13-4.1.0.jar", "Spark 4.1.0 with Scala 2.13"),
+    ],
+)
+def test_a_spark_that_does_not_fit_the_jars_is_refused_by_name(
+    checkout: Checkout, core: str, named: str
+) -> None:
+    home = checkout.spark_home(core)
+    refused = checkout.start("--dry-run", "demo", SPARK_HOME=home)
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines() == [
+        f"weir: {named} in SPARK_HOME={home} does not fit:"
+        " Weir's jars are for Spark 4.0.x, Scala 2.13",
+        "      unset SPARK_HOME to use Weir's own Spark",
+    ]
+
+
+def test_the_spark_of_a_cluster_is_respected(checkout: Checkout) -> None:
+    home = checkout.spark_home("spark-core_2.13-4.0.2.jar")
+    line = words(checkout.start("--dry-run", "demo", SPARK_HOME=home).stdout)
+    assert line[0] == f"{home}/bin/spark-submit"
+
+
+def test_a_dry_run_prints_the_line_that_a_run_would_execute(checkout: Checkout) -> None:
+    assert checkout.start("--prepare").returncode == 0
+    shown = checkout.start("--dry-run", "demo", "--out", "my demo")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    jars = ",".join(str(checkout.state / "jars" / f"{name}.jar") for name in ("delta", "kafka"))
+    home = checkout.root / ".venv" / "lib" / "python3.11" / "site-packages" / "pyspark"
+    assert words(shown.stdout) == [
+        f"{home}/bin/spark-submit", "--master", "local[*]", "--jars", jars,
+        f"{checkout.root}/app/main.py", "demo", "--out", "my demo",
+    ]
+    assert "TZ=UTC" in shown.stdout
+    assert "SPARK_LOCAL_IP=127.0.0.1" in shown.stdout
+
+
+def test_a_dry_run_prepares_nothing(checkout: Checkout) -> None:
+    shown = checkout.start("--dry-run", "demo")
+    assert "io.delta:delta-spark_4.0_2.13:4.4.0" in shown.stdout
+    assert checkout.called() == []
+
+
+def test_options_of_spark_submit_pass_through_from_both_sides_of_the_command(
+    checkout: Checkout,
+) -> None:
+    given = (
+        "--master", "yarn", "--queue", "streams", "--keytab", "k.tab", "--principal", "weir@X",
+        "--verbose", "run", "--config", "c.yaml", "--driver-memory=3g", "--conf", "a.b=c d",
+        "--properties-file", "p.conf", "--jobs", "rate_limits", "--supervise",
+    )
+    line = words(checkout.start("--dry-run", *given).stdout)
+    main = line.index(f"{checkout.root}/app/main.py")
+    assert line[main + 1 :] == ["run", "--config", "c.yaml", "--jobs", "rate_limits"]
+    text = " ".join(line[:main])
+    for part in (
+        "--master yarn", "--queue streams", "--keytab k.tab", "--principal weir@X", "--verbose",
+        "--driver-memory 3g", "--conf a.b=c d", "--properties-file p.conf", "--supervise",
+    ):
+        assert part in text
+
+
+def test_lists_of_the_user_are_joined_with_ours(checkout: Checkout) -> None:
+    checkout.start("--prepare")
+    given = ("--jars", "x.jar", "--py-files", "u.zip", "--archives", "a.tgz#a", "--files", "f")
+    line = words(checkout.start("--dry-run", "--master", "yarn", *given, "demo").stdout)
+    value = {word: line[i + 1] for i, word in enumerate(line) if word.startswith("--")}
+    assert value["--jars"].split(",")[0] == "x.jar"
+    assert value["--py-files"] == f"u.zip,{checkout.state}/weir.zip"
+    assert value["--archives"].startswith(f"a.tgz#a,{checkout.state}/env-")
+    assert value["--archives"].endswith(".tar.gz#env")
+    assert value["--files"] == "f"
+
+
+def test_a_python_that_is_on_the_workers_is_used_instead_of_a_packed_one(
+    checkout: Checkout,
+) -> None:
+    line = checkout.start(
+        "--dry-run", "--master", "spark://m:7077", "demo", WEIR_WORKER_PYTHON="/opt/env/bin/python"
+    ).stdout
+    assert "--conf spark.pyspark.python=/opt/env/bin/python" in line
+    assert "--archives" not in line
+
+
+def test_the_configuration_travels_in_cluster_deploy_mode(checkout: Checkout) -> None:
+    given = ("--master", "yarn", "--deploy-mode", "cluster", "run", "--config", "deep/c.yaml")
+    line = words(checkout.start("--dry-run", *given).stdout)
+    assert line[line.index("--files") + 1] == f"{checkout.state}/weir-config.yaml"
+    assert line[-3:] == ["run", "--config", "weir-config.yaml"]
+    assert "--conf spark.yarn.appMasterEnv.TZ=UTC" in " ".join(line)
+
+
+def test_the_travelling_configuration_holds_the_policies_and_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_TEST_KEY", "the-secret")
+    policy = {"scope": "topic", "name": "a/b/c", "limits": {"publishRateInMsgs": 5}}
+    (tmp_path / "limits.yaml").write_text(yaml.safe_dump([policy]), encoding="utf-8")
+    (tmp_path / "c.yaml").write_text(
+        "policy_files: [limits.yaml]\nstorage_options: {key: '${env:WEIR_TEST_KEY}'}",
+        encoding="utf-8",
+    )
+    pack_config(tmp_path / "c.yaml", tmp_path / "sent.yaml")
+    sent = yaml.safe_load((tmp_path / "sent.yaml").read_text(encoding="utf-8"))
+    assert sent["policies"] == [policy]
+    assert sent["storage_options"] == {"key": "${env:WEIR_TEST_KEY}"}
+
+
+def test_commands_without_spark_keep_all_their_options(checkout: Checkout) -> None:
+    checkout.program("java", "#!/bin/bash\nexit 127\n")
+    line = checkout.start("--dry-run", "explain", "--principal", "User:a", "--name", "x").stdout
+    assert shlex.split(line) == [
+        f"{checkout.root}/.venv/bin/python", f"{checkout.root}/app/main.py",
+        "explain", "--principal", "User:a", "--name", "x",
+    ]
+
+
+def test_help_needs_no_environment(checkout: Checkout) -> None:
+    shown = checkout.start("--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "--dry-run" in shown.stdout
+    assert checkout.called() == []
+
+
+def test_a_signal_reaches_the_driver_which_finishes_its_batch(checkout: Checkout) -> None:
+    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
+    (home / "bin" / "spark-submit").write_text(SUBMIT, encoding="utf-8")
+    assert checkout.start("--prepare").returncode == 0
+    process = subprocess.Popen(
+        [str(checkout.root / "spark-submit.sh"), "run"], cwd=checkout.root, text=True,
+        env=checkout.environment(SPARK_HOME=str(home)), stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.communicate(timeout=20)[0] == "batch finished\n"
+    assert process.returncode == 0
