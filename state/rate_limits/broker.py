@@ -243,16 +243,15 @@ class Broker:
         end_ns = int(flow.end_window(w, next_mono, known))
         touched = w.touched[: int(k["touched"])]
         topics = w.topics[touched].copy()
-        limiter = topics["limiter"]
-        has = limiter >= 0
-        limits = w.limiters[np.where(has, limiter, 0)]
+        # not from the limiters: an idle one may have been dropped within the window
+        limit_msgs, limit_bytes, _ = self.limits.topics(self.names.lookup(topics["name"]))
         start = int(k["window_start_ms"])
         end = start + int(k["window_ms"])
         wall = int(NULL) if k["last_wall_ms"] == NULL else end
         self.windows.append(
             Window(
                 start, end_ns, wall, int(k["last_feed"]), topics,
-                np.where(has, limits["limit_msgs"], 0), np.where(has, limits["limit_bytes"], 0),
+                limit_msgs, limit_bytes,
             )
         )
         flow.begin_window(w)
@@ -330,7 +329,9 @@ class Broker:
         )
         self._reserve()
         seen = self._seen(every, now)
-        for t in np.flatnonzero(changed & (self.world.topics["limiter"] >= 0)):
+        limited = np.flatnonzero(changed & (self.world.topics["limiter"] >= 0))
+        # in the order of names: places depend on what has been dropped and come back
+        for t in sorted(limited.tolist(), key=lambda t: names[t].as_py().encode()):
             limiter = int(self.world.topics["limiter"][t])
             change_limits(self.world, limiter, int(msgs[t]), int(size[t]), now, bool(seen[t]))
 

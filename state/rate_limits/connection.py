@@ -69,7 +69,7 @@ def open_producer(w: World, p: int, now: int) -> None:
     if producer["attached"] == 0:
         producer["attached"], producer["next"] = 1, e["first_producer"]
         e["first_producer"] = p
-    producer["open"] = 1
+    producer["open"], producer["name"] = 1, -1
     e["producers"] += 1
     if e["producers"] == 1:
         join_topic(w, link, now)

@@ -142,6 +142,7 @@ def judge(
     """Carry out one record."""
     c, t, p = f.cnx[i], f.topic[i], f.producer[i]
     if kind == PUBLISH:
+        open_producer(w, p, now)
         name_producer(w, p, f.producer_name[i])
         publish(w, o, now, wall, feed, p, f.messages[i], f.size[i])
     elif kind == ENTRY_ADDED:
@@ -149,8 +150,8 @@ def judge(
             end_request(w, o, now, wall, feed, c, t, f.size[i])
     elif kind == PRODUCER_CREATED:
         touch(w, t)
-        name_producer(w, p, f.producer_name[i])
         open_producer(w, p, now)
+        name_producer(w, p, f.producer_name[i])
         use_topic(w, t, now)
     elif kind == PRODUCER_CLOSED:
         if p >= 0 and w.producers[p]["open"] != 0:
@@ -179,7 +180,7 @@ def judge(
 
 @numba.njit(cache=True, nogil=True)
 def name_producer(w: World, p: int, name: int) -> None:
-    """The latest name that a producer gave."""
+    """The latest name that an open producer gave."""
     if name >= 0:
         w.producers[p]["name"] = name
 
@@ -200,7 +201,6 @@ def publish(
     w: World, o: Out, now: int, wall: int, feed: int, p: int, messages: int, size: int
 ) -> None:
     """One publish request: in flight, then charged to topic, broker and resource group."""
-    open_producer(w, p, now)
     t = w.producers[p]["topic"]
     topic = w.topics[t]
     touch(w, t)

@@ -110,12 +110,17 @@ def idle_and_full(w: World, limiter: int, now: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def use(w: World, limiter: int, now: int) -> None:
-    """Every use of a limiter passes here: the first one, or one after a long rest, builds it."""
+    """Every use of a limiter passes here: the first builds it; a bucket that is full after a long
+    rest is built anew."""
     e = w.limiters[limiter]
-    if e["built"] == 0 or (
-        now - e["used_ns"] >= w.key[0]["idle_ns"] and idle_and_full(w, limiter, now)
-    ):
+    if e["built"] == 0:
         build_limiter(w, limiter, now)
+    elif now - e["used_ns"] >= w.key[0]["idle_ns"]:
+        for i in range(2):
+            b = w.buckets[2 * limiter + i]
+            rate = b["rate"]
+            if rate > 0 and balance_at(b, now, PERIOD_NS, RESOLUTION_NS) >= b["capacity"]:
+                build(b, rate, rate, rate, now, PERIOD_NS, RESOLUTION_NS)
     e["used_ns"] = now
 
 
@@ -224,6 +229,8 @@ def charge_limiter(
     use(w, limiter, now)
     e = w.limiters[limiter]
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
+    if m["rate"] <= 0 and b["rate"] <= 0:
+        return False
     msgs, bytes_ = np.int64(1), np.int64(1)
     if m["rate"] > 0:
         msgs = charge(m, messages, now, PERIOD_NS, RESOLUTION_NS)

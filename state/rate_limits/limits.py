@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 Array = np.ndarray
 Source = tuple[str, str]
-"""Scope and name of a document."""
+"""Scope and name of a document; a topic by its full name."""
 Documents = Mapping[Source, Mapping[str, Any]]
 """Limits in force by scope and name."""
 
@@ -55,12 +55,10 @@ class Limits:
         self._namespaces: dict[str, tuple[int, int]] = {}
         self._group_of: dict[str, str] = {}
         self._groups: dict[str, tuple[int, int]] = {}
-        self._names: dict[str, str] = {}
         for (scope, name), limits in documents.items():
             rates = _rates(limits, (MSGS, BYTES))
             if scope == "topic" and rates is not None:
-                self._topics[full_topic_name(name)] = rates
-                self._names[full_topic_name(name)] = name
+                self._topics[name] = rates
             elif scope == "resource_group" and rates is not None:
                 self._groups[name] = rates
             elif scope == "namespace":
@@ -79,11 +77,13 @@ class Limits:
         return default
 
     def _broker_sources(self, keys: tuple[str, ...]) -> tuple[Source, ...]:
-        """Broker documents that say something about these limits."""
-        found = []
-        for name, limits in ((self._broker, self._own), (EVERY_BROKER, self._every)):
-            if any(limits.get(key) is not None and _number(limits[key]) != -1 for key in keys):
-                found.append(("broker", name))
+        """Broker documents that give these limits."""
+        found: list[Source] = []
+        for key in keys:
+            for name, limits in ((self._broker, self._own), (EVERY_BROKER, self._every)):
+                if limits.get(key) is not None and _number(limits[key]) != -1:
+                    found.append(("broker", name))
+                    break
         return tuple(found)
 
     def broker(self) -> tuple[int, int, tuple[Source, ...]]:
@@ -129,9 +129,8 @@ class Limits:
                     continue
                 rows = np.flatnonzero(codes == code)
                 msgs[rows], size[rows] = rates
-                named = (scope, self._names[value] if scope == "topic" else value)
                 for row in rows:
-                    sources[row] = (named,)
+                    sources[row] = ((scope, value),)
         return msgs, size, sources
 
     @property

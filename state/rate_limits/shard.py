@@ -15,7 +15,7 @@ from state.names import Names
 from state.rate_limits import store
 from state.rate_limits.broker import Broker, Policy
 from state.rate_limits.layout import NULL, Array
-from state.rate_limits.limits import Source
+from state.rate_limits.limits import Source, full_topic_name
 from state.rate_limits.store import NAME_FIELDS, PARTS
 from state.rate_limits.world import LAYOUTS
 from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
@@ -56,7 +56,10 @@ class Star:
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> tuple[str, str, dict[str, Any]]:
     document = json.loads(text)
-    return document["scope"], document["name"], document.get("limits") or {}
+    scope, name = document["scope"], document["name"]
+    if scope == "topic":
+        name = full_topic_name(name)
+    return scope, name, document.get("limits") or {}
 
 
 def policy_of(names: Names, text: int, wall_ms: int) -> Policy:

@@ -74,7 +74,9 @@ def _kept(w: World, clock: int, waiting: Array, flights: Array) -> dict[str, Arr
     marked = w.cnxs["mark_producer"][cnxs]
     producers[marked[marked >= 0]] = True
     links = (w.links["attached"] != 0) & (
-        (w.links["producers"] > 0) | (w.cnxs["in_flight"][w.links["cnx"]] > 0)
+        (w.links["producers"] > 0)
+        | (w.cnxs["in_flight"][w.links["cnx"]] > 0)
+        | ((w.links["culprit"] != 0) & (w.cnxs["paused"][w.links["cnx"]] != 0))
     )
     links[w.producers["link"][producers]] = True
     topics = w.topics["touched"] != 0

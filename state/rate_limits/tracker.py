@@ -205,7 +205,7 @@ def mark(
         _begin_pause(w, c, now, kind, culprit)
     if cnx["paused"] != 0:
         _blame(w, c, now, culprit)
-    if kind == CONNECTION or kind == IO_THREAD:
+    if (kind == CONNECTION or kind == IO_THREAD) and transition != DROPPED:
         cnx["mark_producer"][kind] = producer
         cnx["mark_topic"][kind] = culprit
     return _write(
@@ -245,7 +245,8 @@ def join_topic(w: World, link: int, now: int) -> None:
     cnx = w.cnxs[e["cnx"]]
     cnx["snapshot"] = np.int64(-1)
     if cnx["paused"] != 0:
-        e["since_ns"], e["culprit"] = now, 0
+        # a culprit that left and came back in one pause stays one
+        e["since_ns"] = now
 
 
 @numba.njit(cache=True, nogil=True)
