@@ -1,0 +1,67 @@
+"""Whole traces through the reference: keys apart, records in order, policies at their time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.reference.broker import NS_PER_MS, Broker, Row
+from tests.reference.order import Record, in_order
+
+
+def judge(
+    records: Sequence[Record], params: Mapping[str, Any], configured: Sequence[str] = (),
+    until_ms: int | None = None,
+) -> dict[str, list[Row]]:
+    """Rows by table after all records, with every key moved on to a wall time of the stream."""
+    rows: dict[str, list[Row]] = {}
+    keys = sorted({(r["cluster"], r["broker"]) for r in records if r["broker"] != "*"})
+    for cluster, broker in keys:
+        mine = [r for r in records if r["cluster"] == cluster and r["broker"] == broker]
+        everywhere = [r for r in records if r["cluster"] == cluster and r["broker"] == "*"]
+        b = Broker(cluster, broker, params)
+        for text in configured:
+            b.policies.put(json.loads(text), None)
+        _play(b, mine, everywhere, until_ms)
+        for table, found in b.rows.items():
+            rows.setdefault(table, []).extend(found)
+    return rows
+
+
+def _play(
+    b: Broker, records: Sequence[Record], everywhere: Sequence[Record], until_ms: int | None
+) -> None:
+    timed = [r for r in records if r["ts_mono_ns"] is not None]
+    floating = sorted(
+        [*everywhere, *[r for r in records if r["ts_mono_ns"] is None]],
+        key=lambda r: r["ts_wall_ms"],
+    )
+    for record in in_order(timed):
+        wall = record["ts_wall_ms"]
+        while floating and wall is not None and floating[0]["ts_wall_ms"] <= wall:
+            _apply(b, floating.pop(0), record)
+        b.take(record)
+    if until_ms is None or b.last is None:
+        return
+    end = b.ns_at(until_ms)
+    for policy in floating:
+        if b.ns_at(policy["ts_wall_ms"]) < end:
+            _apply(b, policy, None)
+    b.advance(end, None)
+
+
+def _apply(b: Broker, policy: Record, following: Record | None) -> None:
+    """A policy that has only a wall time; between two records of a run it has one on both clocks."""
+    wall = policy["ts_wall_ms"]
+    ns = None
+    if b.last is not None:
+        ns = b.ns_at(wall)
+        if following is not None and following["event_type"] != "broker_started":
+            ns = min(ns, following["ts_mono_ns"])
+        ns = max(ns, b.last["ts_mono_ns"])
+        b.advance(ns, following)
+    b.apply(json.loads(policy["policy_json"]), ns, wall)
+
+
+__all__ = ["NS_PER_MS", "judge"]

@@ -1,0 +1,70 @@
+"""Records of one key in the order of section 2 of the event contract."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+Record = dict[str, Any]
+
+KINDS = (
+    "broker_started", "connection_opened", "connection_closed", "producer_created",
+    "producer_closed", "consumer_created", "consumer_closed", "publish", "entry_added",
+    "reads_paused", "reads_resumed", "throttle_receipt", "send_timeout", "dispatch", "ack",
+    "entry_read", "entry_released", "replay_queued", "entry_invalidated", "cursor_state",
+    "cursor_deleted", "ledger_state", "ledger_deleted", "produce_batch", "producer_id_assigned",
+    "policy",
+)
+_OTHERS = (
+    "source_feed", "ts_wall_ms", "cnx_id", "supports_throttle", "io_thread", "producer_id",
+    "producer_name", "sequence_id", "entry_bytes", "num_messages", "request_id", "policy_json",
+)
+
+
+def _nulls_first(value: Any) -> tuple[bool, Any]:
+    if value is None:
+        return False, 0
+    return True, value.encode() if isinstance(value, str) else value
+
+
+def _follows(record: Record, start: Record) -> bool:
+    if record["ts_wall_ms"] is not None and start["ts_wall_ms"] is not None:
+        return bool(record["ts_wall_ms"] >= start["ts_wall_ms"])
+    return _nulls_first(record.get("seq")) >= _nulls_first(start.get("seq"))
+
+
+def in_order(records: Sequence[Record]) -> list[Record]:
+    """Sorted, without repeated feed records; `run` counts the broker starts before each."""
+    starts = sorted(
+        (r for r in records if r["event_type"] == "broker_started"),
+        key=lambda r: (r["ts_wall_ms"], _nulls_first(r.get("seq"))),
+    )
+
+    def level(record: Record) -> tuple[Any, ...]:
+        is_start = record["event_type"] == "broker_started"
+        if is_start:
+            run = 1 + next(i for i, start in enumerate(starts) if start is record)
+        else:
+            run = sum(_follows(record, start) for start in starts)
+        found = re.match(r"^(.*)-partition-(\d+)$", record.get("topic") or "", re.DOTALL)
+        base = found.group(1) if found else record.get("topic")
+        return (
+            run, 0 if is_start else 1, record["ts_mono_ns"], _nulls_first(record.get("seq")),
+            _nulls_first(base), int(found.group(2)) if found else -1,
+            _nulls_first(record.get("ledger_id")), _nulls_first(record.get("entry_id")),
+            KINDS.index(record["event_type"]),
+            *[_nulls_first(record.get(column)) for column in _OTHERS],
+        )
+
+    levels = sorted(((level(r), i) for i, r in enumerate(records)))
+    found: list[Record] = []
+    known: set[tuple[Any, ...]] = set()
+    for key, i in levels:
+        record = records[i]
+        identity = (key[0], record["ts_mono_ns"], record["source_feed"], record.get("seq"))
+        if record.get("seq") is not None and identity in known:
+            continue
+        known.add(identity)
+        found.append({**record, "run": key[0]})
+    return found

@@ -1,0 +1,171 @@
+"""Random small traces of one or more brokers, drawn so that every rule is met often."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.state.trace import START_MS, START_NS
+
+MS = 1_000_000
+STEPS_NS = (
+    0, 0, 0, 1, 1000, MS, 5 * MS, 10 * MS, 16 * MS, 16 * MS + 1, 50 * MS, 100 * MS + 1, 300 * MS,
+    900 * MS, 1_700 * MS, 5_000 * MS,
+)
+TOPICS = (
+    "persistent://t/ns/a", "persistent://t/ns/b-partition-0", "persistent://t/ns/b-partition-1",
+    "persistent://t/other/c",
+)
+CNXS = ("c1", "c2", "c3")
+THREADS = {"c1": 0, "c2": 0, "c3": None}
+GROUP = "g"
+RATES = ((-1, -1), (0, 0), (2, 0), (7, -1), (0, 64), (20, 200), (100, 10_240), (1, 3))
+KINDS = (
+    *("publish",) * 12, *("entry_added",) * 4, "connection_opened", "connection_closed",
+    "producer_created", "producer_created", "producer_closed", *("policy",) * 3, "reads_paused",
+    "reads_resumed", "broker_started",
+)
+
+
+@dataclass
+class Trace:
+    """Records in the order in which they happened, configured documents and parameters."""
+
+    records: list[dict[str, Any]]
+    configured: list[str]
+    params: dict[str, Any]
+    end_ms: int
+
+    def __repr__(self) -> str:
+        lines = [
+            {k: v for k, v in r.items() if v is not None} | {
+                "ts_mono_ns": None if r["ts_mono_ns"] is None else r["ts_mono_ns"] - START_NS,
+                "ts_wall_ms": None if r["ts_wall_ms"] is None else r["ts_wall_ms"] - START_MS,
+            }
+            for r in self.records
+        ]
+        shown = "\n  ".join(map(str, lines))
+        return f"Trace({self.params}, {self.configured},\n  {shown})"
+
+
+def document(scope: str, name: str, **limits: Any) -> str:
+    """A policy document as it stands in `policy_json`."""
+    return json.dumps({"scope": scope, "name": name, "limits": limits})
+
+
+def _rates(pick: int) -> dict[str, int]:
+    msgs, size = RATES[pick % len(RATES)]
+    return {"publishRateInMsgs": msgs, "publishRateInBytes": size}
+
+
+def _document(scope: int, pick: int, broker: str) -> str:
+    rates = _rates(pick)
+    if scope <= 2:
+        name = ("t/ns/a", "persistent://t/ns/b", "persistent://t/ns/a", "t/other/c")[pick % 4]
+        return document("topic", name, **_rates(pick // 4))
+    if scope <= 4:
+        group = {} if pick % 3 == 0 else {"resource_group": GROUP}
+        limits = {**group, **(_rates(pick // 2) if pick % 2 else {})}
+        return document("namespace", ("t/ns", "t/other")[pick % 2], **limits)
+    if scope <= 6:
+        return document("resource_group", GROUP, **rates)
+    limits = {}
+    if pick & 1:
+        limits["brokerPublisherThrottlingMaxMessageRate"] = rates["publishRateInMsgs"]
+        limits["brokerPublisherThrottlingMaxByteRate"] = rates["publishRateInBytes"]
+    if pick & 2:
+        limits["maxPublishRatePerTopicInMessages"] = rates["publishRateInMsgs"]
+    if pick & 4:
+        limits["maxPublishRatePerTopicInBytes"] = rates["publishRateInBytes"]
+    if pick & 8:
+        limits["maxPendingPublishRequestsPerConnection"] = (3, 4, 0, -1, 1)[pick % 5]
+    if pick & 16:
+        limits["maxMessagePublishBufferSizeInMB"] = (1, 1, 0, 2)[pick % 4]
+        limits["numIOThreads"] = (1024 * 16, 1024 * 8)[pick % 2]
+    return document("broker", (broker, "*")[pick % 3 == 0], **limits)
+
+
+OPS = st.tuples(
+    st.sampled_from(KINDS), st.sampled_from(STEPS_NS), st.integers(0, 5), st.integers(0, 63),
+    st.integers(0, 9),
+)
+
+
+def _record(
+    kind: str, ns: int, seq: int, broker: str, a: int, b: int, c: int, walled: bool
+) -> dict[str, Any]:
+    cnx = CNXS[min(a % 4, 2) if a % 4 < 3 else 0]
+    topic = TOPICS[b % 4]
+    producer = 1 + b // 4 % 2
+    name = f"p{producer}" if b % 5 else None
+    r: dict[str, Any] = {
+        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": broker,
+        "seq": seq, "ts_mono_ns": START_NS + ns,
+        "ts_wall_ms": START_MS + ns // MS if walled else None,
+    }
+    if kind == "publish":
+        messages = (1, 1, 1, 2, 5, None, 0, 1, 3, 30)[c]
+        size = (1, 10, 20, 50, 7, 0, 1, 100, 64, 3000)[c]
+        r |= {"cnx_id": cnx, "topic": topic, "producer_id": producer, "producer_name": name,
+              "num_messages": messages, "entry_bytes": size}
+    elif kind == "entry_added":
+        r |= {"cnx_id": cnx if c % 2 else None, "topic": topic, "ledger_id": 1, "entry_id": seq,
+              "entry_bytes": (1, 10, 20, 50, 7, 0, 1, 100, 64, 3000)[c]}
+    elif kind in ("producer_created", "producer_closed"):
+        r |= {"cnx_id": cnx, "topic": topic, "producer_id": producer, "producer_name": name}
+    elif kind == "connection_opened":
+        r |= {"cnx_id": cnx, "io_thread": THREADS[cnx]}
+    elif kind == "policy":
+        r["policy_json"] = _document(c, b, broker)
+        if a % 3 == 0 and walled:
+            r["ts_mono_ns"] = None
+        elif a % 3 == 1 and walled:
+            r["broker"], r["ts_mono_ns"] = "*", None
+    elif kind != "broker_started":
+        r["cnx_id"] = cnx
+    return r
+
+
+@st.composite
+def traces(
+    draw: st.DrawFn, brokers: tuple[str, ...] = ("b1",), most: int = 60, starts: bool = True,
+    walls: bool = True,
+) -> Trace:
+    """A trace with policies of all scopes, both kinds of limiters and several windows."""
+    ops = draw(st.lists(OPS, min_size=1, max_size=most))
+    with_walls = walls or draw(st.booleans())
+    configured = {
+        ("topic", "t/ns/a"): document("topic", "t/ns/a", **_rates(draw(st.integers(2, 7)))),
+        ("broker", "*"): _document(9, 3 * draw(st.integers(0, 20)), "b1"),
+    }
+    params = {
+        "idle_state_ms": draw(st.sampled_from((400, 3_000, 3_600_000))),
+        "stats_window_ms": draw(st.sampled_from((1_000, 7_000))),
+    }
+    ns, origin, run_ns, records, policies = 0, 0, 0, [], set()
+    for i, (kind, step, a, b, c) in enumerate(ops):
+        ns += step
+        broker = brokers[(a + b + c) % len(brokers)]
+        if kind == "broker_started" and (not starts or not with_walls):
+            continue
+        if kind == "broker_started":
+            # a run of its own: apart on the wall clock, anywhere on the monotonic one
+            ns += 2 * MS
+            origin = ns
+            run_ns = (0, 7 * MS, 10**12)[a % 3] - (5 * 10**15 if b % 2 else 0)
+        r = _record(kind, ns, i, broker, a, b, c, with_walls)
+        if kind == "policy" and r["ts_mono_ns"] is None:
+            # two documents of one name at one wall time have no order of their own
+            ns += MS
+            r["ts_wall_ms"] = START_MS + ns // MS
+        if r["ts_mono_ns"] is not None and origin:
+            r["ts_mono_ns"] = START_NS + run_ns + ns - origin
+        records.append(r)
+        if kind == "broker_started":
+            ns += 2 * MS
+    del policies
+    last = START_MS + ns // MS
+    return Trace(records, list(configured.values()), params, last + 60_000)
