@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from confluent_kafka import Producer
@@ -122,28 +123,32 @@ class Kafka:
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
 
     def produce(
-        self,
-        topic: str,
-        lines: Iterable[bytes],
-        *,
-        key: Callable[[bytes], bytes] | None = None,
-        partition: int | None = None,
+        self, topic: str, lines: Iterable[bytes], *, key: Callable[[bytes], bytes] | None = None
     ) -> int:
-        """Produce every line in its order, by key or into one partition; the count sent."""
+        """Produce every line in its order, by key where one is given; the count sent."""
+        return self._send(topic, ({"value": n, "key": key(n) if key else None} for n in lines))
+
+    def produce_to(self, topic: str, lines: Iterable[tuple[int, bytes]]) -> int:
+        """Produce (partition, line) in their order; the count sent."""
+        return self._send(topic, ({"value": line, "partition": p} for p, line in lines))
+
+    def _send(self, topic: str, messages: Iterable[dict[str, Any]]) -> int:
         failed: list[str] = []
         producer = Producer({
             "bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 5,
             "queue.buffering.max.messages": 1_000_000, "message.timeout.ms": 60_000,
+            "log_level": 2,
         })
+
+        def delivered(error: Any, _: Any) -> None:
+            if error is not None:
+                failed.append(str(error))
+
         count = 0
-        for line in lines:
-            where = {} if partition is None else {"partition": partition}
+        for message in messages:
             while True:
                 try:
-                    producer.produce(
-                        topic, line, key=key(line) if key else None, **where,
-                        on_delivery=lambda error, _: error and failed.append(str(error)),
-                    )
+                    producer.produce(topic, on_delivery=delivered, **message)
                     break
                 except BufferError:
                     producer.poll(0.1)

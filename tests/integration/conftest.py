@@ -1,0 +1,5 @@
+"""Fixtures of the tests with real servers."""
+
+from tests.servers.fixtures import kafka
+
+__all__ = ["kafka"]

@@ -1,0 +1,216 @@
+"""A real broker: nothing lost and nothing twice, whatever happens to it or to the run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from deltalake import DeltaTable
+
+from app.errors import UserError
+from app.run import Service, run
+from app.settings import Settings
+from app.shutdown import Stopping
+from tests.servers.kafka import Kafka
+from tests.traces import all_rows, by_broker, identities, punctual_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.kafka
+
+EVENTS = 30_000
+APART_MS = 600_000
+"""A batch of so many records is minutes long here, and its partitions not equally far in it."""
+PARTITIONS = 2
+MakeSettings = Callable[..., Settings]
+Lines = list[tuple[int, bytes]]
+
+
+@pytest.fixture(scope="module")
+def lines() -> Lines:
+    """The records of a trace, by broker."""
+    return by_broker(punctual_trace(EVENTS))
+
+
+@pytest.fixture
+def topic(kafka: Kafka) -> str:
+    """A topic of the test's own."""
+    name = f"events-{uuid4().hex}"
+    kafka.create_topic(name, PARTITIONS)
+    return name
+
+
+def policies() -> list[dict[str, object]]:
+    """The limits of the trace's fleet."""
+    return punctual_trace(EVENTS).policies
+
+
+@pytest.fixture(scope="module")
+def reference(
+    lines: Lines, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[tuple[object, ...]]]:
+    """The tables of a run over the same records from one file, in one batch."""
+    from app.settings import load_settings
+
+    folder = tmp_path_factory.mktemp("reference")
+    (folder / "in").mkdir()
+    (folder / "in" / "all.jsonl").write_bytes(b"\n".join(line for _, line in lines))
+    settings = load_settings(None, {
+        "warehouse": str(folder / "warehouse"), "partitions": 2, "policies": policies(),
+        "idle_advance_ms": APART_MS, "source": {"format": "files", "path": str(folder / "in")},
+    })
+    assert run(settings, available_now=True) == 0
+    return all_rows(settings.warehouse)
+
+
+def kafka_settings(make: MakeSettings, kafka: Kafka, topic: str, **more: object) -> Settings:
+    """Settings that read the topic, some hundred records in a batch and partition."""
+    options = {
+        "kafka.bootstrap.servers": kafka.servers, "subscribe": topic,
+        "maxOffsetsPerTrigger": 6_000,
+        # A broker that is away is noticed, and found again, within seconds.
+        "kafka.default.api.timeout.ms": 5_000, "kafka.request.timeout.ms": 4_000,
+        "kafka.reconnect.backoff.max.ms": 500, "kafkaConsumer.pollTimeoutMs": 10_000,
+    }
+    return make(source={"format": "kafka", "options": options}, policies=policies(), **more)
+
+
+def produce(kafka: Kafka, topic: str, records: Lines) -> None:
+    """Send the records in their order, those of a broker into one partition."""
+    kafka.produce_to(topic, ((broker % PARTITIONS, line) for broker, line in records))
+
+
+def offsets(kafka: Kafka, topic: str) -> list[tuple[str, int]]:
+    """Identity of every record that the topic holds."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": kafka.servers, "group.id": "none"})
+    try:
+        ends = [
+            consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1]
+            for p in range(PARTITIONS)
+        ]
+    finally:
+        consumer.close()
+    return sorted((str(p), o) for p, end in enumerate(ends) for o in range(end))
+
+
+@contextmanager
+def running(spark: SparkSession, settings: Settings) -> Iterator[None]:
+    """A run without an end; it is asked to stop at the end of the block and must end by itself."""
+    stopping, failed = Stopping(), []
+
+    def work() -> None:
+        try:
+            Service(spark, settings, True, False, stopping).work()
+        except Exception as error:  # noqa: BLE001  it is raised again in the test's thread
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.ask()
+        thread.join(90)
+    assert not thread.is_alive()
+    assert not failed, failed
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.5)
+
+
+def rows_in(settings: Settings, table: str = "events") -> int:
+    """How many rows a table has now."""
+    path = f"{settings.warehouse}/{table}"
+    if not DeltaTable.is_deltatable(path):
+        return 0
+    return int(DeltaTable(path).to_pyarrow_dataset().count_rows())
+
+
+def test_a_broker_that_goes_away_and_comes_back_loses_and_doubles_nothing(
+    kafka: Kafka, topic: str, spark: SparkSession, make_settings: MakeSettings, lines: Lines,
+    reference: dict[str, list[tuple[object, ...]]],
+) -> None:
+    settings = kafka_settings(make_settings, kafka, topic, idle_advance_ms=APART_MS)
+    third = len(lines) // 3
+    with running(spark, settings):
+        produce(kafka, topic, lines[:third])
+        wait_for(lambda: rows_in(settings) > 0)
+        kafka.stop()  # batches are under way
+        time.sleep(12)  # longer than every time-out of the clients
+        kafka.start()
+        produce(kafka, topic, lines[third : 2 * third])
+        wait_for(lambda: rows_in(settings) > third)
+    # Between two runs: the second goes on where the first was stopped.
+    produce(kafka, topic, lines[2 * third :])
+    assert run(settings, available_now=True) == 0
+
+    assert identities(settings.warehouse) == offsets(kafka, topic)
+    assert all_rows(settings.warehouse) == reference
+
+
+def test_partitions_far_apart_in_a_catch_up_are_said_with_the_value_that_would_do(
+    kafka: Kafka, topic: str, make_settings: MakeSettings, lines: Lines, tmp_path: Path,
+    reference: dict[str, list[tuple[object, ...]]], capsys: pytest.CaptureFixture[str],
+) -> None:
+    near = kafka_settings(make_settings, kafka, topic, warehouse=str(tmp_path / "near"))
+    first, second = ([r for r in lines if r[0] % PARTITIONS == p] for p in range(PARTITIONS))
+
+    produce(kafka, topic, first)  # ten minutes ahead of the other partition
+    run(near, available_now=True)
+    produce(kafka, topic, second)
+    run(near, available_now=True)
+    late = [row for row in all_rows(near.warehouse)["quarantine"] if row[0] == "TOO_LATE"]
+    assert late
+    said = capsys.readouterr().err
+    value = int(said.rpartition("idle_advance_ms: ")[2].split()[0])
+    assert near.idle_advance_ms < value <= 620_000
+
+    far = kafka_settings(
+        make_settings, kafka, topic, warehouse=str(tmp_path / "far"), idle_advance_ms=value
+    )
+    run(far, available_now=True)
+    assert [r for r in all_rows(far.warehouse)["quarantine"] if r[0] == "TOO_LATE"] == []
+    assert identities(far.warehouse) == offsets(kafka, topic)
+    # The wider advance closes the silent end later: what is there is what the reference has.
+    assert all_rows(far.warehouse)["events"] == reference["events"]
+
+
+def test_an_unreachable_kafka_and_a_missing_topic_are_refused_in_two_lines(
+    kafka: Kafka, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_TEST_JAAS", 'org.x.Login required username="u" password="hush";')
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "events"}
+    login = {
+        "kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": "${env:WEIR_TEST_JAAS}",
+    }
+    for more in ({}, login):
+        settings = make_settings(source={"format": "kafka", "options": {**options, **more}})
+        with pytest.raises(UserError) as refused:
+            run(settings)
+        assert str(refused.value).startswith("Kafka does not answer at 127.0.0.1:1: ")
+        assert len(str(refused.value).splitlines()) == 2
+        assert "hush" not in str(refused.value) + repr(settings) + str(settings.display())
+
+    kafka.create_topic(other := f"there-{uuid4().hex}")
+    options = {"kafka.bootstrap.servers": kafka.servers, "subscribe": "not-there"}
+    with pytest.raises(UserError) as refused:
+        run(make_settings(source={"format": "kafka", "options": options}))
+    first, second = str(refused.value).splitlines()
+    assert first == f"source.options: topic not-there does not exist at {kafka.servers}"
+    assert second.startswith("topics there: ") and (other in second or "…" in second)

@@ -1,0 +1,203 @@
+"""Three runners, one answer: the core called directly, the streaming query over random cuts and
+shuffles within the lateness, and the batch replay of what was archived give the same rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from app import archive, govern, replay
+from app.commit import shaped
+from app.operators import operators
+from app.tables import TABLES
+from tests.state.trace import blob
+from tests.state.traces import document, traces
+from tests.traces import punctual_trace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.settings import Settings
+
+JOBS = ["rate_limits"]
+OUTPUTS = ("throttle_events", "topic_throttle_stats", "publish_verdicts")
+JITTER_MS = 490
+POLICIES = [
+    json.loads(document("topic", "t/ns/a", publishRateInMsgs=20, publishRateInBytes=200)),
+    json.loads(document("broker", "*", maxPublishRatePerTopicInMessages=7,
+                        maxPendingPublishRequestsPerConnection=4)),
+]
+PARAMETERS = {
+    "idle_state_ms": 3_000, "stats_window_ms": 7_000, "policies": POLICIES, "shards": 5,
+    "rate_limits": {"extra_outputs": ["publish_verdicts"]},
+}
+Rows = dict[str, list[str]]
+
+
+def sorted_rows(tables: dict[str, pa.Table]) -> Rows:
+    """Whole rows of every output table as text, sorted; constants and all."""
+    found = {}
+    for name in OUTPUTS:
+        rows = tables[name].to_pylist() if name in tables else []
+        found[name] = sorted(json.dumps(row, sort_keys=True) for row in rows)
+    return found
+
+
+def live_rows(warehouse: str) -> Rows:
+    """What the streaming query has committed."""
+    from deltalake import DeltaTable
+
+    paths = {name: f"{warehouse}/{name}" for name in OUTPUTS}
+    return sorted_rows(
+        {
+            name: DeltaTable(path).to_pyarrow_table()
+            for name, path in paths.items()
+            if DeltaTable.is_deltatable(path)
+        }
+    )
+
+
+def core_rows(config: Settings, records: Sequence[dict[str, Any]], latest: int) -> Rows:
+    """One call with all records, in one shard, and one to the end of the stream, whose latest
+    wall time is `latest`."""
+    operator = operators(config, JOBS)["rate_limits"]
+    first = operator.job.step(None, [blob(records)], 0)
+    last = operator.job.step(first.state, [], max(latest - config.idle_advance_ms, 0))
+    tables: dict[str, list[pa.Table]] = {}
+    for step in (first, last):
+        for name, rows in step.tables.items():
+            if name in OUTPUTS:
+                tables.setdefault(name, []).append(shaped(rows, TABLES[name], operator.constants))
+    return sorted_rows({name: pa.concat_tables(parts) for name, parts in tables.items()})
+
+
+def write_batches(folder: Path, batches: Sequence[Sequence[bytes]]) -> None:
+    """Two files per batch, in the order in which the stream is to take them."""
+    folder.mkdir()
+    at = 1_700_000_000
+    for i, lines in enumerate(batches):
+        half = len(lines) // 2
+        for part, chosen in enumerate((lines[:half], lines[half:])):
+            path = folder / f"{i:03d}-{part}.jsonl"
+            path.write_bytes(b"".join(line + b"\n" for line in chosen))
+            at += 1
+            os.utime(path, (at, at))
+
+
+def stream(spark: SparkSession, config: Settings) -> None:
+    """Archive and govern, to the end of the source."""
+    for query in (
+        archive.start(spark, config, {"availableNow": True}),
+        govern.start(spark, config, JOBS, {"availableNow": True}),
+    ):
+        query.awaitTermination()
+
+
+@settings(
+    max_examples=1, phases=[Phase.generate], derandomize=True, database=None, deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.lists(traces(brokers=("b1", "b2")), min_size=40, max_size=40), st.integers(0, 2**32))
+def check_random_traces(
+    spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path,
+    drawn: list[Any], seed: int,
+) -> None:
+    rng = random.Random(seed)
+    records = [
+        {**record, "cluster": f"trace-{i}"}
+        for i, trace in enumerate(drawn)
+        for record in trace.records
+    ]
+    arrival = sorted(records, key=lambda r: r["ts_wall_ms"] + rng.randint(0, JITTER_MS))
+    lines = [
+        json.dumps({k: v for k, v in record.items() if v is not None}).encode()
+        for record in arrival
+    ]
+    cuts = sorted(rng.sample(range(1, len(lines)), 7))
+    bounds = [0, *cuts, len(lines)]
+    batches = [lines[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    folder = tmp_path / "events"
+    write_batches(folder, batches)
+    config = make_settings(
+        source={"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "2"}},
+        **PARAMETERS,
+    )
+    stream(spark, config)
+    live = live_rows(config.warehouse)
+    core = core_rows(config, records, max(r["ts_wall_ms"] for r in records))
+    batch = sorted_rows(replay.replay(spark, config, JOBS))
+    for name in OUTPUTS:
+        assert live[name] == core[name], name
+        assert batch[name] == core[name], name
+    assert len(live["throttle_events"]) > len(drawn)
+    assert len(live["topic_throttle_stats"]) > len(drawn)
+
+
+def test_random_traces(
+    spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    check_random_traces(spark, make_settings, tmp_path)
+
+
+def test_the_demo_trace(
+    spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    trace = punctual_trace(20_000)
+    lines = [line for part in trace.slices() for line in part.lines()]
+    rng = random.Random(11)
+    cuts = sorted(rng.sample(range(1, len(lines)), 4))
+    bounds = [0, *cuts, len(lines)]
+    folder = tmp_path / "events"
+    write_batches(
+        folder, [lines[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    )
+    config = make_settings(
+        source={"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "2"}},
+        policies=trace.policies,
+    )
+    stream(spark, config)
+    from deltalake import DeltaTable
+
+    refused = DeltaTable(f"{config.warehouse}/quarantine").to_pyarrow_table().to_pylist()
+    left_out = {
+        (r["source_partition"], r["source_offset"])
+        for r in refused
+        if r["reason_code"] in replay.LATE and r["job"] == "rate_limits"
+    }
+    assert not [r for r in refused if r["reason_code"] == "TOO_LATE"]
+    events = DeltaTable(f"{config.warehouse}/events").to_pyarrow_table().to_pylist()
+    known = [
+        {**e, "topic": _full(e)}
+        for e in events
+        if "rate_limits" in _readers(e["event_type"]) and e["ts_mono_ns"] is not None
+        and (e["source_partition"], e["source_offset"]) not in left_out
+    ]
+    live, batch = live_rows(config.warehouse), sorted_rows(replay.replay(spark, config, JOBS))
+    core = core_rows(config, known, max(e["ts_wall_ms"] or 0 for e in events))
+    for name in ("throttle_events", "topic_throttle_stats"):
+        assert live[name] == core[name], name
+        assert batch[name] == core[name], name
+    assert len(live["throttle_events"]) > 50
+
+
+def _full(event: dict[str, Any]) -> str | None:
+    from udfs.topics import normal_topic
+
+    if event["topic"] is None:
+        return None
+    partition = -1 if event["partition"] is None else event["partition"]
+    return normal_topic(event["topic"], partition, False)
+
+
+def _readers(kind: str) -> tuple[str, ...]:
+    from state.events import KIND_INDEX, KINDS
+
+    return KINDS[KIND_INDEX[kind]].jobs

@@ -1,0 +1,71 @@
+"""Traces for tests that compare runs, and the rows that a run has written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from app.generate.scenario import DisorderSpec, load_scenario
+from app.generate.trace import Trace, plan_trace
+from app.tables import TABLES
+
+NOT_COMPARED = {"ingest_ms", "source_partition", "source_offset"}
+"""When and from where a record was read differs between runs; nothing else may."""
+
+
+def punctual_trace(events: int, seed: int = 7) -> Trace:
+    """The demo's fleet with mistakes and records out of order, but none too late.
+
+    What is too late depends on where a stream is cut into batches; everything else does not.
+    """
+    scenario = load_scenario("demo")
+    disorder = DisorderSpec.model_validate({**scenario.disorder.model_dump(), "too_late": 0.0})
+    return plan_trace(scenario.model_copy(update={"disorder": disorder}), events, seed)
+
+
+def demo_trace(events: int, seed: int = 7) -> Trace:
+    """The demo's trace as it is, late records and all."""
+    return plan_trace(load_scenario("demo"), events, seed)
+
+
+def by_broker(trace: Trace) -> list[tuple[int, bytes]]:
+    """(index of the broker, line) of every record in the order of arrival."""
+    return [
+        (broker, line)
+        for part in trace.slices()
+        for broker, line in zip(part.brokers.tolist(), part.lines(), strict=True)
+    ]
+
+
+def rows_of(warehouse: str, table: str, *without: str) -> list[tuple[Any, ...]]:
+    """The rows of a table that runs must agree on, sorted."""
+    path = f"{warehouse}/{table}"
+    if not DeltaTable.is_deltatable(path):
+        return []
+    names = [n for n in TABLES[table].schema.names if n not in {*NOT_COMPARED, *without}]
+    rows = DeltaTable(path).to_pyarrow_table(columns=names).to_pylist()
+    return sorted(tuple(str(row[name]) for name in names) for row in rows)
+
+
+def all_rows(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
+    """`rows_of` every table that a run writes."""
+    names = ("events", "quarantine", "throttle_events", "topic_throttle_stats")
+    return {name: rows_of(warehouse, name) for name in names}
+
+
+def identities(warehouse: str) -> list[tuple[str, int]]:
+    """Source identity of every record in `events` or refused into `quarantine`, sorted.
+
+    A record stands in one of the two; rules that only govern applies leave it in `events`.
+    """
+    columns = ["source_partition", "source_offset"]
+    tables: list[pa.Table] = [
+        DeltaTable(f"{warehouse}/events").to_pyarrow_table(columns=columns)
+    ]
+    refused = DeltaTable(f"{warehouse}/quarantine").to_pyarrow_table()
+    found = [tuple(row.values()) for table in tables for row in table.to_pylist()]
+    known = set(found)
+    extra = {(r["source_partition"], r["source_offset"]) for r in refused.to_pylist()} - known
+    return sorted([*found, *extra])
