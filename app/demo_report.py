@@ -24,6 +24,7 @@ THROTTLE_COLUMNS = (
 STATS_COLUMNS = ("topic", "culprit_times", "collateral_times", "culprit_ns", "collateral_ns")
 QUARANTINE_COLUMNS = ("reason_code", "source_partition", "source_offset")
 SHOWN = 8
+SHORT_NAMES = {"resource_group": "group", "io_thread": "IO thread"}
 QUERIES = (
     ("who suffers most from others",
      "SELECT topic, sum(collateral_times) AS pauses, round(sum(collateral_ns) / 1e9, 1) AS seconds "
@@ -52,7 +53,6 @@ class Cause:
     others: set[str] = field(default_factory=set)
     """Topics that were paused without being over the limit."""
     first_ms: int | None = None
-    last_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,6 @@ def _cause_of(row: Row, causes: dict[tuple[str, str], Cause]) -> Cause:
     at = row["ts_wall_ms"]
     if at is not None:
         cause.first_ms = at if cause.first_ms is None else min(cause.first_ms, at)
-        cause.last_ms = at if cause.last_ms is None else max(cause.last_ms, at)
     return cause
 
 
@@ -193,17 +192,16 @@ def render(summary: Summary, console: Console) -> None:
     for sentence in sentences(summary):
         console.print(indented(sentence))
     if summary.causes:
-        grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         grid.add_column("limit")
         grid.add_column("of", overflow="fold")
         for name in ("pauses", "paused", "others"):
             grid.add_column(name, justify="right", no_wrap=True)
         grid.add_column("first", no_wrap=True)
-        grid.add_column("last", no_wrap=True)
         for cause in summary.causes[:SHOWN]:
-            grid.add_row(cause.limiter, short(cause.name), str(cause.pauses),
+            grid.add_row(SHORT_NAMES.get(cause.limiter, cause.limiter), short(cause.name), str(cause.pauses),
                          duration(cause.paused_ns), str(len(cause.others)),
-                         _clock(cause.first_ms), _clock(cause.last_ms))
+                         _clock(cause.first_ms))
         console.print()
         console.print(grid)
         hidden = len(summary.causes) - SHOWN

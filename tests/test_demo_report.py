@@ -59,7 +59,7 @@ def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
     summary = summarise(rows, [], [])
     assert summary.causes == (Cause(
         "topic", NOISY, 14, 14 * 2_714_000_000, 0, {NOISY}, set(OTHERS),
-        START_MS + 60_000, START_MS + 125_000,
+        START_MS + 60_000,
     ),)
     assert sentences(summary) == [
         "Topic shop/orders/a broke its limit 14 times; 11 other topics were paused for 38 s "
@@ -144,8 +144,8 @@ def test_page_has_sentences_table_quarantine_and_queries() -> None:
         "  Topic shop/orders/a broke its limit once; 11 other topics were paused for 2.0",
         "  s because of it.",
         "",
-        "limit  of             pauses  paused  others  first     last",
-        "topic  shop/orders/a       1   2.0 s      11  14:01:00  14:01:00",
+        "limit of            pauses paused others first",
+        "topic shop/orders/a      1  2.0 s     11 14:01:00",
         "",
         "1 record in quarantine, by reason:",
     ]
