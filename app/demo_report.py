@@ -199,7 +199,8 @@ def render(summary: Summary, console: Console) -> None:
             grid.add_column(name, justify="right", no_wrap=True)
         grid.add_column("first", no_wrap=True)
         for cause in summary.causes[:SHOWN]:
-            grid.add_row(SHORT_NAMES.get(cause.limiter, cause.limiter), short(cause.name), str(cause.pauses),
+            limit = SHORT_NAMES.get(cause.limiter, cause.limiter)
+            grid.add_row(limit, short(cause.name), str(cause.pauses),
                          duration(cause.paused_ns), str(len(cause.others)),
                          _clock(cause.first_ms))
         console.print()
