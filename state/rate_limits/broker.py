@@ -88,6 +88,13 @@ class Broker:
         self.key["buffer_share"] = self.limits.buffer_share()
         limiter = self.world.limiters[0]
         limiter["limit_msgs"], limiter["limit_bytes"], _ = self.limits.broker()
+        if len(self.world.topics):
+            # topics of records that are about to be judged, limited by earlier documents
+            self.world.topics["limiter"] = self.world.topics["group"] = -1
+            self.world = self.world._replace(
+                limiters=self.world.limiters[:1], buckets=self.world.buckets[:2]
+            )
+            self._limit_topics(np.arange(len(self.world.topics)))
 
     # -- records -----------------------------------------------------------------------------
 
@@ -323,7 +330,6 @@ class Broker:
             [source in a or source in b for a, b in zip(was, sources, strict=True)], bool
         )
         bare = changed & (self.world.topics["limiter"] < 0) & ((msgs > 0) | (size > 0))
-        bare &= self._seen(every, now)
         self.world.topics["limiter"][bare] = self._new_limiters(
             L.TOPIC, self.world.topics["name"][bare], msgs[bare], size[bare]
         )
