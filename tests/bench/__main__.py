@@ -1,0 +1,88 @@
+"""Benchmarks: floors and figures of one machine in one run.
+
+    python -m tests.bench [--small] [--out FOLDER] [NAME...]
+
+Without names all of them run. Results go to tests/bench/results/NAME.json, each with the machine,
+its load and the floors that were measured beside the figures; small runs write nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHES = {
+    "generator": "generator.run",
+    "core": "core.run",
+    "state": "core.state_size",
+    "columnar": "columnar.run",
+    "govern": "end_to_end.run",
+    "demo": "end_to_end.demo",
+    "topics": "end_to_end.topics",
+    "transport": "transport.run",
+    "freshness": "freshness.run",
+}
+WITHOUT_SPARK = ("generator", "core", "state", "freshness")
+
+
+def environment() -> None:
+    """What Spark's workers inherit; read once by pyspark and numba, so before their import."""
+    os.environ.update(
+        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+        PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        SPARK_CONF_DIR=str(ROOT / "conf"),
+        SPARK_LOCAL_IP="127.0.0.1",
+        OMP_NUM_THREADS="1",
+        TZ="UTC",
+    )
+    os.environ.setdefault("WEIR_DRIVER_MEMORY", "4g")
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / "numba"))
+    os.environ.pop("SPARK_HOME", None)
+    time.tzset()
+
+
+def bench(name: str) -> Callable[..., object]:
+    """The function of a benchmark."""
+    module, function = BENCHES[name].split(".")
+    found: Callable[..., object] = getattr(import_module(f"tests.bench.{module}"), function)
+    return found
+
+
+def main() -> None:
+    """Run the benchmarks that are named."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
+    parser.add_argument("--small", action="store_true", help="a few thousand events each")
+    parser.add_argument("--out", type=Path, help="where the result files go")
+    options = parser.parse_args()
+    for name in options.names:
+        if name not in BENCHES:
+            parser.error(f"{name} is not one of {', '.join(BENCHES)}")
+    environment()
+    from tests.bench.result import FOLDER, Result
+    from tests.bench.stream import Bench, open_session
+
+    names = options.names or list(BENCHES)
+    spark = open_session() if any(n not in WITHOUT_SPARK for n in names) else None
+    with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+        for name in names:
+            print(name, flush=True)
+            result = bench(name)(Bench(spark, Path(folder), options.small))
+            assert isinstance(result, Result)
+            if options.out or not options.small:
+                result.write(options.out or FOLDER)
+    if spark is not None:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""rate_limits alone on records that are columns already: no JSON, no commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions as F
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from app.contract import from_table
+from app.govern import ANSWERS, STATE, stepper
+from app.operators import operators
+from app.pack import PACKED, Route, pack_parsed, typed_packer
+from tests.bench import floors, per_topic
+from tests.bench.result import Result
+from tests.bench.stream import Bench
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+
+def run(bench: Bench) -> Result:
+    """Operator, identity behind the same shuffle, one group per topic; the floor twice."""
+    trace = bench.trace("zipf", bench.traffic())
+    result = Result("columnar", trace.events, bench.small)
+    settings = bench.settings("columnar", {"format": "demo"})
+    first = floors.identity(bench, trace)
+    ours = bench.to_nothing(judged(settings, floors.typed(bench, trace)), "rate-limits-columnar")
+    second = floors.identity(bench, trace)
+    named = floors.identity(bench, trace, names=True)
+    single = per_topic.speed(bench, trace)
+    floor = (first.median + second.median) / 2
+    result.add("identity, names as hashes", floor, spread=(first.median, second.median))
+    result.add("identity, names as text", named.median, spread=named.spread)
+    result.add("rate_limits from columns", ours.median, spread=ours.spread)
+    result.add("one group per topic", single.median, spread=single.spread)
+    result.ratio("rate_limits from columns", "identity, names as hashes", 0.65)
+    result.ratio("rate_limits from columns", "identity, names as text")
+    result.ratio("rate_limits from columns", "one group per topic", 20)
+    return result
+
+
+def judged(settings: Settings, rows: DataFrame) -> DataFrame:
+    """The answers of rate_limits over typed records, as `govern.frame` makes them of raw ones."""
+    group = operators(settings, ["rate_limits"])
+    idle_ms = settings.idle_advance_ms
+    routes = {name: o.route for name, o in group.items()}
+    rows = rows.withColumn("ingest_ms", F.lit(0).cast("long"))
+    packed = rows.mapInArrow(typed_packer(routes, settings.shards), PACKED)
+    marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
+        "job", "shard", "blob",
+        F.lit(None).cast("timestamp").alias(
+            "watermark", metadata={"spark.watermarkDelayMs": idle_ms}
+        ),
+    )
+    return marked.groupBy("job", "shard").applyInPandasWithState(
+        stepper(group), ANSWERS, STATE, "append", GroupStateTimeout.EventTimeTimeout
+    )
+
+
+def blobs_of(parts: Iterator[pa.Table], routes: dict[str, Route], shards: int, block: int) -> Any:
+    """Blobs by shard of each table, packed `block` records at a time: what a task would ship."""
+    for part in parts:
+        by_shard: dict[int, list[bytes]] = {}
+        for start in range(0, part.num_rows, block):
+            rows = part.slice(start, block).combine_chunks()
+            identity = pa.record_batch({
+                "source_partition": pa.repeat(pa.scalar("0"), rows.num_rows),
+                "source_offset": rows["seq"].chunk(0),
+            })
+            packed = pack_parsed(from_table(rows, list(routes)), identity, routes, shards, 0)
+            for shard, blob in zip(packed["shard"].to_pylist(), packed["blob"].to_pylist(),
+                                   strict=True):
+                by_shard.setdefault(shard, []).append(blob)
+        yield by_shard

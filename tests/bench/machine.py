@@ -1,0 +1,54 @@
+"""The machine that figures come from, without its name."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numba", "numpy", "pandas")
+
+
+def describe() -> dict[str, Any]:
+    """Processor, cores, memory and versions, and the day."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        "python": platform.python_version(),
+        "java": _java(),
+        "versions": {name: metadata.version(name) for name in PACKAGES},
+    }
+
+
+def load() -> list[float]:
+    """Load averages of the last 1, 5 and 15 minutes."""
+    return [round(value, 2) for value in os.getloadavg()]
+
+
+def _cpu() -> str:
+    """Model, clock and the instruction set that matters to compiled loops."""
+    info: dict[str, str] = {}
+    path = Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text().splitlines():
+            key, _, value = line.partition(":")
+            info.setdefault(key.strip(), value.strip())
+    name = info.get("model name") or platform.processor() or platform.machine()
+    model = f" model {info['model']}" if "model" in info else ""
+    wide = " avx512" if "avx512f" in info.get("flags", "") else ""
+    return f"{name}{model}{wide}"
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    done = subprocess.run(
+        [f"{home}/bin/java" if home else "java", "-version"], capture_output=True, text=True,
+        check=False,
+    )
+    return (done.stderr or done.stdout).splitlines()[0] if done.returncode == 0 else "none"
