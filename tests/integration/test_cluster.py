@@ -25,6 +25,9 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).resolve().parents[2]
 EVENTS = "20000"
 JAVA_OPTIONS = "-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+OF_PYTEST = (
+    "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS",
+)
 NOT_COMPARED = {"ingest_ms"}
 
 
@@ -76,8 +79,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def weir(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs spark-submit.sh as a user does, with what pytest itself needs left out."""
-    hidden = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS")
-    environment = {key: value for key, value in os.environ.items() if key not in hidden}
+    environment = {key: value for key, value in os.environ.items() if key not in OF_PYTEST}
     done = subprocess.run(
         [str(ROOT / "spark-submit.sh"), *words], env={**environment, **variables}, text=True,
         capture_output=True, check=False, timeout=900, cwd=ROOT,
