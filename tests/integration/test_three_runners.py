@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from app import archive, govern, replay
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 JOBS = ["rate_limits"]
 OUTPUTS = ("throttle_events", "topic_throttle_stats", "publish_verdicts")
 JITTER_MS = 490
+MANY_RECORDS = 500
+"""Hypothesis begins with the simplest example: forty traces of one record."""
 POLICIES = [
     json.loads(document("topic", "t/ns/a", publishRateInMsgs=20, publishRateInBytes=200)),
     json.loads(document("broker", "*", maxPublishRatePerTopicInMessages=7,
@@ -110,6 +112,7 @@ def check_random_traces(
     spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path,
     drawn: list[Any], seed: int,
 ) -> None:
+    assume(sum(len(trace.records) for trace in drawn) > MANY_RECORDS)
     rng = random.Random(seed)
     records = [
         {**record, "cluster": f"trace-{i}"}
