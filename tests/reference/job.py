@@ -57,7 +57,10 @@ def _apply(b: Broker, policy: Record, following: Record | None) -> None:
     ns = None
     if b.last is not None:
         ns = b.ns_at(wall)
-        if following is not None and following["event_type"] != "broker_started":
+        if following is not None and following["event_type"] == "broker_started":
+            # its time belongs to another run
+            following = {**following, "ts_mono_ns": ns}
+        elif following is not None:
             ns = min(ns, following["ts_mono_ns"])
         ns = max(ns, b.last["ts_mono_ns"])
         b.advance(ns, following)
