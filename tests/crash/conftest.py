@@ -1,0 +1,70 @@
+"""One trace and its tables after a run that nobody disturbs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.generate.write import write_files, write_policies
+from app.run import run
+from app.settings import load_settings
+from tests.traces import all_rows, demo_trace, identities
+
+EVENTS = 20_000
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What runs over the same input must agree on."""
+
+    rows: dict[str, list[tuple[Any, ...]]]
+    records: list[tuple[str, int]]
+
+    @classmethod
+    def of(cls, warehouse: str) -> Tables:
+        """The tables of a warehouse."""
+        return cls(all_rows(warehouse), identities(warehouse))
+
+
+@pytest.fixture(scope="session")
+def crash_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the events of a trace, its policies and configurations."""
+    folder = tmp_path_factory.mktemp("crash")
+    trace = demo_trace(EVENTS)
+    write_files(trace, folder / "events")
+    write_policies(trace, folder / "policies.yaml")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_config(crash_folder: Path) -> Callable[[str], Path]:
+    """A configuration over the trace, with a warehouse of its own."""
+
+    def make(name: str) -> Path:
+        path = crash_folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({
+            "warehouse": str(crash_folder / name), "partitions": 2,
+            "policy_files": ["policies.yaml"],
+            "source": {
+                "format": "files", "path": str(crash_folder / "events"),
+                "options": {"maxFilesPerTrigger": 12},
+            },
+        }))
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def calm(make_config: Callable[[str], Path], spark: object) -> Tables:
+    """The tables of an uninterrupted run."""
+    settings = load_settings(make_config("calm"))
+    assert run(settings, available_now=True) == 0
+    tables = Tables.of(settings.warehouse)
+    assert all(tables.rows.values())
+    return tables

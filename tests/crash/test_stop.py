@@ -1,0 +1,92 @@
+"""Asked to stop, a run finishes its batches, ends with 0, and later goes on where it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from app.jars import coordinates
+from app.run import run
+from app.settings import load_settings
+from tests.conftest import ROOT
+from tests.crash.conftest import Tables
+
+SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+
+@contextmanager
+def submitted(config: Path) -> Iterator[subprocess.Popen[str]]:
+    """`run` under spark-submit, as a service manager starts it; its process is the JVM."""
+    command = [
+        str(SUBMIT), "--master", "local[2]", "--conf", "spark.ui.enabled=false",
+        "--packages", ",".join(coordinates()), str(ROOT / "app" / "main.py"),
+        "run", "--config", str(config),
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def batches(config: Path, query: str, log: str) -> int:
+    """How many batches of a query stand in one of the logs of its checkpoint."""
+    folder = Path(load_settings(config).warehouse) / "_weir" / "checkpoints" / query / log
+    return sum(p.name.isdigit() for p in folder.iterdir()) if folder.is_dir() else 0
+
+
+def wait_for_batches(process: subprocess.Popen[str], config: Path, count: int) -> None:
+    """Wait until govern has finished so many batches and is at work on another."""
+    deadline = time.monotonic() + 200
+    while (
+        batches(config, "rate_limits", "commits") < count
+        or batches(config, "rate_limits", "offsets") <= count
+    ):
+        assert process.poll() is None, process.communicate()[1][-3000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def to_the_jvm(process: subprocess.Popen[str]) -> None:
+    """What a service manager or a cluster sends."""
+    process.send_signal(signal.SIGTERM)
+
+
+def to_everyone(process: subprocess.Popen[str]) -> None:
+    """A Ctrl-C: the JVM and Python get it."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize("ask", [to_the_jvm, to_everyone])
+def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
+    ask: Callable[[subprocess.Popen[str]], None], make_config: Callable[[str], Path], calm: Tables
+) -> None:
+    config = make_config(f"stopped-{ask.__name__}")
+    with submitted(config) as process:
+        wait_for_batches(process, config, 1)
+        ask(process)
+        _, said = process.communicate(timeout=90)
+    assert process.returncode == 0, said[-3000:]
+    assert "stopping: the running batches are finished first" in said
+    assert "batch interrupted" not in said
+    assert "Traceback" not in said
+    assert batches(config, "rate_limits", "commits") >= 2  # the one at work is among them
+
+    settings = load_settings(config)
+    assert run(settings, available_now=True) == 0
+    assert Tables.of(settings.warehouse) == calm
