@@ -387,28 +387,5 @@ if [ -n "$dry_run" ]; then
   print_line ${given[@]+"${given[@]}"} "${line[@]}"
   exit 0
 fi
-[ "$deploy_mode" != cluster ] || exec "${line[@]}"
-
-# The driver is a child of spark-submit's JVM, which would take Spark away from it at the first
-# signal. So the JVM ignores signals, and the driver, which can finish its batch, gets them from here.
-export WEIR_DRIVER_PID
-WEIR_DRIVER_PID=$(mktemp "${TMPDIR:-/tmp}/weir-driver.XXXXXX")
-trap 'rm -f "$WEIR_DRIVER_PID"' EXIT
-set -m
-(trap '' INT TERM HUP; exec "${line[@]}") &
-jvm=$!
-set +m
-pass_on() {
-  local driver
-  driver=$(cat "$WEIR_DRIVER_PID")
-  if [ -n "$driver" ]; then kill -"$1" "$driver" 2>/dev/null || true
-  else kill -KILL "$jvm" 2>/dev/null || true; fi
-}
-trap 'pass_on INT' INT
-trap 'pass_on TERM' TERM HUP
-code=0
-while kill -0 "$jvm" 2>/dev/null; do
-  code=0
-  wait "$jvm" || code=$?
-done
-exit "$code"
+# In this process's place: a signal for it reaches Spark, which passes it on to the driver.
+exec "${line[@]}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from pathlib import Path
 
@@ -16,9 +14,4 @@ if (HERE / "__init__.py").exists():
 from app.cli import main  # noqa: E402
 
 if __name__ == "__main__":
-    if "WEIR_DRIVER_PID" in os.environ:
-        # The script that started Spark passes signals on to this process; see its last lines.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        Path(os.environ["WEIR_DRIVER_PID"]).write_text(str(os.getpid()), encoding="ascii")
     sys.exit(main())
