@@ -32,6 +32,7 @@ case "$*" in
   "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; touch "$3/pyvenv.cfg" ;;
   *" pip install "*) echo "pip $*" >> "$CALLS" ;;
   "-m app.jars "*) mkdir -p "$3"; touch "$3/delta.jar" "$3/kafka.jar"; echo jars >> "$CALLS" ;;
+  "-m app.warm") echo cores >> "$CALLS" ;;
   "-m app.package env "*) touch "$4" ;;
   *) exec {shlex.quote(sys.executable)} "$@" ;;
 esac
@@ -232,6 +233,14 @@ def test_a_dry_run_prints_the_line_that_a_run_would_execute(checkout: Checkout) 
     ]
     assert "TZ=UTC" in shown.stdout
     assert "SPARK_LOCAL_IP=127.0.0.1" in shown.stdout
+
+
+def test_jars_and_compiled_cores_are_prepared_once(checkout: Checkout) -> None:
+    first = checkout.start("--prepare")
+    assert first.returncode == 0, first.stderr
+    assert checkout.called()[1:] == ["jars", "cores"]
+    assert checkout.start("--prepare").stderr == ""
+    assert checkout.called()[1:] == ["jars", "cores"]
 
 
 def test_a_dry_run_prepares_nothing(checkout: Checkout) -> None:
