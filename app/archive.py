@@ -287,7 +287,7 @@ def start(
         frame.writeStream.queryName(NAME)
         .outputMode("append")
         .option("checkpointLocation", table_path(settings, f"_weir/checkpoints/{NAME}"))
-        .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
+        .trigger(**(trigger or {"processingTime": f"{settings.archive_trigger_ms} milliseconds"}))
         .foreachBatch(Archivist(writer, by_spark))
         .start()
     )

@@ -155,6 +155,7 @@ class Settings(Model):
     shards: Annotated[int, Field(ge=1, le=4096)] = 16
     partitions: Positive | None = None
     trigger_ms: Milliseconds = 0
+    archive_trigger_ms: Milliseconds = 10_000
     commit: Literal["delta-rs", "spark"] = "delta-rs"
     storage_options: dict[str, str] = {}
     allowed_lateness_ms: Milliseconds = 500
