@@ -64,25 +64,28 @@ def by_records(b: Broker, rows: Records, run: Array, time: Array, lateness_ns: i
 
     The lateness reaches back over a broker start: records of the old run may still come.
     """
-    last = len(time) - 1
-    latest_run, latest = int(run[last]), int(rows["ts_mono_ns"][last])
-    if latest_run == 0:
-        return Moment(0, _clamp(latest - lateness_ns))
-    start = int(np.searchsorted(run, latest_run))
-    started = int(rows["ts_mono_ns"][start])
-    if latest - lateness_ns >= started:
-        return Moment(latest_run, _clamp(latest - lateness_ns))
-    left = lateness_ns - (latest - started)
-    if start > 0:
-        old_ns, old_wall = int(rows["ts_mono_ns"][start - 1]), int(rows["ts_wall_ms"][start - 1])
-    elif b.key["any"]:
-        old_ns, old_wall = int(b.key["last_ns"]), int(b.key["last_wall_ms"])
-    else:
-        return Moment(latest_run, int(FIRST) + 1)
-    wall = int(rows["ts_wall_ms"][start])
-    if wall == NULL or old_wall == NULL:
-        return Moment(latest_run - 1, _clamp(old_ns - lateness_ns))
-    return Moment(latest_run - 1, _clamp(old_ns + (wall - old_wall) * NS_PER_MS - left))
+    mono, wall = rows["ts_mono_ns"], rows["ts_wall_ms"]
+    reached, latest, left = int(run[-1]), int(mono[-1]), lateness_ns
+    while reached > 0:
+        start = int(np.searchsorted(run, reached))
+        started = int(mono[start])
+        if latest - left >= started:
+            break
+        left -= latest - started
+        reached -= 1
+        if start > 0:
+            old_ns, old_wall = int(mono[start - 1]), int(wall[start - 1])
+        elif b.key["any"]:
+            old_ns, old_wall = int(b.key["last_ns"]), int(b.key["last_wall_ms"])
+        else:
+            # nothing is known before the start; what the lateness still lets in comes before it
+            return Moment(reached, int(FIRST))
+        latest = old_ns
+        if wall[start] == NULL or old_wall == NULL:
+            left = lateness_ns
+        else:
+            latest += (int(wall[start]) - old_wall) * NS_PER_MS
+    return Moment(reached, _clamp(latest - left))
 
 
 def is_before(run: Array, time: Array, clock: Moment) -> Array:

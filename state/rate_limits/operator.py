@@ -450,8 +450,10 @@ class RateLimits:
         k = b.key
         k["has_clock"], k["clock_ns"] = 1, clock.ns
         if k["any"]:
-            b.advance(clock.ns, next_ns, next_wall)
-            k["clock_wall_ms"] = max(int(k["clock_wall_ms"]), b.wall_at(clock.ns, next_wall))
+            # a clock that stands just behind a broker start is no time of its run
+            ns = max(clock.ns, int(k["last_ns"]))
+            b.advance(ns, next_ns, next_wall)
+            k["clock_wall_ms"] = max(int(k["clock_wall_ms"]), b.wall_at(ns, next_wall))
         return take(floating, np.array(sorted(waiting), np.int64))
 
     def _following(
