@@ -11,12 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numba
 import numpy as np
 import pyarrow as pa
 
 from app.contract import Limits, Parsed, from_table, parse
+from app.layout import INDEX
 from state.events import KIND_INDEX, SCHEMA
 from state.records import INGEST_KEY
 from udfs.hashing import combine_hashes, hash_strings, shard_of
@@ -127,10 +129,12 @@ def pack_parsed(
         rows = np.flatnonzero(wanted)
         if not len(rows):
             continue
-        for shard, home, picked in _by_shard(parsed, route, rows, shards):
-            jobs.append(job)
-            places.append(shard)
-            blobs.append(packer_.blob(route.columns, picked, home))
+        parts = list(_by_shard(parsed, route, rows, shards))
+        jobs += [job] * len(parts)
+        places += [shard for shard, _, _ in parts]
+        blobs += packer_.blobs(
+            route.columns, [picked for _, _, picked in parts], [home for _, home, _ in parts]
+        )
     if not jobs and latest is not None:
         jobs, places, blobs = [CLOCK_ROW], [0], [b""]
     moment = None if latest is None else min(latest, LATEST_MS) * 1000
@@ -212,37 +216,63 @@ class _Packer:
             self._texts[name] = np.ascontiguousarray(codes, np.int32), values, scratch
         return self._texts[name]
 
-    def _encoded(self, name: str, rows: Array) -> pa.DictionaryArray:
+    def _encoded(self, name: str, rows: Array, bounds: list[int]) -> list[pa.Array]:
+        """A text column at these rows, cut: each part has only the values that it uses."""
         codes, values, scratch = self._text(name)
         picked = codes[rows]
-        out = np.empty(len(rows), np.int32)
-        used = np.empty(min(len(values), len(rows)) + 1, np.int32)
-        count = _renumber(picked, scratch, out, used)
-        null = picked < 0
-        indices = pa.array(out, mask=null) if null.any() else pa.array(out)
-        return pa.DictionaryArray.from_arrays(indices, values.take(pa.array(used[:count])))
+        absent = picked < 0
+        some_absent = bool(absent.any())
+        parts: list[pa.Array] = []
+        for begin, end in pairwise(bounds):
+            out = np.empty(end - begin, np.int32)
+            used = np.empty(min(len(values), end - begin) + 1, np.int32)
+            count = _renumber(picked[begin:end], scratch, out, used)
+            indices = pa.array(out, mask=absent[begin:end] if some_absent else None)
+            parts.append(
+                pa.DictionaryArray.from_arrays(indices, values.take(pa.array(used[:count])))
+            )
+        return parts
 
-    def blob(self, columns: tuple[str, ...], rows: Array, home: Array) -> bytes:
-        """The columns of a job at these rows, as bytes."""
-        block = self._parsed.block
-        arrays: list[pa.Array] = []
-        for name in columns:
+    def _integers(self, name: str, rows: Array, present: Array) -> pa.Array:
+        """A column of numbers or flags at these rows; `present` has the bit sets of the rows."""
+        absent = present >> np.uint64(INDEX[name]) & np.uint64(1) == 0
+        if not absent.any():
+            return pa.array(self._parsed.block.number(name)[rows])
+        if absent.all():
+            return pa.nulls(len(rows), pa.int64())
+        return pa.array(self._parsed.block.number(name)[rows], mask=absent)
+
+    def blobs(
+        self, columns: tuple[str, ...], parts: list[Array], homes: list[Array]
+    ) -> list[bytes]:
+        """The columns of a job as bytes, one blob for the rows of each part.
+
+        Columns are gathered for all parts at once and cut afterwards.
+        """
+        rows = np.concatenate(parts)
+        bounds = [0, *np.cumsum([len(part) for part in parts]).tolist()]
+        present = self._parsed.block.present[rows]
+        names = [*columns, "source_partition", "source_offset", "home"]
+        gathered: list[list[pa.Array]] = []
+        for name in names:
+            if name == "source_partition" or (
+                name in columns and name != "event_type" and SCHEMA.field(name).type == pa.string()
+            ):
+                gathered.append(self._encoded(name, rows, bounds))
+                continue
             if name == "event_type":
-                arrays.append(pa.array(self._parsed.kind[rows]))
-            elif SCHEMA.field(name).type == pa.string():
-                arrays.append(self._encoded(name, rows))
+                whole = pa.array(self._parsed.kind[rows])
+            elif name == "source_offset":
+                whole = pa.array(self._offset[rows])
+            elif name == "home":
+                whole = pa.array(np.concatenate(homes))
             else:
-                null = ~block.has(name)[rows]
-                if null.all():
-                    arrays.append(pa.nulls(len(rows), pa.int64()))
-                else:
-                    values = block.number(name)[rows]
-                    arrays.append(pa.array(values, mask=null) if null.any() else pa.array(values))
-        arrays += [
-            self._encoded("source_partition", rows), pa.array(self._offset[rows]), pa.array(home),
-        ]
-        batch = pa.record_batch(arrays, [*columns, "source_partition", "source_offset", "home"])
-        batch = batch.replace_schema_metadata(self._metadata)
+                whole = self._integers(name, rows, present)
+            gathered.append([whole.slice(b, e - b) for b, e in pairwise(bounds)])
+        return [self._written(list(arrays), names) for arrays in zip(*gathered, strict=True)]
+
+    def _written(self, arrays: list[pa.Array], names: list[str]) -> bytes:
+        batch = pa.record_batch(arrays, names).replace_schema_metadata(self._metadata)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
