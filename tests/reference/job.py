@@ -6,15 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.reference.broker import NS_PER_MS, Broker, Row
+from tests.reference.broker import Broker, Row
 from tests.reference.order import Record, in_order
 
 
 def judge(
     records: Sequence[Record], params: Mapping[str, Any], configured: Sequence[str] = (),
-    until_ms: int | None = None,
+    until_ms: int | None = None, until_ns: int | None = None,
 ) -> dict[str, list[Row]]:
-    """Rows by table after all records, with every key moved on to a wall time of the stream."""
+    """Rows by table after all records, with every key moved on to a wall time of the stream, or
+    to a monotonic time where there is no other."""
     rows: dict[str, list[Row]] = {}
     keys = sorted({(r["cluster"], r["broker"]) for r in records if r["broker"] != "*"})
     for cluster, broker in keys:
@@ -24,6 +25,8 @@ def judge(
         for text in configured:
             b.policies.put(json.loads(text), None)
         _play(b, mine, everywhere, until_ms)
+        if until_ns is not None:
+            b.advance(until_ns, None)
         for table, found in b.rows.items():
             rows.setdefault(table, []).extend(found)
     return rows
@@ -52,7 +55,7 @@ def _play(
 
 
 def _apply(b: Broker, policy: Record, following: Record | None) -> None:
-    """A policy that has only a wall time; between two records of a run it has one on both clocks."""
+    """A policy that has only a wall time; after the first record it has one on both clocks."""
     wall = policy["ts_wall_ms"]
     ns = None
     if b.last is not None:
@@ -65,6 +68,3 @@ def _apply(b: Broker, policy: Record, following: Record | None) -> None:
         ns = max(ns, b.last["ts_mono_ns"])
         b.advance(ns, following)
     b.apply(json.loads(policy["policy_json"]), ns, wall)
-
-
-__all__ = ["NS_PER_MS", "judge"]

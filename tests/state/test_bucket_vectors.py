@@ -1,4 +1,4 @@
-"""The compiled token bucket against rate_limits.json and what the class of Pulsar 4.2.4 answered."""
+"""The compiled token bucket against rate_limits.json and the class of Pulsar 4.2.4."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ def test_recorded_answers_and_states(kind: type, file: str) -> None:
         try:
             b = kind(
                 case["rate"], now, case["capacity"], case["initial"],
-                case["period_ns"] or bucket.PERIOD_NS, case["resolution_ns"] or bucket.RESOLUTION_NS,
+                case["period_ns"] or bucket.PERIOD_NS,
+                case["resolution_ns"] or bucket.RESOLUTION_NS,
             )
         except ZeroDivisionError:
             assert case["out"] == "build throws ArithmeticException", case["id"]

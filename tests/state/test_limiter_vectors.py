@@ -10,7 +10,7 @@ from state.rate_limits import limiter as compiled
 from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at, pause_of
 from state.rate_limits.connection import open_producer
 from state.rate_limits.flow import no_room
-from state.rate_limits.layout import BUCKET_EMPTY, NULL, RELEASED, LIMIT_REMOVED, TOPIC
+from state.rate_limits.layout import BUCKET_EMPTY, LIMIT_REMOVED, NULL, RELEASED, TOPIC
 from state.rate_limits.store import new_world
 from state.rate_limits.world import extend, grow, new_out
 from tests.state.recorded import cases, vectors

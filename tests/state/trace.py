@@ -69,11 +69,12 @@ def blob(records: Sequence[dict[str, Any]], home: int = 1) -> bytes:
 
 def play(
     batches: Iterable[Sequence[dict[str, Any]]], params: dict[str, Any] | None = None,
-    policies: Sequence[str] = (), drain_ms: int | None = None,
+    policies: Sequence[str] = (), drain_ms: int | None = None, states: list[bytes] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
     """Rows by table of a core that is called once per batch, as a query calls it.
 
     At the end the stream's clock is moved to `drain_ms` after the trace's start, if given.
+    `states` collects the state after every call.
     """
     job = RateLimits({**PARAMS, **(params or {})}, policies)
     state, stream, latest = None, 0, 0
@@ -83,6 +84,8 @@ def play(
         nonlocal state
         step = job.step(state, blobs, stream)
         state = step.state
+        if states is not None:
+            states.append(state)
         for name, table in step.tables.items():
             rows.setdefault(name, []).extend(table.to_pylist())
 

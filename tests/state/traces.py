@@ -131,11 +131,11 @@ def _record(
 
 @st.composite
 def traces(
-    draw: st.DrawFn, brokers: tuple[str, ...] = ("b1",), most: int = 60, starts: bool = True,
-    walls: bool = True,
+    draw: st.DrawFn, brokers: tuple[str, ...] = ("b1",), most: int = 60, least: int = 1,
+    starts: bool = True, walls: bool = True,
 ) -> Trace:
     """A trace with policies of all scopes, both kinds of limiters and several windows."""
-    ops = draw(st.lists(OPS, min_size=1, max_size=most))
+    ops = draw(st.lists(OPS, min_size=least, max_size=most))
     with_walls = walls or draw(st.booleans())
     configured = {
         ("topic", "t/ns/a"): document("topic", "t/ns/a", **_rates(draw(st.integers(2, 7)))),
@@ -145,27 +145,29 @@ def traces(
         "idle_state_ms": draw(st.sampled_from((400, 3_000, 3_600_000))),
         "stats_window_ms": draw(st.sampled_from((1_000, 7_000))),
     }
-    ns, origin, run_ns, records, policies = 0, 0, 0, [], set()
+    ns, records = 0, []
+    runs = dict.fromkeys(brokers, (0, 0))
     for i, (kind, step, a, b, c) in enumerate(ops):
         ns += step
         broker = brokers[(a + b + c) % len(brokers)]
         if kind == "broker_started" and (not starts or not with_walls):
             continue
+        if kind == "policy" and not with_walls:
+            continue
         if kind == "broker_started":
             # a run of its own: apart on the wall clock, anywhere on the monotonic one
             ns += 2 * MS
-            origin = ns
-            run_ns = (0, 7 * MS, 10**12)[a % 3] - (5 * 10**15 if b % 2 else 0)
+            runs[broker] = ns, (0, 7 * MS, 10**12)[a % 3] - (5 * 10**15 if b % 2 else 0)
         r = _record(kind, ns, i, broker, a, b, c, with_walls)
         if kind == "policy" and r["ts_mono_ns"] is None:
             # two documents of one name at one wall time have no order of their own
             ns += MS
             r["ts_wall_ms"] = START_MS + ns // MS
-        if r["ts_mono_ns"] is not None and origin:
-            r["ts_mono_ns"] = START_NS + run_ns + ns - origin
+        began, run_ns = runs[broker]
+        if r["ts_mono_ns"] is not None and began:
+            r["ts_mono_ns"] = START_NS + run_ns + ns - began
         records.append(r)
         if kind == "broker_started":
             ns += 2 * MS
-    del policies
     last = START_MS + ns // MS
     return Trace(records, list(configured.values()), params, last + 60_000)

@@ -1,0 +1,115 @@
+"""State as bytes: refused by name, exact at both ends of 64 bits, small once all is over."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from state import codec
+from state.codec import StateFormatError
+from state.rate_limits import shard
+from tests.reference.job import judge
+from tests.state.canonical import canonical
+from tests.state.test_reference import sorted_rows
+from tests.state.trace import PARAMS, START_MS, START_NS, play, publish, record
+
+S = 1_000_000_000
+LIMIT = '{"scope": "topic", "name": "t/ns/a", "limits": {"publishRateInMsgs": 10}}'
+LARGEST = 2**63 - 1
+
+
+def some_state() -> bytes:
+    states: list[bytes] = []
+    play([[publish(0, messages=50), publish(S)]], policies=[LIMIT], states=states)
+    return states[-1]
+
+
+def with_header(data: bytes, **changed: Any) -> bytes:
+    size = struct.unpack_from("<I", data, 4)[0]
+    header = json.dumps({**json.loads(data[8 : 8 + size]), **changed}).encode()
+    return data[:4] + struct.pack("<I", len(header)) + header + data[8 + size :]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"NOPE" + some_state()[4:], "not a state of Weir: magic bytes are missing"),
+        (with_header(some_state(), job="chunks"), "state of job chunks, expected rate_limits"),
+        (
+            with_header(some_state(), version=shard.VERSION + 1),
+            f"state of rate_limits has version {shard.VERSION + 1}, "
+            f"this release reads {shard.VERSION}",
+        ),
+    ],
+)
+def test_other_bytes_are_refused_by_name(data: bytes, message: str) -> None:
+    with pytest.raises(StateFormatError, match=f"^{message}$"):
+        shard.read(data, [LIMIT])
+
+
+def test_reading_and_writing_changes_nothing() -> None:
+    data = some_state()
+    again = shard.write(shard.read(data, [LIMIT]))
+    assert canonical(again, (LIMIT,)) == canonical(data, (LIMIT,))
+    assert codec.describe(again)["job"] == "rate_limits"
+
+
+def test_64_bit_ends_survive_waiting_and_judging() -> None:
+    end = LARGEST - 2 * S
+    wall = START_MS
+    base = [
+        publish(0, seq=-(2**63), producer=LARGEST, size=LARGEST, sequence_id=-(2**63)),
+        publish(0, seq=LARGEST, producer=2**53 + 1, size=0, messages=0, sequence_id=LARGEST),
+        publish(0, seq=2**53 + 1, producer=0, messages=2**31 - 1, size=2**53 + 1),
+        record("entry_added", 0, seq=5, topic="persistent://t/ns/a", ledger_id=LARGEST,
+               entry_id=LARGEST, entry_bytes=LARGEST),
+        record("policy", 0, seq=6, policy_json=json.dumps({
+            "scope": "topic", "name": "t/ns/a",
+            "limits": {"publishRateInMsgs": LARGEST, "publishRateInBytes": LARGEST},
+        })),
+        publish(0, seq=7, producer=LARGEST, size=LARGEST),
+        publish(0, seq=8, producer=LARGEST, size=LARGEST - 1),
+    ]
+    records = [
+        {**r, "ts_mono_ns": end + i * S // 4, "ts_wall_ms": wall + i * 250}
+        for i, r in enumerate(base)
+    ]
+    expected = judge(records, PARAMS, [LIMIT], wall + 1_600)
+    for batches in ([records], [[r] for r in records]):
+        got = play(batches, policies=[LIMIT], drain_ms=1_600)
+        assert sorted_rows(got) == sorted_rows(expected)
+    assert [r["bytes"] for r in expected["publish_verdicts"]] == [
+        LARGEST, 0, 2**53 + 1, LARGEST, LARGEST - 1
+    ]
+
+
+def test_state_shrinks_when_all_is_closed_and_idle() -> None:
+    topics = [f"persistent://t/ns/topic-{i}" for i in range(300)]
+    limit = '{"scope": "namespace", "name": "t/ns", "limits": {"publishRateInMsgs": 5}}'
+    busy = [
+        publish(i * 1_000_000, topic=t, cnx=f"c{i % 40}", producer=i, messages=9, seq=i)
+        for i, t in enumerate(topics)
+    ]
+    over = [record("connection_closed", 20 * S, seq=400 + i, cnx_id=f"c{i}") for i in range(40)]
+    params = {"idle_state_ms": 60_000, "stats_window_ms": 10_000}
+    states: list[bytes] = []
+    play([busy, over, []], params, [limit], drain_ms=200_000, states=states)
+    left = canonical(states[-1], (limit,))
+    (broker,) = left["brokers"].values()
+    kept = {part: len(broker[part]) for part in
+            ("limiters", "topics", "cnxs", "links", "producers", "timers")}
+    assert kept == {
+        "limiters": 1, "topics": 0, "cnxs": 0, "links": 0, "producers": 0, "timers": 0
+    }
+    assert left["waiting"] == []
+    before, after = (codec.describe(states[i])["bytes"] for i in (1, -1))
+    assert after < 1_000 < 100_000 < before
+
+
+def test_times_above_53_bits_are_kept() -> None:
+    rows = play([[publish(1)]], policies=[LIMIT], drain_ms=100_000)
+    assert START_NS > 2**53
+    assert rows["publish_verdicts"][0]["ts_mono_ns"] == START_NS + 1
