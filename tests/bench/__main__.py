@@ -1,9 +1,11 @@
 """Benchmarks: floors and figures of one machine in one run.
 
     python -m tests.bench [--small] [--out FOLDER] [NAME...]
+    python -m tests.bench --table
 
 Without names all of them run. Results go to tests/bench/results/NAME.json, each with the machine,
-its load and the floors that were measured beside the figures; small runs write nothing.
+its load and the floors that were measured beside the figures; small runs write nothing without
+--out. `--table` measures nothing: it puts the results into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ BENCHES = {
     "transport": "transport.run",
     "freshness": "freshness.run",
 }
+RESULTS = ("govern", "govern-demo", "columnar", "transport", "core", "topics", "state",
+           "freshness", "generator")
+"""Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "freshness")
 
 
@@ -63,11 +68,17 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
     parser.add_argument("--small", action="store_true", help="a few thousand events each")
     parser.add_argument("--out", type=Path, help="where the result files go")
+    parser.add_argument("--table", action="store_true", help="rewrite docs/benchmarks.md")
     options = parser.parse_args()
     for name in options.names:
         if name not in BENCHES:
             parser.error(f"{name} is not one of {', '.join(BENCHES)}")
     environment()
+    if options.table:
+        from tests.bench.table import rewrite
+
+        rewrite(list(RESULTS))
+        return
     from tests.bench.result import FOLDER, Result
     from tests.bench.stream import Bench, open_session
 

@@ -1,0 +1,30 @@
+"""The benchmarks work: each runs once on a few thousand events, in the session of the suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bench.__main__ import BENCHES, bench
+from tests.bench.result import Result
+from tests.bench.stream import Bench
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEEDS_A_BROKER = {"freshness"}
+
+
+@pytest.fixture(scope="module")
+def small(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(spark, tmp_path_factory.mktemp("bench"), small=True)
+
+
+@pytest.mark.parametrize("name", [n for n in BENCHES if n not in NEEDS_A_BROKER])
+def test_benchmark_finds_its_figures(name: str, small: Bench, tmp_path: Path) -> None:
+    result = bench(name)(small)
+    assert isinstance(result, Result)
+    assert result.figures and all(figure.value > 0 for figure in result.figures)
+    assert result.write(tmp_path).exists()
