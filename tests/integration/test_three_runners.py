@@ -198,7 +198,8 @@ def test_the_demo_trace(
     known = [
         {**e, "topic": _full(e)}
         for e in events
-        if "rate_limits" in _readers(e["event_type"]) and e["ts_mono_ns"] is not None
+        if "rate_limits" in _readers(e["event_type"])
+        and (e["ts_mono_ns"] is not None or e["event_type"] == "policy")
         and (e["source_partition"], e["source_offset"]) not in left_out
     ]
     live, batch = live_rows(config.warehouse), sorted_rows(replay.replay(spark, config, JOBS))
