@@ -66,7 +66,14 @@ def concat(parts: Sequence[Records]) -> Records:
 
 
 def take(records: Records, rows: Array) -> Records:
-    """The rows at these positions (or where a mask holds), in this order."""
+    """The rows at these positions (or where a mask holds), in this order.
+
+    A stretch of neighbours is a view: the columns of both are then the same memory.
+    """
+    if rows.dtype == np.bool_:
+        rows = np.flatnonzero(rows)
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
+        return {name: column[rows[0] : rows[-1] + 1] for name, column in records.items()}
     return {name: column[rows] for name, column in records.items()}
 
 
