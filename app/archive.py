@@ -90,7 +90,9 @@ def _plain(column: Any) -> Any:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _judged(batches: Batches, limits: Limits, jobs: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
+def _judged(
+    batches: Batches, limits: Limits, jobs: Sequence[str]
+) -> Iterator[tuple[str, pa.Table]]:
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -147,8 +149,8 @@ def _files(
             (table.name, path, None if day is None else day.isoformat(), size, _stats(mine))
         )
     columns = list(zip(*written, strict=True))
-    return pa.record_batch([pa.array(list(c), f.type) for c, f in zip(columns, _WRITTEN, strict=True)],
-                           schema=_WRITTEN)
+    arrays = [pa.array(list(c), f.type) for c, f in zip(columns, _WRITTEN, strict=True)]
+    return pa.record_batch(arrays, schema=_WRITTEN)
 
 
 def _sorted(rows: pa.Table, keys: Sequence[str]) -> pa.Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -89,10 +90,10 @@ def decode(job: str, version: int, data: bytes) -> dict[str, Array]:
     return arrays
 
 
-def describe(data: bytes) -> dict[str, object]:
+def describe(data: bytes) -> dict[str, Any]:
     """Job, version and arrays of state bytes, without decoding them."""
     if data[:4] != MAGIC:
         raise StateFormatError("not a state of Weir: magic bytes are missing")
     length = struct.unpack_from("<I", data, 4)[0]
-    header: dict[str, object] = json.loads(data[8 : 8 + length])
+    header: dict[str, Any] = json.loads(data[8 : 8 + length])
     return header

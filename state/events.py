@@ -65,7 +65,7 @@ def _columns() -> tuple[Column, ...]:
         Column("active", flag, "cursor counts for caching; null = true"),
         Column("ledger_entries", long, "entries in the ledger"),
         Column("ledger_bytes", long, "size of the ledger (bytes)"),
-        Column("ledger_close_ms", long, "close time of the ledger (ms since the epoch); null = open"),
+        Column("ledger_close_ms", long, "close time of the ledger (ms epoch); null = open"),
         Column("request_id", long, "throttle command that a receipt answers"),
         Column("policy_json", text, "policy document: limits that apply from this event on"),
     )
@@ -105,7 +105,8 @@ def _kinds() -> tuple[Kind, ...]:
              (*producer, "entry_bytes"), (rl,)),
         Kind("entry_added", "entry persisted, ends one request in flight",
              (*entry, "entry_bytes"), (rl, bl, ec, ch)),
-        Kind("reads_paused", "broker stopped reading a connection, as observed", ("cnx_id",), (rl,)),
+        Kind("reads_paused", "broker stopped reading a connection, as observed",
+             ("cnx_id",), (rl,)),
         Kind("reads_resumed", "broker reads a connection again, as observed", ("cnx_id",), (rl,)),
         Kind("throttle_receipt", "client acknowledged a throttle command",
              ("cnx_id", "request_id"), (rl,)),

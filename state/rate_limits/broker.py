@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from state.names import Names
 from state.rate_limits import flow
 from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
-from state.rate_limits.layout import NEVER, NULL, Array, Feed, Out, World
+from state.rate_limits.layout import NEVER, NULL, Array, Feed, Int, Out, World
 from state.rate_limits.limiter import change_limits, forget, use
 from state.rate_limits.limits import Limits, Source
 from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
@@ -188,7 +187,7 @@ class Broker:
             )[0]
         )
 
-    def _new_limiters(self, kind: int, names: Array, msgs: Array, size: Array) -> Array:
+    def _new_limiters(self, kind: Int, names: Array, msgs: Array, size: Array) -> Array:
         first = len(self.world.limiters)
         self.world = extend(self.world, limiters=len(names), buckets=2 * len(names))
         new = self.world.limiters[first:]

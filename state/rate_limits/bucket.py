@@ -12,7 +12,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from state.rate_limits.layout import NEVER, Array, Record
+from state.rate_limits.layout import NEVER, Array, Int, Record
 
 PERIOD_NS = 1_000_000_000
 RESOLUTION_NS = 16_000_000
@@ -23,7 +23,7 @@ _ONE = np.uint64(1)
 
 
 @numba.njit(cache=True, nogil=True)
-def muldiv(a: int, b: int, c: int) -> int:
+def muldiv(a: int, b: int, c: int) -> Int:
     """a * b // c for a, b >= 0 and c > 0 with an exact product, at most 2**63 - 1."""
     if a == 0 or b == 0:
         return np.int64(0)
@@ -55,13 +55,13 @@ def muldiv(a: int, b: int, c: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def target_of(capacity: int) -> int:
+def target_of(capacity: int) -> Int:
     """Tokens a throttled bucket must hold again: one per cent of the capacity, truncated."""
     return np.int64(capacity * 0.01)
 
 
 @numba.njit(cache=True, nogil=True)
-def new_tokens(b: Record, now: int, period: int, resolution: int) -> tuple[int, int, int]:
+def new_tokens(b: Record, now: int, period: int, resolution: int) -> tuple[Int, Int, Int]:
     """Tokens that have come since the last refill, with the refill time and remainder after it."""
     last, remainder, rate = b["last_ns"], b["remainder_ns"], b["rate"]
     step = np.int64(resolution)
@@ -78,7 +78,7 @@ def new_tokens(b: Record, now: int, period: int, resolution: int) -> tuple[int, 
 
 
 @numba.njit(cache=True, nogil=True)
-def charge(b: Record, k: int, now: int, period: int, resolution: int) -> int:
+def charge(b: Record, k: int, now: int, period: int, resolution: int) -> Int:
     """Take k >= 0 tokens and answer the balance; a balance of 0 or less throttles.
 
     Raises ValueError for a negative k, as the class does.
@@ -97,7 +97,7 @@ def charge(b: Record, k: int, now: int, period: int, resolution: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def balance_at(b: Record, now: int, period: int, resolution: int) -> int:
+def balance_at(b: Record, now: int, period: int, resolution: int) -> Int:
     """The balance that a reading would give, without making it."""
     new, _, _ = new_tokens(b, now, period, resolution)
     if new <= 0:
@@ -109,7 +109,7 @@ def balance_at(b: Record, now: int, period: int, resolution: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def pause_until(balance: int, need: int, rate: int, period: int) -> int:
+def pause_until(balance: int, need: int, rate: int, period: int) -> Int:
     """Time (ns) until a balance has grown to `need` tokens."""
     if balance >= need:
         return np.int64(0)
@@ -120,7 +120,7 @@ def pause_until(balance: int, need: int, rate: int, period: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def pause_of(b: Record, balance: int, period: int) -> int:
+def pause_of(b: Record, balance: int, period: int) -> Int:
     """Time (ns) until a bucket that stands at `balance` has its target, at least one token."""
     return pause_until(balance, max(np.int64(1), b["target"]), b["rate"], period)
 

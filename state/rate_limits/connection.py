@@ -5,6 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at
 from state.rate_limits.layout import (
     BUFFER_HALF,
     BUFFER_LIMIT,
@@ -23,7 +24,6 @@ from state.rate_limits.layout import (
     World,
 )
 from state.rate_limits.limiter import describe, leave_queue
-from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at
 from state.rate_limits.tracker import join_topic, leave_topic, mark, unmark
 
 

@@ -19,7 +19,7 @@ from state.rate_limits.connection import (
     open_producer,
     start_request,
 )
-from state.rate_limits.layout import NEVER, NULL, Feed, Out, World
+from state.rate_limits.layout import NEVER, NULL, Feed, Int, Out, World
 from state.rate_limits.limiter import charge_limiter, pop_timer, release, use
 from state.rate_limits.tracker import settle, touch
 
@@ -43,7 +43,7 @@ BROKER_LIMITER = np.int64(0)
 
 
 @numba.njit(cache=True, nogil=True)
-def wall_at(w: World, mono: int, next_wall: int) -> int:
+def wall_at(w: World, mono: int, next_wall: int) -> Int:
     """Wall time of a moment after the key's last record and not beyond its next (NULL = none)."""
     k = w.key[0]
     if k["last_wall_ms"] == NULL:
@@ -55,7 +55,7 @@ def wall_at(w: World, mono: int, next_wall: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def window_clock(mono: int, wall: int) -> int:
+def window_clock(mono: int, wall: int) -> Int:
     """Milliseconds that windows are aligned on."""
     return np.int64(mono // NS_PER_MS) if wall == NULL else np.int64(wall)
 
@@ -88,7 +88,7 @@ def no_room(w: World, o: Out, more: int) -> bool:
 
 
 @numba.njit(cache=True, nogil=True)
-def advance(w: World, o: Out, clock: int, next_wall: int) -> int:
+def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
     """Fire the timers that are due before `clock` and end windows on the way.
 
     `next_wall` is the wall time of the key's next record, NULL without one.
@@ -173,9 +173,8 @@ def judge(
         return
     elif kind == READS_PAUSED:
         w.cnxs[c]["seen_paused_ns"], w.cnxs[c]["seen_resumed_ns"] = now, NEVER
-    elif kind == READS_RESUMED:
-        if w.cnxs[c]["seen_paused_ns"] != NEVER:
-            w.cnxs[c]["seen_resumed_ns"] = now
+    elif kind == READS_RESUMED and w.cnxs[c]["seen_paused_ns"] != NEVER:
+        w.cnxs[c]["seen_resumed_ns"] = now
 
 
 @numba.njit(cache=True, nogil=True)
@@ -218,7 +217,7 @@ def publish(
 
 
 @numba.njit(cache=True, nogil=True)
-def end_window(w: World, next_mono: int, next_known: bool) -> int:
+def end_window(w: World, next_mono: int, next_known: bool) -> Int:
     """Book paused time up to the end of the open window; answers that moment (ns).
 
     `next_mono` is the time of the key's next record, which the end does not pass.

@@ -14,6 +14,9 @@ Array = np.ndarray
 Record = Any
 """One element of a structured array; indexing by field name reads and writes in place."""
 
+Int = Any
+"""An integer of Python or of numpy: one and the same to the compiler."""
+
 NEVER = np.int64(-(2**63))
 """A bucket that has not been read yet, and the null of 64-bit columns that cannot hold it."""
 NULL = NEVER
@@ -126,8 +129,8 @@ THREAD = _layout(("name", _i8), ("pending", _i8), ("limited", _u1))
 
 KEY = _layout(
     ("cluster", _i8), ("broker", _i8), ("has_clock", _u1), ("clock_ns", _i8),
-    ("clock_wall_ms", _i8), ("latest_ns", _i8), ("has_run", _u1), ("run_wall_ms", _i8), ("run_has_seq", _u1),
-    ("run_seq", _i8),
+    ("clock_wall_ms", _i8), ("latest_ns", _i8), ("has_run", _u1), ("run_wall_ms", _i8),
+    ("run_has_seq", _u1), ("run_seq", _i8),
     ("last_ns", _i8), ("last_wall_ms", _i8), ("last_feed", _i8), ("any", _u1),
     ("window_start_ms", _i8), ("window_ms", _i8), ("idle_ns", _i8), ("max_in_flight", _i8),
     ("buffer_share", _i8), ("verdicts", _u1), ("paused_cnxs", _i8), ("touched", _i8),
@@ -146,7 +149,7 @@ ROW = _layout(
     ("balance_msgs", _i8), ("balance_bytes", _i8), ("pause_ns", _i8), ("waiting", _i8),
     ("observed_ns", _i8),
 )
-"""One row of throttle_events. `has`: bit 0 message bucket, bit 1 byte bucket, bit 2 a rate limiter."""
+"""A row of throttle_events. `has`: bit 0 message bucket, 1 byte bucket, 2 a rate limiter."""
 
 VERDICT = _layout(
     ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i8), ("limiter", _i8),

@@ -26,6 +26,7 @@ from state.rate_limits.layout import (
     NOBODY,
     NULL,
     RELEASED,
+    Int,
     Out,
     World,
 )
@@ -51,7 +52,7 @@ def schedule(w: World, limiter: int, due: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def pop_timer(w: World) -> int:
+def pop_timer(w: World) -> Int:
     """Take the earliest release task off the heap; answers its limiter."""
     k = w.key[0]
     timers = w.timers
@@ -254,7 +255,7 @@ def charge_limiter(
 
 
 @numba.njit(cache=True, nogil=True)
-def read_limiter(w: World, limiter: int, now: int) -> tuple[int, int, int]:
+def read_limiter(w: World, limiter: int, now: int) -> tuple[Int, Int, Int]:
     """Read both buckets: the larger pause (ns) and both balances."""
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
     pause, msgs, size = np.int64(0), np.int64(0), np.int64(0)
@@ -268,7 +269,7 @@ def read_limiter(w: World, limiter: int, now: int) -> tuple[int, int, int]:
 
 
 @numba.njit(cache=True, nogil=True)
-def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> int:
+def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> Int:
     """Run a release task; answers the delay (ns) it scheduled itself with, NULL if none."""
     e = w.limiters[limiter]
     if e["built"] != 0:

@@ -18,7 +18,8 @@ from state import order
 from state.events import MONO
 from state.job import Step
 from state.names import Names
-from state.rate_limits import clocks, rows, shard as shards
+from state.rate_limits import clocks, rows
+from state.rate_limits import shard as shards
 from state.rate_limits.broker import Broker, Policy
 from state.rate_limits.clocks import Moment
 from state.rate_limits.flow import BROKER_STARTED, POLICY

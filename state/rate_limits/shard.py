@@ -119,7 +119,7 @@ def read(data: bytes, config: Sequence[str]) -> Shard:
         kept = Shard(shard.names, config=tuple(was)).documents()
     else:
         kept = base
-    at = {name: 0 for name in PARTS}
+    at = dict.fromkeys(PARTS, 0)
     for i, sizes in enumerate(arrays["sizes"]):
         parts = {}
         for name, size in zip(PARTS, sizes, strict=True):

@@ -24,6 +24,7 @@ from state.rate_limits.layout import (
     TYPES,
     UNMARK,
     Array,
+    Int,
     Out,
     World,
 )
@@ -39,7 +40,7 @@ def any_active(states: Array) -> bool:
 
 
 @numba.njit(cache=True, nogil=True)
-def mark_state(states: Array, kind: int) -> int:
+def mark_state(states: Array, kind: int) -> Int:
     """Mark a type; answers the transition."""
     active = any_active(states)
     if kind == TOPIC or kind == RESOURCE_GROUP:
@@ -53,7 +54,7 @@ def mark_state(states: Array, kind: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def unmark_state(states: Array, kind: int) -> int:
+def unmark_state(states: Array, kind: int) -> Int:
     """Unmark a type; answers the transition. Counting types have no floor."""
     if kind == TOPIC or kind == RESOURCE_GROUP:
         states[kind] -= 1
@@ -145,7 +146,7 @@ def _blame(w: World, c: int, now: int, culprit: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _snapshot(w: World, o: Out, c: int) -> int:
+def _snapshot(w: World, o: Out, c: int) -> Int:
     """The topics with a producer on the connection, written once until they change."""
     cnx = w.cnxs[c]
     if cnx["snapshot"] >= 0:
@@ -169,7 +170,7 @@ def _snapshot(w: World, o: Out, c: int) -> int:
 def _write(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, producer: int, topic: int,
     action: int, kind: int, transition: int, rule: int, culprit: int,
-) -> int:
+) -> Int:
     """Write the columns that every row has; answers its position."""
     k = w.key[0]
     if k["row_ns"] != now:
@@ -194,7 +195,7 @@ def _write(
 def mark(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, producer: int, topic: int,
     kind: int, rule: int, culprit: int,
-) -> int:
+) -> Int:
     """Mark a connection and write the row; answers its position in `o.rows`."""
     cnx = w.cnxs[c]
     states = cnx["states"]
@@ -217,7 +218,7 @@ def mark(
 def unmark(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, producer: int,
     topic: int, kind: int, rule: int, culprit: int,
-) -> int:
+) -> Int:
     """Unmark a connection and write the row; paused time counts up to `settle_ns`."""
     cnx = w.cnxs[c]
     states = cnx["states"]

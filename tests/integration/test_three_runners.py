@@ -3,6 +3,7 @@ shuffles within the lateness, and the batch replay of what was archived give the
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -150,7 +151,7 @@ def test_random_traces(
     ]
     cuts = sorted(rng.sample(range(1, len(lines)), 7))
     bounds = [0, *cuts, len(lines)]
-    batches = [lines[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    batches = [lines[a:b] for a, b in itertools.pairwise(bounds)]
     folder = tmp_path / "events"
     write_batches(folder, batches)
     config = make_settings(
@@ -178,7 +179,7 @@ def test_the_demo_trace(
     bounds = [0, *cuts, len(lines)]
     folder = tmp_path / "events"
     write_batches(
-        folder, [lines[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        folder, [lines[a:b] for a, b in itertools.pairwise(bounds)]
     )
     config = make_settings(
         source={"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "2"}},
