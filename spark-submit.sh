@@ -58,7 +58,7 @@ take() {  # take OPTION VALUE: an option of spark-submit; lists are joined with 
     --conf|-c) confs+=("$2"); spark+=(--conf "$2") ;;
     --properties-file) properties=$2; spark+=("$1" "$2") ;;
     --repositories) ivy+=("$1" "$2"); spark+=("$1" "$2") ;;
-    --packages) packages=$2; spark+=("$1" "$2") ;;
+    --packages) packages=${packages:+$packages,}$2 ;;
     --kill|--status) seen_spark_only=1; spark+=("$1" "$2") ;;
     *) spark+=("$1" "$2") ;;
   esac
@@ -319,9 +319,10 @@ esac
 
 if [ -f "$state/jars.of" ]; then
   for jar in "$state"/jars/*.jar; do jars=${jars:+$jars,}$jar; done
-elif [ -z "$packages" ]; then
+else
   say "not prepared yet: the line names the jars by their coordinates"
-  own+=(--packages "$ours" --exclude-packages "$left_out")
+  packages=$ours${packages:+,$packages}
+  own+=(--exclude-packages "$left_out")
 fi
 
 case $master in
@@ -374,7 +375,7 @@ if [ "$deploy_mode" = cluster ]; then
   fi
 fi
 
-line=("$submit" "${own[@]}" ${jars:+--jars "$jars"} ${py_files:+--py-files "$py_files"}
+line=("$submit" "${own[@]}" ${jars:+--jars "$jars"} ${packages:+--packages "$packages"} ${py_files:+--py-files "$py_files"}
   ${archives:+--archives "$archives"} ${files:+--files "$files"} ${spark[@]+"${spark[@]}"}
   "$here/app/main.py" "${app[@]}")
 

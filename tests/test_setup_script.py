@@ -244,7 +244,8 @@ def test_jars_and_compiled_cores_are_prepared_once(checkout: Checkout) -> None:
 
 
 def test_a_dry_run_prepares_nothing(checkout: Checkout) -> None:
-    shown = checkout.start("--dry-run", "demo")
+    shown = checkout.start("--dry-run", "demo", "--packages", "a:b:1")
+    assert "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0,a:b:1 " in shown.stdout
     assert "io.delta:delta-spark_4.0_2.13:4.4.0" in shown.stdout
     assert checkout.called() == []
 
