@@ -60,7 +60,8 @@ def order(
     single = bool((key == key[0]).all()) and bool((run == run[0]).all())
     if single and bool((time[1:] > time[:-1]).all()):
         return np.arange(n), np.zeros(n, bool)
-    rows = np.argsort(time, kind="stable") if single else np.lexsort((time, run, key))
+    # not stable: rows of one time are put in order below, by all of their columns
+    rows = np.argsort(time) if single else np.lexsort((time, run, key))
     tied = _same_as_before(key, run, time, rows)
     if not tied.any():
         return rows, tied

@@ -9,10 +9,9 @@ the capacity, so the pause is (10 + 4000) / 1000 s = 4.01 s.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from state.rate_limits.layout import NEVER, Array, Int, Record
+from state.rate_limits.layout import NEVER, Array, Int, Record, compiled
 
 PERIOD_NS = 1_000_000_000
 RESOLUTION_NS = 16_000_000
@@ -22,7 +21,7 @@ _HALF = np.uint64(32)
 _ONE = np.uint64(1)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def muldiv(a: int, b: int, c: int) -> Int:
     """a * b // c for a, b >= 0 and c > 0 with an exact product, at most 2**63 - 1."""
     if a == 0 or b == 0:
@@ -54,13 +53,13 @@ def muldiv(a: int, b: int, c: int) -> Int:
     return np.int64(quotient)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def target_of(capacity: int) -> Int:
     """Tokens a throttled bucket must hold again: one per cent of the capacity, truncated."""
     return np.int64(capacity * 0.01)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def new_tokens(b: Record, now: int, period: int, resolution: int) -> tuple[Int, Int, Int]:
     """Tokens that have come since the last refill, with the refill time and remainder after it."""
     last, remainder, rate = b["last_ns"], b["remainder_ns"], b["rate"]
@@ -77,7 +76,7 @@ def new_tokens(b: Record, now: int, period: int, resolution: int) -> tuple[Int, 
     return new, np.int64(now), np.int64(max(rest, 0))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def charge(b: Record, k: int, now: int, period: int, resolution: int) -> Int:
     """Take k >= 0 tokens and answer the balance; a balance of 0 or less throttles.
 
@@ -96,7 +95,7 @@ def charge(b: Record, k: int, now: int, period: int, resolution: int) -> Int:
     return np.int64(b["tokens"])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def balance_at(b: Record, now: int, period: int, resolution: int) -> Int:
     """The balance that a reading would give, without making it."""
     new, _, _ = new_tokens(b, now, period, resolution)
@@ -108,7 +107,7 @@ def balance_at(b: Record, now: int, period: int, resolution: int) -> Int:
     return np.int64(min(b["tokens"] + gained, b["capacity"]))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def pause_until(balance: int, need: int, rate: int, period: int) -> Int:
     """Time (ns) until a balance has grown to `need` tokens."""
     if balance >= need:
@@ -119,13 +118,13 @@ def pause_until(balance: int, need: int, rate: int, period: int) -> Int:
     return muldiv(short, period, rate)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def pause_of(b: Record, balance: int, period: int) -> Int:
     """Time (ns) until a bucket that stands at `balance` has its target, at least one token."""
     return pause_until(balance, max(np.int64(1), b["target"]), b["rate"], period)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def build(
     b: Record, rate: int, capacity: int, initial: int, now: int, period: int, resolution: int
 ) -> None:
@@ -136,7 +135,7 @@ def build(
     charge(b, np.int64(0), now, period, resolution)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def remove(buckets: Array, i: int) -> None:
     """No limit: rate 0 means that the bucket is not there."""
     b = buckets[i]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at
@@ -20,14 +19,16 @@ from state.rate_limits.layout import (
     TOPIC,
     TYPES,
     Array,
+    Int,
     Out,
     World,
+    compiled,
 )
 from state.rate_limits.limiter import describe, leave_queue
 from state.rate_limits.tracker import join_topic, leave_topic, mark, unmark
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def open_connection(w: World, c: int) -> None:
     """A connection exists from its first event on."""
     if w.cnxs[c]["open"] == 0:
@@ -36,23 +37,27 @@ def open_connection(w: World, c: int) -> None:
         w.key[0]["timer_order"] += 1
 
 
-@numba.njit(cache=True, nogil=True)
-def by_age(w: World, thread: int) -> Array:
-    """Open connections of an IO thread (-1 = of all), oldest first."""
-    found = np.empty(len(w.cnxs), np.int64)
-    n = 0
+@compiled
+def by_age(w: World, thread: int) -> tuple[Int, Int]:
+    """Open connections of an IO thread (-1 = of all), oldest first: where they lie in `w.scratch`.
+
+    The two kinds have a place of their own, so that one list can be read while another is made.
+    """
+    start = np.int64(0) if thread < 0 else np.int64(len(w.cnxs))
+    end = start
     for c in range(len(w.cnxs)):
         if w.cnxs[c]["open"] != 0 and (thread < 0 or w.cnxs[c]["thread"] == thread):
-            found[n] = c
-            n += 1
-    found = found[:n]
-    ages = np.empty(n, np.int64)
-    for i in range(n):
-        ages[i] = w.cnxs[found[i]]["opened"]
-    return found[np.argsort(ages)]
+            # they mostly lie in this order already
+            at = end
+            while at > start and w.cnxs[w.scratch[at - 1]]["opened"] > w.cnxs[c]["opened"]:
+                w.scratch[at] = w.scratch[at - 1]
+                at -= 1
+            w.scratch[at] = c
+            end += 1
+    return start, end
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def open_producer(w: World, p: int, now: int) -> None:
     """A producer exists from its creation or its first publish on."""
     producer = w.producers[p]
@@ -75,7 +80,7 @@ def open_producer(w: World, p: int, now: int) -> None:
         join_topic(w, link, now)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def close_producer(w: World, p: int, now: int) -> None:
     """A producer has closed; its places in the FIFOs stay, as in the broker."""
     producer = w.producers[p]
@@ -88,7 +93,7 @@ def close_producer(w: World, p: int, now: int) -> None:
     producer["open"] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def start_request(
     w: World, o: Out, now: int, wall: int, feed: int, p: int, size: int
 ) -> None:
@@ -128,12 +133,14 @@ def start_request(
     if k["buffer_share"] > 0 and thread["pending"] > k["buffer_share"] and thread["limited"] == 0:
         thread["limited"] = 1
         mark(w, o, now, wall, feed, c, p, t, IO_THREAD, BUFFER_LIMIT, t)
-        for other in by_age(w, cnx["thread"]):
+        first, last = by_age(w, cnx["thread"])
+        for i in range(first, last):
+            other = w.scratch[i]
             if other != c:
                 mark(w, o, now, wall, feed, other, NOBODY, NOBODY, IO_THREAD, BUFFER_LIMIT, t)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _free_flight(w: World, t: int, run: int, before: int) -> None:
     topic, k = w.topics[t], w.key[0]
     following = w.flights[run]["next"]
@@ -147,7 +154,7 @@ def _free_flight(w: World, t: int, run: int, before: int) -> None:
     k["free_flight"] = run
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def end_request(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, t: int, size: int
 ) -> None:
@@ -172,7 +179,7 @@ def end_request(
         resume_thread(w, o, now, wall, feed, cnx["thread"])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def unmark_flag(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, kind: int, rule: int
 ) -> None:
@@ -184,25 +191,57 @@ def unmark_flag(
     cnx["mark_producer"][kind], cnx["mark_topic"][kind] = -1, -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def resume_thread(w: World, o: Out, now: int, wall: int, feed: int, t: int) -> None:
     """Read the connections of an IO thread again once half of its share is free."""
     thread = w.threads[t]
     if thread["limited"] == 0 or thread["pending"] > w.key[0]["buffer_share"] // 2:
         return
     thread["limited"] = 0
-    for c in by_age(w, t):
+    first, last = by_age(w, t)
+    for i in range(first, last):
+        c = w.scratch[i]
         if w.cnxs[c]["states"][IO_THREAD] > 0:
             unmark_flag(w, o, now, now, wall, feed, c, IO_THREAD, BUFFER_HALF)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
+def _sift(a: Array, b: Array, c: Array, root: int, end: int) -> None:
+    while 2 * root + 1 < end:
+        child = 2 * root + 1
+        if child + 1 < end and a[child + 1] > a[child]:
+            child += 1
+        if a[root] >= a[child]:
+            return
+        a[root], a[child] = a[child], a[root]
+        b[root], b[child] = b[child], b[root]
+        c[root], c[child] = c[child], c[root]
+        root = child
+
+
+@compiled
+def sort_by_first(a: Array, b: Array, c: Array) -> None:
+    """Sort three columns in place by the first (heap sort: it needs no room of its own)."""
+    n = len(a)
+    for root in range(n // 2 - 1, -1, -1):
+        _sift(a, b, c, root, n)
+    for end in range(n - 1, 0, -1):
+        a[0], a[end] = a[end], a[0]
+        b[0], b[end] = b[end], b[0]
+        c[0], c[end] = c[end], c[0]
+        _sift(a, b, c, 0, end)
+
+
+@compiled
 def _leave_queues(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int
 ) -> None:
     """The producers of a closed connection leave every FIFO, in the order of their marks."""
+    start = 2 * len(w.cnxs)
     n = w.cnxs[c]["queued"]
-    orders, queues, places = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    orders = w.scratch[start : start + n]
+    queues = w.scratch[start + n : start + 2 * n]
+    places = w.scratch[start + 2 * n : start + 3 * n]
     n = 0
     for limiter in range(len(w.limiters)):
         place = w.limiters[limiter]["head"] if w.limiters[limiter]["waiting"] > 0 else -1
@@ -211,7 +250,8 @@ def _leave_queues(
                 orders[n], queues[n], places[n] = w.waiting[place]["order"], limiter, place
                 n += 1
             place = w.waiting[place]["next"]
-    for i in np.argsort(orders):
+    sort_by_first(orders, queues, places)
+    for i in range(n):
         limiter, place = queues[i], places[i]
         before, at = NOBODY, w.limiters[limiter]["head"]
         while at != place:
@@ -228,7 +268,7 @@ def _leave_queues(
         describe(w, o, row, limiter, msgs, size)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def close_connection(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int
 ) -> None:
@@ -270,10 +310,12 @@ def close_connection(
         resume_thread(w, o, now, wall, feed, thread)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -> None:
     """The connection or IO-thread limit was removed: its marks end at once."""
-    for c in by_age(w, NOBODY):
+    first, last = by_age(w, NOBODY)
+    for i in range(first, last):
+        c = w.scratch[i]
         if w.cnxs[c]["states"][kind] > 0:
             unmark_flag(w, o, now, now, wall, feed, c, kind, LIMIT_REMOVED)
     if kind == IO_THREAD:
@@ -291,10 +333,12 @@ def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -
     k["free_flight"], k["flight_used"] = -1, 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def restart(w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int) -> None:
     """The broker was started again: every connection is closed."""
-    for c in by_age(w, NOBODY):
+    first, last = by_age(w, NOBODY)
+    for i in range(first, last):
+        c = w.scratch[i]
         if w.cnxs[c]["open"] != 0:
             close_connection(w, o, now, settle_ns, wall, feed, c)
     for t in range(len(w.threads)):

@@ -7,7 +7,6 @@ stopped.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from state.events import KIND_INDEX
@@ -19,7 +18,7 @@ from state.rate_limits.connection import (
     open_producer,
     start_request,
 )
-from state.rate_limits.layout import NEVER, NULL, Feed, Int, Out, World
+from state.rate_limits.layout import NEVER, NULL, Feed, Int, Out, World, compiled
 from state.rate_limits.limiter import charge_limiter, pop_timer, release, use
 from state.rate_limits.tracker import settle, touch
 
@@ -42,7 +41,7 @@ NOTHING_MORE = np.int64(0)
 BROKER_LIMITER = np.int64(0)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def wall_at(w: World, mono: int, next_wall: int) -> Int:
     """Wall time of a moment after the key's last record and not beyond its next (NULL = none)."""
     k = w.key[0]
@@ -54,13 +53,13 @@ def wall_at(w: World, mono: int, next_wall: int) -> Int:
     return np.int64(wall)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def window_clock(mono: int, wall: int) -> Int:
     """Milliseconds that windows are aligned on."""
     return np.int64(mono // NS_PER_MS) if wall == NULL else np.int64(wall)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def window_due(w: World, at: int) -> bool:
     """A window that has something in it ends at or before `at`; an empty one just moves on."""
     k = w.key[0]
@@ -72,7 +71,7 @@ def window_due(w: World, at: int) -> bool:
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def no_room(w: World, o: Out, more: int) -> bool:
     """The next step could write more rows than there is room for."""
     k = w.key[0]
@@ -84,10 +83,11 @@ def no_room(w: World, o: Out, more: int) -> bool:
         or k["waiting_used"] + LIMITERS_PER_PUBLISH > len(w.waiting)
         or k["flight_used"] + 1 > len(w.flights)
         or k["timers"] + LIMITERS_PER_PUBLISH > len(w.timers)
+        or 2 * len(w.cnxs) + 3 * (k["waiting"] + LIMITERS_PER_PUBLISH) > len(w.scratch)
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
     """Fire the timers that are due before `clock` and end windows on the way.
 
@@ -105,7 +105,7 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
     return DONE
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
     """Judge records [start, end); answers a status and the record it stands at.
 
@@ -135,7 +135,7 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
     return DONE, end
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def judge(
     w: World, o: Out, f: Feed, i: int, now: int, wall: int, feed: int, kind: int
 ) -> None:
@@ -177,14 +177,14 @@ def judge(
         w.cnxs[c]["seen_resumed_ns"] = now
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def name_producer(w: World, p: int, name: int) -> None:
     """The latest name that an open producer gave."""
     if name >= 0:
         w.producers[p]["name"] = name
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def use_topic(w: World, t: int, now: int) -> None:
     """A topic is used: its limiters are built if this is the first time."""
     topic = w.topics[t]
@@ -195,7 +195,7 @@ def use_topic(w: World, t: int, now: int) -> None:
         use(w, topic["group"], now)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def publish(
     w: World, o: Out, now: int, wall: int, feed: int, p: int, messages: int, size: int
 ) -> None:
@@ -216,7 +216,7 @@ def publish(
         charge_limiter(w, o, now, wall, feed, topic["group"], p, t, messages, size)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def end_window(w: World, next_mono: int, next_known: bool) -> Int:
     """Book paused time up to the end of the open window; answers that moment (ns).
 
@@ -235,7 +235,7 @@ def end_window(w: World, next_mono: int, next_known: bool) -> Int:
     return np.int64(at)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def begin_window(w: World) -> None:
     """Clear what the ended window counted and open the one after it."""
     k = w.key[0]

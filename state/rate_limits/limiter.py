@@ -6,7 +6,6 @@ larger pause; the task releases everybody once that pause is 0, else it schedule
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from state.rate_limits.bucket import (
@@ -29,11 +28,12 @@ from state.rate_limits.layout import (
     Int,
     Out,
     World,
+    compiled,
 )
 from state.rate_limits.tracker import mark, unmark
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def schedule(w: World, limiter: int, due: int) -> None:
     """Put a release task on the heap of timers; tasks of one time keep their order."""
     k = w.key[0]
@@ -51,7 +51,7 @@ def schedule(w: World, limiter: int, due: int) -> None:
     k["timer_order"] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def pop_timer(w: World) -> Int:
     """Take the earliest release task off the heap; answers its limiter."""
     k = w.key[0]
@@ -81,7 +81,7 @@ def pop_timer(w: World) -> Int:
     return limiter
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def build_limiter(w: World, limiter: int, now: int) -> None:
     """Both buckets of a limiter new and full; a limit of 0 or less has no bucket."""
     e = w.limiters[limiter]
@@ -94,7 +94,7 @@ def build_limiter(w: World, limiter: int, now: int) -> None:
     e["built"] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def idle_and_full(w: World, limiter: int, now: int) -> bool:
     """Not used for idle_state_ms, nobody waiting, both buckets full: as good as new."""
     e = w.limiters[limiter]
@@ -109,7 +109,7 @@ def idle_and_full(w: World, limiter: int, now: int) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def use(w: World, limiter: int, now: int) -> None:
     """Every use of a limiter passes here: the first builds it; a bucket that is full after a long
     rest is built anew."""
@@ -125,7 +125,7 @@ def use(w: World, limiter: int, now: int) -> None:
     e["used_ns"] = now
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def describe(w: World, o: Out, row: int, limiter: int, msgs: int, size: int) -> None:
     """Add balances, pause and FIFO length to a row of this limiter."""
     e = o.rows[row]
@@ -144,7 +144,7 @@ def describe(w: World, o: Out, row: int, limiter: int, msgs: int, size: int) -> 
     e["waiting"] = w.limiters[limiter]["waiting"]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _verdict(
     w: World, o: Out, now: int, wall: int, feed: int, limiter: int, topic: int,
     messages: int, size: int, msgs: int, bytes_: int,
@@ -174,7 +174,7 @@ def _verdict(
     k["verdict_no"] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _wait(w: World, limiter: int, producer: int, culprit: int) -> None:
     """Append a producer to the FIFO; it may stand there several times."""
     k = w.key[0]
@@ -201,7 +201,7 @@ def _wait(w: World, limiter: int, producer: int, culprit: int) -> None:
     w.cnxs[p["cnx"]]["queued"] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def leave_queue(w: World, limiter: int, place: int, before: int) -> None:
     """Take a place out of the FIFO; `before` is the place in front of it, -1 at the head."""
     k, e = w.key[0], w.limiters[limiter]
@@ -221,7 +221,7 @@ def leave_queue(w: World, limiter: int, place: int, before: int) -> None:
     k["free_waiting"] = place
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def charge_limiter(
     w: World, o: Out, now: int, wall: int, feed: int, limiter: int, producer: int, topic: int,
     messages: int, size: int,
@@ -254,7 +254,7 @@ def charge_limiter(
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def read_limiter(w: World, limiter: int, now: int) -> tuple[Int, Int, Int]:
     """Read both buckets: the larger pause (ns) and both balances."""
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
@@ -268,7 +268,7 @@ def read_limiter(w: World, limiter: int, now: int) -> tuple[Int, Int, Int]:
     return pause, msgs, size
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> Int:
     """Run a release task; answers the delay (ns) it scheduled itself with, NULL if none."""
     e = w.limiters[limiter]
@@ -296,7 +296,7 @@ def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> I
     return pause
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def change_limits(
     w: World, limiter: int, limit_msgs: int, limit_bytes: int, now: int, seen: bool
 ) -> None:
@@ -320,7 +320,7 @@ def change_limits(
         schedule(w, limiter, now)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def forget(w: World, limiter: int) -> None:
     """As when the broker was started: nobody waits, no bucket has been built."""
     e = w.limiters[limiter]

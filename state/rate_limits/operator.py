@@ -193,15 +193,16 @@ class RateLimits:
         n = length(merged)
         is_new = np.zeros(n, bool)
         is_new[n - fresh :] = True
-        pairs = np.stack([merged["cluster"], merged["broker"]])
-        keys, key = np.unique(pairs, axis=1, return_inverse=True)
-        key = key.reshape(-1)
+        many = np.int64(len(s.names) + 1)
+        keys, key = np.unique(merged["cluster"] * many + merged["broker"], return_inverse=True)
+        if len(keys) <= np.iinfo(np.int16).max:
+            key = key.astype(np.int16)  # numpy sorts these by counting
         left: list[Records] = []
         seen: set[tuple[int, int]] = set()
         starts = np.argsort(key, kind="stable")
-        bounds = np.searchsorted(key[starts], np.arange(keys.shape[1] + 1))
-        for i in range(keys.shape[1]):
-            pair = (int(keys[0, i]), int(keys[1, i]))
+        bounds = np.searchsorted(key[starts], np.arange(len(keys) + 1))
+        for i, both in enumerate(keys.tolist()):
+            pair = (both // int(many), both % int(many))
             seen.add(pair)
             mine = starts[bounds[i] : bounds[i + 1]]
             b = s.brokers.get(pair)

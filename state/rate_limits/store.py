@@ -15,7 +15,7 @@ from state.rate_limits.world import (
     line_up_waiting,
 )
 
-PARTS = tuple(name for name in LAYOUTS if name != "touched")
+PARTS = tuple(name for name in LAYOUTS if name not in ("touched", "scratch"))
 NAME_FIELDS = {
     "key": ("cluster", "broker", "last_feed"), "limiters": ("name",), "topics": ("name",),
     "cnxs": ("name",), "producers": ("name",),
@@ -113,6 +113,7 @@ def unpack(parts: dict[str, Array]) -> World:
         touched=np.concatenate(
             [np.flatnonzero(parts["topics"]["touched"]), blank("touched", len(parts["topics"]))]
         )[: len(parts["topics"])],
+        scratch=blank("scratch", 64),
     )
     k["touched"] = int((parts["topics"]["touched"] != 0).sum())
     k["timers"], k["waiting"], k["waiting_used"] = len(parts["timers"]), len(waiting), len(waiting)

@@ -6,7 +6,6 @@ resource-group marks count, the other types are flags. An unmark has no floor.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from state.rate_limits.layout import (
@@ -27,10 +26,11 @@ from state.rate_limits.layout import (
     Int,
     Out,
     World,
+    compiled,
 )
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def any_active(states: Array) -> bool:
     """Reads are paused while some type is above 0."""
     for i in range(TYPES):
@@ -39,7 +39,7 @@ def any_active(states: Array) -> bool:
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def mark_state(states: Array, kind: int) -> Int:
     """Mark a type; answers the transition."""
     active = any_active(states)
@@ -53,7 +53,7 @@ def mark_state(states: Array, kind: int) -> Int:
     return TYPE_CHANGED if active else STATE_CHANGED
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def unmark_state(states: Array, kind: int) -> Int:
     """Unmark a type; answers the transition. Counting types have no floor."""
     if kind == TOPIC or kind == RESOURCE_GROUP:
@@ -66,7 +66,7 @@ def unmark_state(states: Array, kind: int) -> Int:
     return TYPE_CHANGED if any_active(states) else STATE_CHANGED
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def touch(w: World, t: int) -> None:
     """The topic has an event or a level in the open window."""
     if w.topics[t]["touched"] == 0:
@@ -76,7 +76,7 @@ def touch(w: World, t: int) -> None:
         k["touched"] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def settle_link(w: World, link: int, now: int) -> None:
     """Book the paused time of one topic on a paused connection up to now."""
     e = w.links[link]
@@ -96,7 +96,7 @@ def settle_link(w: World, link: int, now: int) -> None:
     touch(w, e["topic"])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def settle(w: World, c: int, now: int) -> None:
     """Book the paused time of every topic of a connection up to now, if reads are paused."""
     if w.cnxs[c]["paused"] == 0:
@@ -108,7 +108,7 @@ def settle(w: World, c: int, now: int) -> None:
         link = w.links[link]["next"]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _begin_pause(w: World, c: int, now: int, kind: int, culprit: int) -> None:
     cnx = w.cnxs[c]
     cnx["paused"] = 1
@@ -130,7 +130,7 @@ def _begin_pause(w: World, c: int, now: int, kind: int, culprit: int) -> None:
         link = e["next"]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _blame(w: World, c: int, now: int, culprit: int) -> None:
     """From its first mark as culprit a topic pays for its own pause."""
     link = w.cnxs[c]["first_link"]
@@ -145,7 +145,7 @@ def _blame(w: World, c: int, now: int, culprit: int) -> None:
         link = e["next"]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _snapshot(w: World, o: Out, c: int) -> Int:
     """The topics with a producer on the connection, written once until they change."""
     cnx = w.cnxs[c]
@@ -166,7 +166,7 @@ def _snapshot(w: World, o: Out, c: int) -> Int:
     return cnx["snapshot"]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _write(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, producer: int, topic: int,
     action: int, kind: int, transition: int, rule: int, culprit: int,
@@ -191,7 +191,7 @@ def _write(
     return n
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def mark(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, producer: int, topic: int,
     kind: int, rule: int, culprit: int,
@@ -214,7 +214,7 @@ def mark(
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def unmark(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, producer: int,
     topic: int, kind: int, rule: int, culprit: int,
@@ -239,7 +239,7 @@ def unmark(
     return n
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def join_topic(w: World, link: int, now: int) -> None:
     """A first producer of a topic has come to a connection."""
     e = w.links[link]
@@ -250,7 +250,7 @@ def join_topic(w: World, link: int, now: int) -> None:
         e["since_ns"] = now
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def leave_topic(w: World, link: int, now: int) -> None:
     """The last producer of a topic is leaving a connection: book its time before it goes."""
     e = w.links[link]

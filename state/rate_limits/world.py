@@ -16,6 +16,7 @@ LAYOUTS: Mapping[str, np.dtype] = {
     "key": L.KEY, "buckets": L.BUCKET, "limiters": L.LIMITER, "topics": L.TOPIC_STATE,
     "cnxs": L.CNX, "producers": L.PRODUCER, "links": L.LINK, "waiting": L.WAITING,
     "flights": L.FLIGHT, "timers": L.TIMER, "threads": L.THREAD, "touched": np.dtype("<i8"),
+    "scratch": np.dtype("<i8"),
 }
 
 
@@ -65,6 +66,7 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
     world = extend(
         world, waiting=len(world.waiting) + 64, flights=len(world.flights) + 64,
         timers=len(world.timers) + len(world.limiters) + 64,
+        scratch=2 * len(world.cnxs) + 3 * int(k["waiting"]) + len(world.scratch) + 64,
     )
     room = {
         "rows": len(out.rows) + need, "verdicts": len(out.verdicts) + 64,
