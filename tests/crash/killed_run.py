@@ -1,7 +1,8 @@
 """A run that kills itself: `python -m tests.crash.killed_run CONFIG QUERY POINT NUMBER`.
 
 POINT is `before`, `inside` or `after` a commit, NUMBER which commit of the query it is; with 0
-nothing is killed. Everything else is the product's own `run --available-now`.
+nothing is killed. Only this query runs, so that the other is not done before its own turn to be
+killed. Everything else is the product's own `run --available-now`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main(config: str, query: str, point: str, number: str) -> int:
 
     Writer.append = killing(Writer.append)  # type: ignore[method-assign]
     Writer.add_files = killing(Writer.add_files)  # type: ignore[method-assign]
-    return run(load_settings(Path(config)), available_now=True)
+    return run(load_settings(Path(config)), available_now=True, jobs=[query])
 
 
 def die() -> None:

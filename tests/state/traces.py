@@ -24,9 +24,9 @@ THREADS = {"c1": 0, "c2": 0, "c3": None}
 GROUP = "g"
 RATES = ((-1, -1), (0, 0), (2, 0), (7, -1), (0, 64), (20, 200), (100, 10_240), (1, 3))
 KINDS = (
-    *("publish",) * 12, *("entry_added",) * 4, "connection_opened", "connection_closed",
-    "producer_created", "producer_created", "producer_closed", *("policy",) * 3, "reads_paused",
-    "reads_resumed", "broker_started",
+    *("publish",) * 20, *("entry_added",) * 6, "connection_opened", "connection_closed",
+    "producer_created", "producer_created", "producer_closed", *("policy",) * 3,
+    *("reads_paused",) * 2, *("reads_resumed",) * 2, "broker_started",
 )
 
 
@@ -98,8 +98,8 @@ def _record(
     kind: str, ns: int, seq: int, broker: str, a: int, b: int, c: int, walled: bool
 ) -> dict[str, Any]:
     cnx = CNXS[min(a % 4, 2) if a % 4 < 3 else 0]
-    topic = TOPICS[b % 4]
-    producer = 1 + b // 4 % 2
+    topic = TOPICS[(0, 0, 1, 0, 3, 0, 2, 1)[b % 8]]
+    producer = 1 + b // 8 % 2
     name = f"p{producer}" if b % 5 else None
     r: dict[str, Any] = {
         "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": broker,
@@ -130,23 +130,48 @@ def _record(
 
 
 @st.composite
+def _configured(draw: st.DrawFn) -> list[str]:
+    """Documents under which a few publishes are enough to be throttled, by every limiter."""
+    of_topic, of_namespace, of_group, of_broker = (draw(st.integers(2, 7)) for _ in range(4))
+    flags = draw(st.integers(0, 15))
+    found = []
+    if flags & 1 or flags == 0:
+        found.append(document("topic", "t/ns/a", **_rates(of_topic)))
+    if flags & 2:
+        rates = _rates(of_namespace) if flags & 1 else {}
+        found.append(document("namespace", "t/ns", resource_group=GROUP, **rates))
+        found.append(document("resource_group", GROUP, **_rates(of_group)))
+    limits = {}
+    if flags & 4:
+        limits["maxPendingPublishRequestsPerConnection"] = draw(st.sampled_from((1, 3, 4)))
+        limits |= {"maxMessagePublishBufferSizeInMB": 1, "numIOThreads": 1024 * 16}
+    if flags & 8:
+        limits["brokerPublisherThrottlingMaxMessageRate"] = RATES[of_broker][0]
+        limits["maxPublishRatePerTopicInBytes"] = RATES[of_group][1]
+    return [*found, document("broker", "*", **limits)]
+
+
+@st.composite
 def traces(
-    draw: st.DrawFn, brokers: tuple[str, ...] = ("b1",), most: int = 60, least: int = 1,
+    draw: st.DrawFn, brokers: tuple[str, ...] = ("b1",), most: int = 60, least: int = 20,
     starts: bool = True, walls: bool = True,
 ) -> Trace:
     """A trace with policies of all scopes, both kinds of limiters and several windows."""
     ops = draw(st.lists(OPS, min_size=least, max_size=most))
     with_walls = walls or draw(st.booleans())
-    configured = {
-        ("topic", "t/ns/a"): document("topic", "t/ns/a", **_rates(draw(st.integers(2, 7)))),
-        ("broker", "*"): _document(9, 3 * draw(st.integers(0, 20)), "b1"),
-    }
+    configured = draw(_configured())
     params = {
         "idle_state_ms": draw(st.sampled_from((400, 3_000, 3_600_000))),
         "stats_window_ms": draw(st.sampled_from((1_000, 7_000))),
     }
     ns, records = 0, []
     runs = dict.fromkeys(brokers, (0, 0))
+    if draw(st.integers(0, 3)):
+        records += [
+            _record("connection_opened", 0, -1 - i, broker, i, 0, 0, with_walls)
+            for i in range(2)
+            for broker in brokers
+        ]
     for i, (kind, step, a, b, c) in enumerate(ops):
         ns += step
         broker = brokers[(a + b + c) % len(brokers)]
@@ -170,4 +195,4 @@ def traces(
         if kind == "broker_started":
             ns += 2 * MS
     last = START_MS + ns // MS
-    return Trace(records, list(configured.values()), params, last + 60_000)
+    return Trace(records, configured, params, last + 60_000)
