@@ -304,7 +304,7 @@ def close_connection(
     thread, buffered = cnx["thread"], cnx["buffered"]
     cnx["open"], cnx["supports_throttle"], cnx["thread"] = 0, 0, -1
     cnx["first_link"], cnx["snapshot"], cnx["in_flight"], cnx["buffered"] = -1, -1, 0, 0
-    cnx["seen_paused_ns"], cnx["seen_resumed_ns"] = NEVER, NEVER
+    cnx["seen_paused_ns"], cnx["seen_resumed_ns"], cnx["resume_at"] = NEVER, NEVER, 0
     if thread >= 0:
         w.threads[thread]["pending"] -= buffered
         resume_thread(w, o, now, wall, feed, thread)

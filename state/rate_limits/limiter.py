@@ -112,8 +112,11 @@ def idle_and_full(w: World, limiter: int, now: int) -> bool:
 @compiled
 def use(w: World, limiter: int, now: int) -> None:
     """Every use of a limiter passes here: the first builds it; a bucket that is full after a long
-    rest is built anew."""
+    rest is built anew. Without a limit there is nothing to use: such a limiter may not be known
+    at all."""
     e = w.limiters[limiter]
+    if e["limit_msgs"] <= 0 and e["limit_bytes"] <= 0:
+        return
     if e["built"] == 0:
         build_limiter(w, limiter, now)
     elif now - e["used_ns"] >= w.key[0]["idle_ns"]:
@@ -272,7 +275,8 @@ def read_limiter(w: World, limiter: int, now: int) -> tuple[Int, Int, Int]:
 def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> Int:
     """Run a release task; answers the delay (ns) it scheduled itself with, NULL if none."""
     e = w.limiters[limiter]
-    if e["built"] != 0:
+    if e["built"] != 0 and e["waiting"] > 0:
+        # a task that finds nobody does nothing, so that one more or less changes nothing
         e["used_ns"] = now
     while True:
         pause, msgs, size = read_limiter(w, limiter, now)
@@ -308,15 +312,16 @@ def change_limits(
     """
     e = w.limiters[limiter]
     rested = idle_and_full(w, limiter, now) if e["built"] != 0 else not seen
+    rested = rested and e["waiting"] == 0
     e["limit_msgs"], e["limit_bytes"] = limit_msgs, limit_bytes
-    if rested and e["waiting"] == 0:
+    if rested or (limit_msgs <= 0 and limit_bytes <= 0):
         e["built"] = 0
         remove(w.buckets, 2 * limiter)
         remove(w.buckets, 2 * limiter + 1)
-        return
-    build_limiter(w, limiter, now)
-    e["used_ns"] = now
-    if e["throttled_before"] != 0:
+    else:
+        build_limiter(w, limiter, now)
+        e["used_ns"] = now
+    if e["throttled_before"] != 0 and not rested:
         schedule(w, limiter, now)
 
 

@@ -39,6 +39,8 @@ class Limiter:
 
     def use(self, now: int) -> None:
         """The first use builds both buckets; a bucket that is idle and full is new as well."""
+        if not any(rate > 0 for rate in self.rates):
+            return
         if not self.built:
             self._build(now)
         elif self._is_idle(now):
@@ -58,14 +60,14 @@ class Limiter:
 
         `seen` = the topics of a limiter that was not built yet have been used lately.
         """
-        rested = self.is_as_new(now) if self.built else not seen
+        rested = not self.queue and (self.is_as_new(now) if self.built else not seen)
         self.rates = rates
-        if rested and not self.queue:
+        if rested or not any(rate > 0 for rate in rates):
             self.built, self.buckets = False, [None, None]
-            return False
-        self._build(now)
-        self.used = now
-        return self.throttled_before
+        else:
+            self._build(now)
+            self.used = now
+        return self.throttled_before and not rested
 
     def charge(self, messages: int, size: int, now: int) -> list[int | None]:
         """Charge both buckets; answers the balances."""
@@ -77,7 +79,7 @@ class Limiter:
 
     def read(self, now: int) -> list[int | None]:
         """Balances as a release task reads them."""
-        if self.built:
+        if self.built and self.queue:
             self.used = now
         return [b.take(0, now) if b is not None else None for b in self.buckets]
 
