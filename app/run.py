@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
 
 from app import archive, govern, manifest, sources
 from app.errors import UserError
@@ -21,18 +22,11 @@ if TYPE_CHECKING:
 
     from app.settings import Settings
 
+ARCHIVE = [archive.NAME]
 POLL_S = 0.25
 LONGEST_PAUSE_S = 60.0
 ATTEMPTS = 5
 """How often a query with an end is started again in a row; one without an end, for ever."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One query of a run and how it is started."""
-
-    name: str
-    start: Callable[[], StreamingQuery]
 
 
 def run(settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None) -> int:
@@ -41,34 +35,35 @@ def run(settings: Settings, available_now: bool = False, jobs: Sequence[str] | N
     With `jobs` only these jobs run, without the archive unless it is among them. Answers 0 when
     the run ends by itself or is stopped; a failure is an exception.
     """
-    settings, archived = chosen(settings, jobs)
+    groups = chosen(settings, jobs)
     sources.check(settings)
     kept = manifest.check(settings)
     if kept is not None:
         settings = settings.model_copy(update={"partitions": kept.partitions})
-    names = [govern.query_name(group) for group in settings.queries]
-    names += [archive.NAME] if archived else []
-    with only_run(settings, names):
-        return _with_spark(settings, archived, available_now)
+    with only_run(settings, [govern.query_name(group) for group in groups]):
+        return _with_spark(settings, groups, available_now)
 
 
-def chosen(settings: Settings, jobs: Sequence[str] | None) -> tuple[Settings, bool]:
-    """The settings with the groups cut down to `jobs`, and whether the archive runs."""
+def chosen(settings: Settings, jobs: Sequence[str] | None) -> list[list[str]]:
+    """The groups of queries to run, cut down to `jobs` if given; the archive is one of its own.
+
+    The settings stay whole: which records the archive keeps must not depend on who runs beside.
+    """
+    groups = [*settings.queries, ARCHIVE]
     if jobs is None:
-        return settings, True
-    allowed = (*settings.jobs, archive.NAME)
+        return groups
+    allowed = [job for group in groups for job in group]
     for job in jobs:
         if job not in allowed:
             raise UserError(
                 f"--jobs {job}: is not a job of this configuration\n"
                 f"allowed: {', '.join(allowed)}"
             )
-    groups = [[job for job in group if job in jobs] for group in settings.queries]
-    groups = [group for group in groups if group]
-    return settings.model_copy(update={"queries": groups}), archive.NAME in jobs
+    cut = [[job for job in group if job in jobs] for group in groups]
+    return [group for group in cut if group]
 
 
-def _with_spark(settings: Settings, archived: bool, available_now: bool) -> int:
+def _with_spark(settings: Settings, groups: list[list[str]], available_now: bool) -> int:
     from pyspark import SparkContext
 
     ours = SparkContext._active_spark_context is None
@@ -78,7 +73,7 @@ def _with_spark(settings: Settings, archived: bool, available_now: bool) -> int:
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
         manifest.claim(settings, partitions)
         with listening(spark, stopping):
-            Service(spark, settings, archived, available_now, stopping).work()
+            Service(spark, settings, groups, available_now, stopping).work()
     finally:
         if ours:
             spark.stop()
@@ -89,33 +84,38 @@ class Service:
     """The queries of a run, watched until they end."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, archived: bool, available_now: bool,
-        stopping: Stopping,
+        self, spark: SparkSession, settings: Settings, groups: list[list[str]],
+        available_now: bool, stopping: Stopping,
     ) -> None:
+        self._spark = spark
         self._settings = settings
         self._endless = not available_now
         self._stopping = stopping
         self._progress = Progress()
         self._late = Late(settings, self._progress)
-        trigger: dict[str, Any] | None = {"availableNow": True} if available_now else None
-        self._parts = [
-            Part(
-                govern.query_name(group),
-                lambda group=group: govern.start(spark, settings, group, trigger, self._late),
-            )
-            for group in settings.queries
-        ]
-        if archived:
-            start = lambda: archive.start(spark, settings, trigger)  # noqa: E731
-            self._parts.append(Part(archive.NAME, start))
+        self._groups = {govern.query_name(group): group for group in groups}
         self._queries: dict[str, StreamingQuery] = {}
         self._again: dict[str, tuple[float, int]] = {}
+
+    def _start(self, name: str) -> None:
+        """Start a query, for the first time or again; what is wrong is said without secrets."""
+        trigger = None if self._endless else {"availableNow": True}
+        group = self._groups[name]
+        try:
+            if group == ARCHIVE:
+                query = archive.start(self._spark, self._settings, trigger)
+            else:
+                query = govern.start(self._spark, self._settings, group, trigger, self._late)
+        except PySparkException as error:
+            # Its text has the plan, and the plan every option of the source.
+            raise failure(name, str(error), self._settings) from None
+        self._queries[name] = query
 
     def work(self) -> None:
         """Start every query and watch until all have ended or a stop is asked for."""
         try:
-            for part in self._parts:
-                self._queries[part.name] = part.start()
+            for name in self._groups:
+                self._start(name)
             while not self._stopping.wait(POLL_S):
                 self._progress.look(list(self._queries.values()))
                 if not self._tend():
@@ -132,39 +132,35 @@ class Service:
     def _tend(self) -> bool:
         """Whether there is still work; queries that something passing has ended start again."""
         busy = False
-        for part in self._parts:
-            query = self._queries[part.name]
-            if query.isActive:
-                busy = True
-                if part.name in self._again and query.lastProgress is not None:
-                    del self._again[part.name]  # it works again: the next failure is a new one
-                continue
-            error = query.exception()
+        for name, query in self._queries.items():
+            error = None if query.isActive else query.exception()
+            busy = busy or query.isActive or error is not None
             if error is not None:
-                self._restart_later(part, str(error))
-                busy = True
+                self._restart_later(name, str(error))
+            elif name in self._again and query.lastProgress is not None:
+                del self._again[name]  # it works again: the next failure is a new one
         return busy
 
-    def _restart_later(self, part: Part, text: str) -> None:
+    def _restart_later(self, name: str, text: str) -> None:
         """Start the query again when its pause is over; raise what no pause can mend."""
-        reason = failure(part.name, text, self._settings)
-        due, attempt = self._again.get(part.name, (0.0, 0))
+        reason = failure(name, text, self._settings)
+        due, attempt = self._again.get(name, (0.0, 0))
         if not isinstance(reason, Passing):
             raise reason
         if not due:
             if attempt >= ATTEMPTS and not self._endless:
                 raise UserError(
-                    f"query {part.name}: the source does not answer ({reason})\n"
+                    f"query {name}: the source does not answer ({reason})\n"
                     "start again when it does: the run goes on where it was"
                 )
             pause = min(2.0**attempt, LONGEST_PAUSE_S)
-            self._again[part.name] = (time.monotonic() + pause, attempt + 1)
+            self._again[name] = (time.monotonic() + pause, attempt + 1)
             self._progress.say(
-                f"{part.name}: the source does not answer ({reason}); again in {pause:.0f} s"
+                f"{name}: the source does not answer ({reason}); again in {pause:.0f} s"
             )
         elif time.monotonic() >= due:
-            self._again[part.name] = (0.0, attempt)
-            self._queries[part.name] = part.start()
+            self._again[name] = (0.0, attempt)
+            self._start(name)
 
 
 class Late:

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from app.errors import UserError
-from app.run import Service, run
+from app.run import Service, chosen, run
 from app.settings import Settings
 from app.shutdown import Stopping
 from tests.servers.kafka import Kafka
@@ -110,7 +110,7 @@ def running(spark: SparkSession, settings: Settings) -> Iterator[None]:
 
     def work() -> None:
         try:
-            Service(spark, settings, True, False, stopping).work()
+            Service(spark, settings, chosen(settings, None), False, stopping).work()
         except Exception as error:  # noqa: BLE001  it is raised again in the test's thread
             failed.append(error)
 

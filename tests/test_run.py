@@ -1,0 +1,83 @@
+"""Which queries a run is made of, and that a warehouse has one run at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from app.errors import UserError
+from app.progress import Progress
+from app.run import Late, chosen
+from app.run_lock import only_run
+from app.settings import Settings
+
+MakeSettings = Callable[..., Settings]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "groups"),
+    [
+        (None, [["rate_limits"], ["archive"]]),
+        (["rate_limits"], [["rate_limits"]]),
+        (["archive"], [["archive"]]),
+        (["archive", "rate_limits"], [["rate_limits"], ["archive"]]),
+    ],
+)
+def test_the_archive_runs_unless_other_jobs_are_named(
+    make_settings: MakeSettings, jobs: list[str] | None, groups: list[list[str]]
+) -> None:
+    assert chosen(make_settings(), jobs) == groups
+
+
+def test_a_job_that_is_not_configured_is_refused(make_settings: MakeSettings) -> None:
+    with pytest.raises(UserError) as refused:
+        chosen(make_settings(), ["chunks"])
+    assert str(refused.value).splitlines() == [
+        "--jobs chunks: is not a job of this configuration", "allowed: rate_limits, archive"
+    ]
+
+
+def test_a_query_of_a_warehouse_runs_once_at_a_time(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    with only_run(settings, ["rate_limits"]):
+        with only_run(settings, ["archive"]):
+            pass
+        with pytest.raises(UserError) as refused, only_run(settings, ["archive", "rate_limits"]):
+            pass
+    assert str(refused.value).splitlines() == [
+        f"warehouse: another run works on {settings.warehouse} (query rate_limits)",
+        "stop it first, or take another warehouse",
+    ]
+    with only_run(settings, ["archive", "rate_limits"]):
+        pass
+
+
+def test_the_lock_ends_with_its_process(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    code = (
+        "import os, sys; from app.run_lock import only_run; from app.settings import load_settings;"
+        "lock = only_run(load_settings(overrides={'warehouse': sys.argv[1]}), ['archive']);"
+        "lock.__enter__(); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, settings.warehouse], check=False, timeout=60)
+    with only_run(settings, ["archive"]):
+        pass
+
+
+def test_late_records_are_said_once_for_each_larger_value(
+    make_settings: MakeSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = Late(make_settings(), Progress())
+    for needed_ms in (9_000, 37_166, 20_000, 37_166, 50_000):
+        late(needed_ms)
+    first = (
+        "TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; the records "
+        "are in quarantine"
+    )
+    assert capsys.readouterr().err.splitlines() == [
+        first, "idle_advance_ms: 37166 would have judged them",
+        first, "idle_advance_ms: 50000 would have judged them",
+    ]
