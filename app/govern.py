@@ -19,6 +19,7 @@ from app.operators import Operator, operators
 from app.pack import PACKED, packer
 from app.sources import open_stream
 from app.tables import TABLES
+from app.worker import settle
 from state.job import Step
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def stepper(
     def step(
         key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Any
     ) -> Iterator[pd.DataFrame]:
+        settle()
         job = jobs.get(key[0])
         blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
         if job is None:

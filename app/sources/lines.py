@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 16 << 20
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
 NEWLINE = 0x0A

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from app.worker import settle
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -69,6 +71,7 @@ def _counted(step: Counting) -> Step:
     """The step with a column more: in the first row of a batch, the records read for it."""
 
     def counted(batches: Batches) -> Batches:
+        settle()
         waiting: list[int] = []
         for batch in step(batches, waiting.append):
             numbers = np.zeros(batch.num_rows, np.int64)

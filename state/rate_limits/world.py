@@ -60,26 +60,29 @@ def extend(world: World, **more: int) -> World:
 
 
 def grow(world: World, out: Out) -> tuple[World, Out]:
-    """Room for at least one more step of the kernel, and for twice what there is."""
+    """Room for at least one more step: what is short gets twice what the step needs."""
     k = world.key[0]
-    need = int(k["waiting"]) + 3 * len(world.cnxs) + 64
+    waiting, cnxs, limiters = int(k["waiting"]), len(world.cnxs), len(world.limiters)
+    step = limiters + 64
+    need = {
+        "waiting": int(k["waiting_used"]) + 64, "flights": int(k["flight_used"]) + 64,
+        "timers": int(k["timers"]) + step, "scratch": 2 * cnxs + 3 * waiting + 64,
+    }
+    short = {name: 2 * count for name, count in need.items() if count > len(getattr(world, name))}
     world = extend(
-        world, waiting=len(world.waiting) + 64, flights=len(world.flights) + 64,
-        timers=len(world.timers) + len(world.limiters) + 64,
-        scratch=2 * len(world.cnxs) + 3 * int(k["waiting"]) + len(world.scratch) + 64,
+        world, **{name: count - len(getattr(world, name)) for name, count in short.items()}
     )
-    room = {
-        "rows": len(out.rows) + need, "verdicts": len(out.verdicts) + 64,
-        "snapshots": len(out.snapshots) + len(world.cnxs) + 64,
-        "snapshot_topics": len(out.snapshot_topics) + len(world.links) + 64,
+    need = {
+        "rows": int(k["rows"]) + waiting + 3 * cnxs + step,
+        "verdicts": int(k["verdict_rows"]) + 64,
+        "snapshots": int(k["snapshots"]) + cnxs + 64,
+        "snapshot_topics": int(k["snapshot_topics"]) + len(world.links) + 64,
     }
     grown = {}
-    for name, count in room.items():
+    for name, count in need.items():
         old = getattr(out, name)
-        if name == "verdicts" and not k["verdicts"] and len(old) >= 64:
-            grown[name] = old
-            continue
-        grown[name] = np.concatenate([old, np.zeros(count, old.dtype)])
+        more = max(2 * count - len(old), 0) if count > len(old) else 0
+        grown[name] = np.concatenate([old, np.zeros(more, old.dtype)]) if more else old
     return world, Out(**grown)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from app.worker import settle
 from tests.bench import floors
 from tests.bench.inputs import Input
 from tests.bench.stream import Bench, Speed
@@ -46,6 +47,7 @@ def step(
     """Charge the messages of one topic in order of time."""
     import pandas as pd
 
+    settle()
     rows = pd.concat(list(frames))
     at = rows["ts_mono_ns"].to_numpy()
     order = np.argsort(at, kind="stable")

@@ -33,7 +33,7 @@ class Bench:
         """Traffic of ten seconds or more, in small runs too."""
         return Traffic(**{"rate": 1_000, **more} if self.small else more)
 
-    def trace(self, name: str, traffic: Traffic, events: int = 2_500_000) -> Input:
+    def trace(self, name: str, traffic: Traffic, events: int = 5_000_000) -> Input:
         """A trace of about `events` in ten micro-batches; a few thousand events if small."""
         size = 500 if self.small else events // 20
         count = 6 if self.small else 20
