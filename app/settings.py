@@ -114,16 +114,16 @@ class SourceSettings(Model):
 class RateLimitsSettings(Model):
     """Parameters of the job rate_limits (spec: rate limits, sections 2 and 8)."""
 
-    tokenbucket: Literal["saturating"] = "saturating"
-    release_condition: Literal["target"] = "target"
-    throttle_tracker: Literal["per_type"] = "per_type"
-    limit_change: Literal["immediate"] = "immediate"
-    protocol: Literal["none"] = "none"
-    receipt_model: Literal["none"] = "none"
-    broker_reason: Literal["inform"] = "inform"
-    pause_rule: Literal["pip"] = "pip"
-    repeat_throttle: Literal["replace"] = "replace"
-    timeout_rule: Literal["active"] = "active"
+    tokenbucket: Literal["saturating", "wrapping", "per_tick"] = "saturating"
+    release_condition: Literal["target", "positive"] = "target"
+    throttle_tracker: Literal["per_type", "shared_counter"] = "per_type"
+    limit_change: Literal["immediate", "scheduled"] = "immediate"
+    protocol: Literal["none", "pip385"] = "none"
+    receipt_model: Literal["none", "supported", "observed", "all"] = "none"
+    broker_reason: Literal["inform", "wait"] = "inform"
+    pause_rule: Literal["pip", "model"] = "pip"
+    repeat_throttle: Literal["replace", "max"] = "replace"
+    timeout_rule: Literal["active", "seen"] = "active"
     extra_outputs: list[Literal["publish_verdicts"]] = []
     throttleProducerReceiptWaitTimeMillis: Milliseconds = 100
     connectionsPerBroker: Positive = 1

@@ -77,7 +77,8 @@ def _throttle_events() -> Table:
         TableColumn("producer_id", LONG, "producer that the limiter acted on"),
         TableColumn("producer_name", TEXT, "name of that producer"),
         TableColumn("topic", TEXT, "topic of that producer"),
-        TableColumn("action", TEXT, "mark or unmark"),
+        TableColumn("action", TEXT,
+                    "mark, unmark, or receipt: the wait for the receipt of a mark has ended"),
         TableColumn("throttle_type", TEXT, "type of throttle, by the broker's name for it"),
         TableColumn("reason", TEXT, "reason that PIP-385 gives for the type"),
         TableColumn("reason_number", SHORT, "number of the reason on the wire; null if unmapped"),
@@ -95,9 +96,11 @@ def _throttle_events() -> Table:
         TableColumn("waiting", SHORT, "producers waiting for the limiter after this row"),
         TableColumn("pause_observed_ns", LONG,
                     "pause seen by the feed, on the row that resumes reads (ns)"),
-        TableColumn("request_id", LONG, "throttle command sent; null without the exchange"),
+        TableColumn("request_id", LONG,
+                    "throttle command of the mark, unique on the connection; null without one"),
         TableColumn("receipt_state", TEXT,
-                    "not_supported, received, timed_out or not_waited; null without the exchange"),
+                    "not_supported, received, timed_out or not_waited; null without the exchange "
+                    "and while the receipt is awaited"),
     )
     return Table(
         "throttle_events",
@@ -127,6 +130,58 @@ def _topic_throttle_stats() -> Table:
         "topic_throttle_stats",
         "Per topic and window: how often and how long it was paused, and by whose fault.",
         COMMON_OUTPUT + own, sort_by=("cluster", "topic", "window_start_ms"), job="rate_limits",
+    )
+
+
+def _limiter_stats() -> Table:
+    own = (
+        TableColumn("window_start_ms", LONG, "start of the window (ms since the epoch)"),
+        TableColumn("window_ms", LONG, "length of the window (ms)"),
+        TableColumn("limiter", TEXT, "topic, resource_group, broker, connection or io_thread"),
+        TableColumn("limiter_name", TEXT, "topic, group, broker, connection or thread number"),
+        TableColumn("messages", LONG, "messages charged; null without a rate"),
+        TableColumn("bytes", LONG, "bytes charged; null without a rate"),
+        TableColumn("limit_msgs", RATE, "message limit at the window's end (per s)"),
+        TableColumn("limit_bytes", RATE, "byte limit at the window's end (per s)"),
+        TableColumn("max_level", LONG, "most requests in flight, or bytes buffered"),
+        TableColumn("limit_level", LONG, "limit of that level at the window's end"),
+        TableColumn("min_balance_msgs", LONG, "lowest message balance after a charge (tokens)"),
+        TableColumn("min_balance_bytes", LONG, "lowest byte balance after a charge (tokens)"),
+        TableColumn("throttles", LONG, "marks"),
+        TableColumn("max_waiting", SHORT, "most producers waiting at once; null without a queue"),
+        TableColumn("utilisation", RATE,
+                    "largest of charged per s / limit and level / limit; 1 = at the limit"),
+    )
+    return Table(
+        "limiter_stats",
+        "Per limiter with a limit and window: how near it came to acting.",
+        COMMON_OUTPUT + own, sort_by=("cluster", "limiter", "limiter_name", "window_start_ms"),
+        job="rate_limits",
+    )
+
+
+def _producer_throttle() -> Table:
+    own = (
+        TableColumn("cnx_id", TEXT, "client connection of the producer"),
+        TableColumn("producer_id", LONG, "producer that the command went to"),
+        TableColumn("producer_name", TEXT, "name of that producer"),
+        TableColumn("topic", TEXT, "topic of that producer, a partition being one of its own"),
+        TableColumn("partition", SHORT, "number of the partition; null = not partitioned"),
+        TableColumn("reason", TEXT, "reason that the command carries"),
+        TableColumn("start_ms", LONG, "when the command came (ms since the epoch)"),
+        TableColumn("pause_ms", LONG, "pause that it announces (ms); 0 = unknown"),
+        TableColumn("end_ms", LONG, "end of the announced pause (ms since the epoch)"),
+        TableColumn("request_id", LONG, "id of the command, unique on the connection"),
+        TableColumn("throttled_ms_total", LONG,
+                    "sum of announced pauses per connection, topic and reason so far (ms)"),
+        TableColumn("sequence_id", LONG, "send that timed out; null on a command"),
+        TableColumn("exception", TEXT,
+                    "what the client sees: ProducerThrottledException or TimeoutException"),
+    )
+    return Table(
+        "producer_throttle",
+        "What clients are told with protocol=pip385: throttle commands and timed-out sends.",
+        COMMON_OUTPUT + own, sort_by=("cluster", "topic", "ts_wall_ms"), job="rate_limits",
     )
 
 
@@ -231,7 +286,8 @@ def _alerts() -> Table:
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        _throttle_events(), _topic_throttle_stats(), _publish_verdicts(),
+        _throttle_events(), _topic_throttle_stats(), _limiter_stats(), _producer_throttle(),
+        _publish_verdicts(),
         _events(), _quarantine(), _quality_results(), _alerts(),
     )
 }

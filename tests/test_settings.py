@@ -66,8 +66,9 @@ def test_the_example_policies_are_valid() -> None:
         ("shards: true", "c.yaml: shards: True is not a whole number"),
         ("commit: fast", "c.yaml: commit: 'fast' is not supported (allowed: delta-rs, spark)"),
         (
-            "rate_limits: {tokenbucket: per_tick}",
-            "c.yaml: rate_limits.tokenbucket: 'per_tick' is not supported (allowed: saturating)",
+            "rate_limits: {tokenbucket: per_second}",
+            "c.yaml: rate_limits.tokenbucket: 'per_second' is not supported"
+            " (allowed: saturating, wrapping, per_tick)",
         ),
         (
             "rate_limits: {extra_outputs: [verdicts]}",

@@ -52,11 +52,12 @@ def test_throttle_events_has_the_columns_and_types_of_the_specification():
 
 def test_full_verdicts_are_written_only_when_asked_for():
     assert [t.name for t in written_tables("rate_limits")] == [
-        "throttle_events", "topic_throttle_stats",
+        "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
     ]
     asked = written_tables("rate_limits", ("publish_verdicts",))
     assert [t.name for t in asked] == [
-        "throttle_events", "topic_throttle_stats", "publish_verdicts",
+        "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
+        "publish_verdicts",
     ]
 
 

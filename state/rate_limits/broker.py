@@ -13,7 +13,7 @@ from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
 from state.rate_limits.layout import NEVER, NULL, Array, Feed, Int, Out, World
 from state.rate_limits.limiter import change_limits, forget, use
-from state.rate_limits.limits import Limits, Source
+from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT, Limits, Source
 from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
 from state.records import Records
 
@@ -43,7 +43,7 @@ class Policy:
 
 @dataclass
 class Window:
-    """What one ended window held, one element per topic."""
+    """What one ended window held: topics, and the limiters that were near their limits."""
 
     start_ms: int
     end_ns: int
@@ -52,6 +52,11 @@ class Window:
     topics: Array
     limit_msgs: Array
     limit_bytes: Array
+    limiters: Array
+    cnxs: Array
+    threads: Array
+    max_in_flight: int
+    buffer_share: int
 
 
 @dataclass
@@ -64,6 +69,8 @@ class Broker:
     out: Out = field(default_factory=new_out)
     windows: list[Window] = field(default_factory=list)
     applied: set[int] = field(default_factory=set)
+    receipt_wait_ms: int = RECEIPT_WAIT_MS_DEFAULT
+    """Where no policy says how long to wait for a receipt."""
     limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,12 +86,18 @@ class Broker:
         texts = {source: policy.limits for source, policy in self.documents.items()}
         self.limits = Limits(texts, broker)
 
+    def set_receipt_wait(self) -> None:
+        """The time to wait for a receipt that is in force."""
+        wait = self.limits.receipt_wait_ms(self.receipt_wait_ms)
+        self.key["receipt_wait_ns"] = wait * NS_PER_MS
+
     def begin(self, documents: dict[Source, Policy]) -> None:
         """Documents that hold before the key's first record."""
         self.documents = documents
         self._resolve()
         self.key["max_in_flight"] = self.limits.max_in_flight()
         self.key["buffer_share"] = self.limits.buffer_share()
+        self.set_receipt_wait()
         limiter = self.world.limiters[0]
         limiter["limit_msgs"], limiter["limit_bytes"], _ = self.limits.broker()
         if len(self.world.topics):
@@ -120,6 +133,8 @@ class Broker:
             rows["ts_mono_ns"], rows["ts_wall_ms"], rows["source_feed"], kind, cnx, topic, found,
             thread, rows["supports_throttle"], rows["producer_name"],
             np.where(rows["num_messages"] == NULL, 1, rows["num_messages"]), rows["entry_bytes"],
+            rows["producer_id"], rows["cnx_id"], rows["topic"], rows["sequence_id"],
+            rows["publish_time_ms"], rows["request_id"],
         )
 
     def _places(self, part: str, ids: Array, create: Array) -> Array:
@@ -257,10 +272,20 @@ class Broker:
         self.windows.append(
             Window(
                 start, end_ns, wall, int(k["last_feed"]), topics,
-                limit_msgs, limit_bytes,
+                limit_msgs, limit_bytes, *self._counted(),
+                int(k["max_in_flight"]), int(k["buffer_share"]),
             )
         )
         flow.begin_window(w)
+
+    def _counted(self) -> tuple[Array, Array, Array]:
+        """Limiters, connections and IO threads that the open window has counted something of."""
+        w = self.world
+        limited = (w.limiters["limit_msgs"] > 0) | (w.limiters["limit_bytes"] > 0)
+        used = (w.limiters["charged"] != 0) | (w.limiters["most_waiting"] > 0)
+        cnxs = (w.cnxs["most_in_flight"] > 0) | (w.cnxs["throttles"] > 0)
+        threads = (w.threads["most_pending"] > 0) | (w.threads["throttles"] > 0)
+        return w.limiters[limited & used], w.cnxs[cnxs], w.threads[threads]
 
     def _restart(self, now: int, wall: int, feed: int) -> None:
         k = self.key
@@ -307,6 +332,7 @@ class Broker:
         k = self.key
         k["max_in_flight"] = self.limits.max_in_flight()
         k["buffer_share"] = self.limits.buffer_share()
+        self.set_receipt_wait()
         for kind, old_limit, limit in (
             (L.CONNECTION, before.max_in_flight(), k["max_in_flight"]),
             (L.IO_THREAD, before.buffer_share(), k["buffer_share"]),

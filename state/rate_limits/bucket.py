@@ -1,7 +1,9 @@
-"""The token bucket of Pulsar's publish limiter (PIP-322), version `saturating`.
+"""The token bucket of Pulsar's publish limiter (PIP-322), as three groups of releases have it.
 
-Signed 64-bit integers; products are exact and stop at 2**63 - 1; division truncates. Times are
-nanoseconds of the broker's monotonic clock, rates are tokens per second.
+`saturating` (4.2.4): the balance is always current; products are exact and stop at 2**63 - 1.
+`wrapping` (4.0.8): the same, but products wrap at 64 bits. `per_tick` (4.0.0): the balance is
+refreshed once per resolution and stale in between. Signed 64-bit integers; sums wrap, division
+truncates. Times are nanoseconds of the broker's monotonic clock, rates are tokens per second.
 
 Worked example: rate 1000, one batch of 5000 at time 0 leaves -4000; the target is one per cent of
 the capacity, so the pause is (10 + 4000) / 1000 s = 4.01 s.
@@ -13,6 +15,8 @@ import numpy as np
 
 from state.rate_limits.layout import NEVER, Array, Int, Record, compiled
 
+SATURATING, WRAPPING, PER_TICK = np.int64(0), np.int64(1), np.int64(2)
+VERSIONS = ("saturating", "wrapping", "per_tick")
 PERIOD_NS = 1_000_000_000
 RESOLUTION_NS = 16_000_000
 LARGEST = np.int64(2**63 - 1)
@@ -54,37 +58,91 @@ def muldiv(a: int, b: int, c: int) -> Int:
 
 
 @compiled
+def wrapped_muldiv(a: int, b: int, c: int) -> Int:
+    """a * b cut to 64 bits, then divided by c > 0 toward zero, as the older releases do."""
+    product = np.int64(a) * np.int64(b)
+    quotient = product // c
+    if product < 0 and quotient * c != product:
+        quotient += np.int64(1)
+    return np.int64(quotient)
+
+
+@compiled
+def product_quotient(a: int, b: int, c: int, version: int) -> Int:
+    """a * b / c by the arithmetic of a version."""
+    return muldiv(a, b, c) if version == SATURATING else wrapped_muldiv(a, b, c)
+
+
+@compiled
 def target_of(capacity: int) -> Int:
     """Tokens a throttled bucket must hold again: one per cent of the capacity, truncated."""
     return np.int64(capacity * 0.01)
 
 
 @compiled
-def new_tokens(b: Record, now: int, period: int, resolution: int) -> tuple[Int, Int, Int]:
+def tick_target(rate: int, period: int, resolution: int) -> Int:
+    """Tokens that a fixed-rate bucket of `per_tick` waits for: those of one resolution."""
+    return max(wrapped_muldiv(resolution, rate, period), np.int64(1))
+
+
+@compiled
+def new_tokens(
+    b: Record, now: int, period: int, resolution: int, version: int
+) -> tuple[Int, Int, Int]:
     """Tokens that have come since the last refill, with the refill time and remainder after it."""
     last, remainder, rate = b["last_ns"], b["remainder_ns"], b["rate"]
-    step = np.int64(resolution)
-    if period // rate > resolution:
-        step = np.int64(period // rate - remainder - 1)
-    if now <= last + step or now == last:
-        return np.int64(0), last, remainder
-    if last == NEVER:
-        return np.int64(0), np.int64(now), remainder
+    if version == PER_TICK:
+        if last == 0:
+            return np.int64(0), np.int64(now), remainder
+    else:
+        step = np.int64(resolution)
+        if period // rate > resolution:
+            step = np.int64(period // rate - remainder - 1)
+        if now <= last + step or now == last:
+            return np.int64(0), last, remainder
+        if last == NEVER:
+            return np.int64(0), np.int64(now), remainder
     duration = now - last + remainder
-    new = muldiv(duration, rate, period)
-    rest = duration - muldiv(new, period, rate)
+    new = product_quotient(duration, rate, period, version)
+    rest = duration - product_quotient(new, period, rate, version)
     return new, np.int64(now), np.int64(max(rest, 0))
 
 
 @compiled
-def charge(b: Record, k: int, now: int, period: int, resolution: int) -> Int:
-    """Take k >= 0 tokens and answer the balance; a balance of 0 or less throttles.
+def _is_new_tick(b: Record, now: int, resolution: int) -> bool:
+    """Whether a call refreshes a `per_tick` bucket; a later tick is remembered."""
+    tick = np.int64(now // resolution) if resolution != 0 else np.int64(0)
+    if tick == 0:
+        return True
+    if tick > b["tick"]:
+        b["tick"] = tick
+        return True
+    return False
 
-    Raises ValueError for a negative k, as the class does.
+
+@compiled
+def refresh(b: Record, k: int, now: int, period: int, resolution: int) -> Int:
+    """Bring a `per_tick` bucket up to now and take k tokens; answers the balance."""
+    new, b["last_ns"], b["remainder_ns"] = new_tokens(b, now, period, resolution, PER_TICK)
+    b["tokens"] = min(b["tokens"] + new, b["capacity"]) - (k + b["pending"])
+    b["pending"] = 0
+    return np.int64(b["tokens"])
+
+
+@compiled
+def charge(b: Record, k: int, now: int, period: int, resolution: int, version: int) -> Int:
+    """Take k >= 0 tokens and answer the balance of the verdict; 0 or less throttles.
+
+    With k = 0 a reading. Raises ValueError for a negative k, as the class does.
     """
     if k < 0:
         raise ValueError("negative consumption")
-    new, b["last_ns"], b["remainder_ns"] = new_tokens(b, now, period, resolution)
+    if version == PER_TICK:
+        if _is_new_tick(b, now, resolution):
+            return refresh(b, k, now, period, resolution)
+        b["pending"] += k
+        return np.int64(b["tokens"] - k)
+    new, b["last_ns"], b["remainder_ns"] = new_tokens(b, now, period, resolution, version)
     if new <= 0:
         b["pending"] += k
         return np.int64(b["tokens"] - b["pending"])
@@ -96,9 +154,20 @@ def charge(b: Record, k: int, now: int, period: int, resolution: int) -> Int:
 
 
 @compiled
-def balance_at(b: Record, now: int, period: int, resolution: int) -> Int:
-    """The balance that a reading would give, without making it."""
-    new, _, _ = new_tokens(b, now, period, resolution)
+def read_for_pause(b: Record, now: int, period: int, resolution: int, version: int) -> Int:
+    """The balance that a pause is computed from; `per_tick` is refreshed for it."""
+    if version == PER_TICK:
+        _is_new_tick(b, now, resolution)  # seen, though this refresh does not depend on it
+        return refresh(b, np.int64(0), now, period, resolution)
+    return charge(b, np.int64(0), now, period, resolution, version)
+
+
+@compiled
+def balance_at(b: Record, now: int, period: int, resolution: int, version: int) -> Int:
+    """The balance that `read_for_pause` would give, without touching the bucket."""
+    new, _, _ = new_tokens(b, now, period, resolution, version)
+    if version == PER_TICK:
+        return np.int64(min(b["tokens"] + new, b["capacity"]) - b["pending"])
     if new <= 0:
         return np.int64(b["tokens"] - b["pending"])
     gained = new - b["pending"]
@@ -108,31 +177,39 @@ def balance_at(b: Record, now: int, period: int, resolution: int) -> Int:
 
 
 @compiled
-def pause_until(balance: int, need: int, rate: int, period: int) -> Int:
+def pause_until(balance: int, need: int, rate: int, period: int, version: int) -> Int:
     """Time (ns) until a balance has grown to `need` tokens."""
     if balance >= need:
         return np.int64(0)
     short = np.int64(need - balance)
-    if short < 0:
+    if short < 0 and version == SATURATING:
         short = LARGEST
-    return muldiv(short, period, rate)
+    return product_quotient(short, period, rate, version)
 
 
 @compiled
-def pause_of(b: Record, balance: int, period: int) -> Int:
+def pause_of(b: Record, balance: int, period: int, version: int) -> Int:
     """Time (ns) until a bucket that stands at `balance` has its target, at least one token."""
-    return pause_until(balance, max(np.int64(1), b["target"]), b["rate"], period)
+    if version == PER_TICK:
+        if balance > 0:
+            return np.int64(0)
+        return wrapped_muldiv(b["target"] - balance, period, b["rate"])
+    return pause_until(balance, max(np.int64(1), b["target"]), b["rate"], period, version)
 
 
 @compiled
 def build(
-    b: Record, rate: int, capacity: int, initial: int, now: int, period: int, resolution: int
+    b: Record, rate: int, capacity: int, initial: int, now: int, period: int, resolution: int,
+    version: int,
 ) -> None:
     """A new bucket; it is read once, which starts its clock."""
     b["rate"], b["capacity"], b["tokens"] = rate, capacity, initial
-    b["target"] = target_of(capacity)
-    b["last_ns"], b["remainder_ns"], b["pending"] = NEVER, 0, 0
-    charge(b, np.int64(0), now, period, resolution)
+    b["remainder_ns"], b["pending"], b["tick"] = 0, 0, 0
+    if version == PER_TICK:
+        b["target"], b["last_ns"] = tick_target(rate, period, resolution), 0
+    else:
+        b["target"], b["last_ns"] = target_of(capacity), NEVER
+    charge(b, np.int64(0), now, period, resolution, version)
 
 
 @compiled
@@ -140,4 +217,4 @@ def remove(buckets: Array, i: int) -> None:
     """No limit: rate 0 means that the bucket is not there."""
     b = buckets[i]
     b["rate"], b["capacity"], b["tokens"], b["target"] = 0, 0, 0, 0
-    b["last_ns"], b["remainder_ns"], b["pending"] = NEVER, 0, 0
+    b["last_ns"], b["remainder_ns"], b["pending"], b["tick"] = NEVER, 0, 0, 0

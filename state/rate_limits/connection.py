@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at
+from state.rate_limits.exchange import announce, sort_by_two
 from state.rate_limits.layout import (
     BUFFER_HALF,
     BUFFER_LIMIT,
@@ -15,10 +16,11 @@ from state.rate_limits.layout import (
     IO_THREAD,
     LIMIT_REMOVED,
     NEVER,
+    NO_EXCHANGE,
     NOBODY,
+    NULL,
     TOPIC,
     TYPES,
-    Array,
     Int,
     Out,
     World,
@@ -75,6 +77,9 @@ def open_producer(w: World, p: int, now: int) -> None:
         producer["attached"], producer["next"] = 1, e["first_producer"]
         e["first_producer"] = p
     producer["open"], producer["name"] = 1, -1
+    producer["opened"] = w.key[0]["timer_order"]
+    w.key[0]["timer_order"] += 1
+    producer["heard_ms"], producer["kept_end_ms"] = NEVER, NEVER
     e["producers"] += 1
     if e["producers"] == 1:
         join_topic(w, link, now)
@@ -122,22 +127,29 @@ def start_request(
             topic["flight_head"] = i
         topic["flight_tail"] = i
     cnx["in_flight"] += 1
+    cnx["most_in_flight"] = max(cnx["most_in_flight"], cnx["in_flight"])
     cnx["buffered"] += size
     if k["max_in_flight"] > 0 and cnx["in_flight"] == k["max_in_flight"]:
         cnx["resume_at"] = k["max_in_flight"] // 2
-        mark(w, o, now, wall, feed, c, p, t, CONNECTION, IN_FLIGHT_LIMIT, t)
+        row = mark(w, o, now, wall, feed, c, p, t, CONNECTION, IN_FLIGHT_LIMIT, t)
+        announce(w, o, row, NOBODY)
     if cnx["thread"] < 0:
         return
     thread = w.threads[cnx["thread"]]
     thread["pending"] += size
+    thread["most_pending"] = max(thread["most_pending"], thread["pending"])
     if k["buffer_share"] > 0 and thread["pending"] > k["buffer_share"] and thread["limited"] == 0:
         thread["limited"] = 1
-        mark(w, o, now, wall, feed, c, p, t, IO_THREAD, BUFFER_LIMIT, t)
+        row = mark(w, o, now, wall, feed, c, p, t, IO_THREAD, BUFFER_LIMIT, t)
+        announce(w, o, row, NOBODY)
         first, last = by_age(w, cnx["thread"])
         for i in range(first, last):
             other = w.scratch[i]
             if other != c:
-                mark(w, o, now, wall, feed, other, NOBODY, NOBODY, IO_THREAD, BUFFER_LIMIT, t)
+                row = mark(
+                    w, o, now, wall, feed, other, NOBODY, NOBODY, IO_THREAD, BUFFER_LIMIT, t
+                )
+                announce(w, o, row, NOBODY)
 
 
 @compiled
@@ -176,7 +188,7 @@ def end_request(
         unmark_flag(w, o, now, now, wall, feed, c, CONNECTION, IN_FLIGHT_HALF)
     if cnx["thread"] >= 0:
         w.threads[cnx["thread"]]["pending"] -= size
-        resume_thread(w, o, now, wall, feed, cnx["thread"])
+        resume_thread(w, o, now, now, wall, feed, cnx["thread"])
 
 
 @compiled
@@ -187,12 +199,15 @@ def unmark_flag(
     cnx = w.cnxs[c]
     p, culprit = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
     topic = w.producers[p]["topic"] if p >= 0 else NOBODY
-    unmark(w, o, now, settle_ns, wall, feed, c, p, topic, kind, rule, culprit)
-    cnx["mark_producer"][kind], cnx["mark_topic"][kind] = -1, -1
+    unmark(
+        w, o, now, settle_ns, wall, feed, c, p, topic, kind, rule, culprit, NULL, NO_EXCHANGE
+    )
 
 
 @compiled
-def resume_thread(w: World, o: Out, now: int, wall: int, feed: int, t: int) -> None:
+def resume_thread(
+    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, t: int
+) -> None:
     """Read the connections of an IO thread again once half of its share is free."""
     thread = w.threads[t]
     if thread["limited"] == 0 or thread["pending"] > w.key[0]["buffer_share"] // 2:
@@ -202,34 +217,16 @@ def resume_thread(w: World, o: Out, now: int, wall: int, feed: int, t: int) -> N
     for i in range(first, last):
         c = w.scratch[i]
         if w.cnxs[c]["states"][IO_THREAD] > 0:
-            unmark_flag(w, o, now, now, wall, feed, c, IO_THREAD, BUFFER_HALF)
+            unmark_flag(w, o, now, settle_ns, wall, feed, c, IO_THREAD, BUFFER_HALF)
 
 
 @compiled
-def _sift(a: Array, b: Array, c: Array, root: int, end: int) -> None:
-    while 2 * root + 1 < end:
-        child = 2 * root + 1
-        if child + 1 < end and a[child + 1] > a[child]:
-            child += 1
-        if a[root] >= a[child]:
-            return
-        a[root], a[child] = a[child], a[root]
-        b[root], b[child] = b[child], b[root]
-        c[root], c[child] = c[child], c[root]
-        root = child
-
-
-@compiled
-def sort_by_first(a: Array, b: Array, c: Array) -> None:
-    """Sort three columns in place by the first (heap sort: it needs no room of its own)."""
-    n = len(a)
-    for root in range(n // 2 - 1, -1, -1):
-        _sift(a, b, c, root, n)
-    for end in range(n - 1, 0, -1):
-        a[0], a[end] = a[end], a[0]
-        b[0], b[end] = b[end], b[0]
-        c[0], c[end] = c[end], c[0]
-        _sift(a, b, c, 0, end)
+def _peek(w: World, bucket: int, now: int) -> Int:
+    """The balance of a bucket without touching it; 0 without the bucket."""
+    b = w.buckets[bucket]
+    if b["rate"] <= 0:
+        return np.int64(0)
+    return balance_at(b, now, PERIOD_NS, RESOLUTION_NS, w.key[0]["tokenbucket"])
 
 
 @compiled
@@ -250,22 +247,24 @@ def _leave_queues(
                 orders[n], queues[n], places[n] = w.waiting[place]["order"], limiter, place
                 n += 1
             place = w.waiting[place]["next"]
-    sort_by_first(orders, queues, places)
+    sort_by_two(orders, queues, places)
     for i in range(n):
         limiter, place = queues[i], places[i]
         before, at = NOBODY, w.limiters[limiter]["head"]
         while at != place:
             before, at = at, w.waiting[at]["next"]
-        producer, culprit = w.waiting[place]["producer"], w.waiting[place]["culprit"]
+        waiting = w.waiting[place]
+        producer, culprit = waiting["producer"], waiting["culprit"]
+        request, receipt = waiting["request"], waiting["receipt"]
         leave_queue(w, limiter, place, before)
         row = unmark(
             w, o, now, settle_ns, wall, feed, c, producer, w.producers[producer]["topic"],
-            w.limiters[limiter]["kind"], CONNECTION_CLOSED, culprit,
+            w.limiters[limiter]["kind"], CONNECTION_CLOSED, culprit, request, receipt,
         )
-        m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
-        msgs = balance_at(m, settle_ns, PERIOD_NS, RESOLUTION_NS) if m["rate"] > 0 else 0
-        size = balance_at(b, settle_ns, PERIOD_NS, RESOLUTION_NS) if b["rate"] > 0 else 0
-        describe(w, o, row, limiter, msgs, size)
+        describe(
+            w, o, row, limiter, _peek(w, 2 * limiter, settle_ns),
+            _peek(w, 2 * limiter + 1, settle_ns), settle_ns,
+        )
 
 
 @compiled
@@ -301,13 +300,16 @@ def close_connection(
         link = e["next"]
     for kind in range(TYPES):
         cnx["states"][kind] = 0
+    cnx["requests"] = 0
     thread, buffered = cnx["thread"], cnx["buffered"]
     cnx["open"], cnx["supports_throttle"], cnx["thread"] = 0, 0, -1
     cnx["first_link"], cnx["snapshot"], cnx["in_flight"], cnx["buffered"] = -1, -1, 0, 0
     cnx["seen_paused_ns"], cnx["seen_resumed_ns"], cnx["resume_at"] = NEVER, NEVER, 0
     if thread >= 0:
-        w.threads[thread]["pending"] -= buffered
-        resume_thread(w, o, now, wall, feed, thread)
+        e = w.threads[thread]
+        e["pending"] -= buffered
+        e["most_pending"] = max(e["most_pending"], e["pending"])  # it may have been below 0
+        resume_thread(w, o, now, settle_ns, wall, feed, thread)
 
 
 @compiled

@@ -18,8 +18,10 @@ from state.rate_limits.connection import (
     open_producer,
     start_request,
 )
+from state.rate_limits.exchange import end_wait, take_receipt, time_out
 from state.rate_limits.layout import NEVER, NULL, Feed, Int, Out, World, compiled
-from state.rate_limits.limiter import charge_limiter, pop_timer, release, use
+from state.rate_limits.limiter import charge_limiter, release, use
+from state.rate_limits.timers import pop_timer
 from state.rate_limits.tracker import settle, touch
 
 DONE, ROOM, WINDOW, ASK = range(4)
@@ -34,9 +36,13 @@ PUBLISH = np.int64(KIND_INDEX["publish"])
 ENTRY_ADDED = np.int64(KIND_INDEX["entry_added"])
 READS_PAUSED = np.int64(KIND_INDEX["reads_paused"])
 READS_RESUMED = np.int64(KIND_INDEX["reads_resumed"])
+THROTTLE_RECEIPT = np.int64(KIND_INDEX["throttle_receipt"])
+TIMED_OUT_SEND = np.int64(KIND_INDEX["send_timeout"])
 POLICY = np.int64(KIND_INDEX["policy"])
 NS_PER_MS = np.int64(1_000_000)
 LIMITERS_PER_PUBLISH = np.int64(3)
+TIMERS_PER_PUBLISH = np.int64(6)
+"""A release task and the wait for a receipt of each."""
 NOTHING_MORE = np.int64(0)
 BROKER_LIMITER = np.int64(0)
 
@@ -68,7 +74,22 @@ def window_due(w: World, at: int) -> bool:
     if k["touched"] > 0 or k["paused_cnxs"] > 0:
         return True
     k["window_start_ms"] = at // k["window_ms"] * k["window_ms"]
+    begin_counting(w)
     return False
+
+
+@compiled
+def begin_counting(w: World) -> None:
+    """What limiters have counted in a window begins anew, with the levels of this moment."""
+    for i in range(len(w.limiters)):
+        e = w.limiters[i]
+        e["charged"], e["messages"], e["bytes"], e["has_least"] = 0, 0, 0, 0
+        e["least_msgs"], e["least_bytes"], e["throttles"] = 0, 0, 0
+        e["most_waiting"] = e["waiting"]
+    for c in range(len(w.cnxs)):
+        w.cnxs[c]["most_in_flight"], w.cnxs[c]["throttles"] = w.cnxs[c]["in_flight"], 0
+    for i in range(len(w.threads)):
+        w.threads[i]["most_pending"], w.threads[i]["throttles"] = w.threads[i]["pending"], 0
 
 
 @compiled
@@ -82,8 +103,16 @@ def no_room(w: World, o: Out, more: int) -> bool:
         or k["verdict_rows"] + LIMITERS_PER_PUBLISH > len(o.verdicts)
         or k["waiting_used"] + LIMITERS_PER_PUBLISH > len(w.waiting)
         or k["flight_used"] + 1 > len(w.flights)
-        or k["timers"] + LIMITERS_PER_PUBLISH > len(w.timers)
+        or k["timers"] + TIMERS_PER_PUBLISH > len(w.timers)
         or 2 * len(w.cnxs) + 3 * (k["waiting"] + LIMITERS_PER_PUBLISH) > len(w.scratch)
+        or (
+            k["protocol"] != 0
+            and (
+                # both broker, connection and thread may have to tell every producer
+                k["command_rows"] + 3 * len(w.producers) + LIMITERS_PER_PUBLISH > len(o.commands)
+                or 2 * len(w.cnxs) + 3 * len(w.producers) > len(w.scratch)
+            )
+        )
     )
 
 
@@ -101,7 +130,11 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
         wall = wall_at(w, at, next_wall)
         if window_due(w, window_clock(at, wall)):
             return WINDOW
-        release(w, o, at, wall, k["last_feed"], pop_timer(w))
+        limiter, c, place, mark = pop_timer(w)
+        if limiter >= 0:
+            release(w, o, at, wall, k["last_feed"], limiter)
+        else:
+            end_wait(w, o, at, wall, k["last_feed"], c, place, mark)
     return DONE
 
 
@@ -165,14 +198,23 @@ def judge(
             w.threads[cnx["thread"]]["pending"] -= cnx["buffered"]
         cnx["thread"] = f.thread[i]
         if cnx["thread"] >= 0:
-            w.threads[cnx["thread"]]["pending"] += cnx["buffered"]
+            thread = w.threads[cnx["thread"]]
+            thread["pending"] += cnx["buffered"]
+            thread["most_pending"] = max(thread["most_pending"], thread["pending"])
     elif kind == CONNECTION_CLOSED:
         if c >= 0 and w.cnxs[c]["open"] != 0:
             close_connection(w, o, now, now, wall, feed, c)
+    elif kind == TIMED_OUT_SEND:
+        time_out(
+            w, o, now, wall, feed, p, f.cnx_name[i], f.topic_name[i], t, f.producer_id[i],
+            f.sequence_id[i], f.publish_ms[i],
+        )
     elif c < 0 or w.cnxs[c]["open"] == 0:
         return
     elif kind == READS_PAUSED:
         w.cnxs[c]["seen_paused_ns"], w.cnxs[c]["seen_resumed_ns"] = now, NEVER
+    elif kind == THROTTLE_RECEIPT:
+        take_receipt(w, o, now, wall, feed, c, f.request[i])
     elif kind == READS_RESUMED and w.cnxs[c]["seen_paused_ns"] != NEVER:
         w.cnxs[c]["seen_resumed_ns"] = now
 
@@ -248,4 +290,5 @@ def begin_window(w: World) -> None:
             topic["limited"][j] = 0
             topic["by_reason"][j] = 0
     k["touched"] = 0
+    begin_counting(w)
     k["window_start_ms"] += k["window_ms"]

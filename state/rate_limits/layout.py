@@ -63,16 +63,35 @@ REASON_NUMBERS = (2, 3, 0, 1, 4, -1, -1)
 
 STATE_CHANGED, TYPE_CHANGED, DROPPED = _codes(3)
 TRANSITIONS = ("ConnectionStateChanged", "TypeStateChanged", "Dropped")
-MARK, UNMARK = _codes(2)
-ACTIONS = ("mark", "unmark")
+MARK, UNMARK, RECEIPT = _codes(3)
+ACTIONS = ("mark", "unmark", "receipt")
 (
     BUCKET_EMPTY, RELEASED, LIMIT_REMOVED, IN_FLIGHT_LIMIT, IN_FLIGHT_HALF, BUFFER_LIMIT,
-    BUFFER_HALF, CONNECTION_CLOSED,
-) = _codes(8)
+    BUFFER_HALF, CONNECTION_CLOSED, RECEIPT_IN_TIME, RECEIPT_TIMEOUT, INFORMED_ONLY, SEND_TIMEOUT,
+) = _codes(12)
 RULES = (
     "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
-    "buffer_limit", "buffer_half", "connection_closed",
+    "buffer_limit", "buffer_half", "connection_closed", "receipt_in_time", "receipt_timeout",
+    "informed_only", "send_timeout",
 )
+
+# What PIP-385 makes of a mark
+NO_EXCHANGE, NOT_SUPPORTED, RECEIVED, TIMED_OUT, NOT_WAITED, WAITING_FOR = _codes(6)
+RECEIPT_STATES = (None, "not_supported", "received", "timed_out", "not_waited", None)
+
+# Values of the version parameters, by position
+TRACKERS = ("per_type", "shared_counter")
+RELEASE_CONDITIONS = ("target", "positive")
+LIMIT_CHANGES = ("immediate", "scheduled")
+PROTOCOLS = ("none", "pip385")
+RECEIPT_MODELS = ("none", "supported", "observed", "all")
+MODEL_NONE, MODEL_SUPPORTED, MODEL_OBSERVED, MODEL_ALL = _codes(4)
+BROKER_REASONS = ("inform", "wait")
+PAUSE_RULES = ("pip", "model")
+REPEAT_THROTTLES = ("replace", "max")
+TIMEOUT_RULES = ("active", "seen")
+THROTTLED_EXCEPTION, TIMEOUT_EXCEPTION = np.int64(1), np.int64(2)
+EXCEPTIONS = (None, "ProducerThrottledException", "TimeoutException")
 
 _i8, _u1 = "<i8", "|u1"
 
@@ -86,7 +105,7 @@ def _layout(*fields: tuple[Any, ...]) -> np.dtype:
 
 BUCKET = _layout(
     ("rate", _i8), ("capacity", _i8), ("target", _i8), ("tokens", _i8), ("last_ns", _i8),
-    ("remainder_ns", _i8), ("pending", _i8),
+    ("remainder_ns", _i8), ("pending", _i8), ("tick", _i8),
 )
 """Rate 0 = no bucket. Buckets 2*i and 2*i + 1 are the message and byte bucket of limiter i."""
 
@@ -94,8 +113,11 @@ LIMITER = _layout(
     ("kind", _i8), ("name", _i8), ("limit_msgs", _i8), ("limit_bytes", _i8),
     ("waiting", _i8), ("head", _i8), ("tail", _i8), ("built", _u1), ("throttled_before", _u1),
     ("used_ns", _i8),
+    ("charged", _u1), ("messages", _i8), ("bytes", _i8), ("has_least", _i8), ("least_msgs", _i8),
+    ("least_bytes", _i8), ("throttles", _i8), ("most_waiting", _i8),
 )
-"""A topic, resource-group or broker limiter with its FIFO of waiting producers."""
+"""A topic, resource-group or broker limiter with its FIFO of waiting producers; from `charged` on
+what the open window counts. `has_least`: bit 0 message balance, 1 byte balance."""
 
 TOPIC_STATE = _layout(
     ("name", _i8), ("limiter", _i8), ("group", _i8), ("flight_head", _i8), ("flight_tail", _i8),
@@ -109,30 +131,49 @@ CNX = _layout(
     ("name", _i8), ("open", _u1), ("supports_throttle", _u1), ("thread", _i8),
     ("first_link", _i8), ("states", _i8, (TYPES,)), ("in_flight", _i8), ("resume_at", _i8),
     ("buffered", _i8), ("paused", _u1), ("paused_at_ns", _i8), ("seen_paused_ns", _i8),
-    ("seen_resumed_ns", _i8), ("mark_producer", _i8, (2,)), ("mark_topic", _i8, (2,)),
+    ("seen_resumed_ns", _i8), ("mark_producer", _i8, (5,)), ("mark_topic", _i8, (5,)),
     ("snapshot", _i8), ("queued", _i8), ("opened", _i8),
+    ("blocking", _i8, (5,)), ("requests", _i8), ("flag_request", _i8, (5,)),
+    ("flag_receipt", _i8, (5,)), ("flag_mark", _i8, (5,)),
+    ("most_in_flight", _i8), ("throttles", _i8),
 )
+"""`blocking`: active marks that hold reads, by type. `flag_…`: the exchange of the mark that set a
+flag (the types that do not count); `requests`: commands sent. The last two: of the open window."""
 
 PRODUCER = _layout(
     ("cnx", _i8), ("topic", _i8), ("link", _i8), ("producer_id", _i8), ("name", _i8),
-    ("open", _u1), ("queued", _i8), ("attached", _u1), ("next", _i8),
+    ("open", _u1), ("queued", _i8), ("attached", _u1), ("next", _i8), ("opened", _i8),
+    ("heard_ms", _i8), ("kept_start_ms", _i8), ("kept_end_ms", _i8), ("kept_pause_ms", _i8),
+    ("kept_request", _i8), ("kept_type", _i8), ("kept_timed", _u1),
 )
+"""From `heard_ms` on the client's side: arrival of the last command, and the throttle in force."""
 
 LINK = _layout(
     ("cnx", _i8), ("topic", _i8), ("next", _i8), ("attached", _u1), ("first_producer", _i8),
-    ("producers", _i8), ("culprit", _u1), ("since_ns", _i8),
+    ("producers", _i8), ("culprit", _u1), ("since_ns", _i8), ("throttled_ms", _i8, (5,)),
 )
-"""A topic on a connection: how many producers it has there and since when its pause counts."""
+"""A topic on a connection: how many producers it has there, since when its pause counts, and the
+pauses announced to it by type."""
 
-WAITING = _layout(("producer", _i8), ("culprit", _i8), ("next", _i8), ("order", _i8))
-"""One place in the FIFO of a limiter, or in the free list."""
+WAITING = _layout(
+    ("producer", _i8), ("culprit", _i8), ("next", _i8), ("order", _i8), ("type", _i8),
+    ("request", _i8), ("receipt", _i8),
+)
+"""One place in the FIFO of a limiter with type and exchange of its mark, or in the free list."""
 
 FLIGHT = _layout(("cnx", _i8), ("count", _i8), ("next", _i8))
 """A run of requests in flight of one connection for one topic, oldest first."""
 
-TIMER = _layout(("due_ns", _i8), ("order", _i8), ("limiter", _i8))
+TIMER = _layout(
+    ("due_ns", _i8), ("order", _i8), ("limiter", _i8), ("cnx", _i8), ("place", _i8), ("mark", _i8),
+    ("request", _i8),
+)
+"""A release task of a limiter; or, limiter -1, the end of the wait for the receipt of `request` on
+a connection: for the mark of a place in a FIFO, or of the flag of type -1 - place."""
 
-THREAD = _layout(("name", _i8), ("pending", _i8), ("limited", _u1))
+THREAD = _layout(
+    ("name", _i8), ("pending", _i8), ("limited", _u1), ("most_pending", _i8), ("throttles", _i8)
+)
 
 KEY = _layout(
     ("cluster", _i8), ("broker", _i8), ("has_clock", _u1), ("clock_ns", _i8),
@@ -144,9 +185,14 @@ KEY = _layout(
     ("timers", _i8), ("timer_order", _i8), ("free_waiting", _i8), ("waiting_used", _i8),
     ("waiting", _i8), ("free_flight", _i8), ("flight_used", _i8), ("row_ns", _i8), ("row_no", _i8),
     ("verdict_ns", _i8), ("verdict_no", _i8), ("rows", _i8), ("verdict_rows", _i8),
-    ("snapshots", _i8), ("snapshot_topics", _i8),
+    ("snapshots", _i8), ("snapshot_topics", _i8), ("command_rows", _i8),
+    ("command_ns", _i8), ("command_no", _i8),
+    ("tokenbucket", _i8), ("positive", _i8), ("shared", _i8), ("scheduled", _i8),
+    ("protocol", _i8), ("receipt_model", _i8), ("broker_waits", _i8), ("sends_model", _i8),
+    ("keeps_later", _i8), ("seen_counts", _i8), ("receipt_wait_ns", _i8),
 )
-"""Scalars of one key; the last four count what the current call has written."""
+"""Scalars of one key. From `rows` to `command_rows` they count what the current call has written;
+from `tokenbucket` on they are the version parameters, as positions in their lists of values."""
 
 ROW = _layout(
     ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i8), ("cnx", _i8),
@@ -154,7 +200,7 @@ ROW = _layout(
     ("transition", _u1),
     ("rule", _u1), ("reads_paused", _u1), ("culprit", _i8), ("snapshot", _i8), ("has", _u1),
     ("balance_msgs", _i8), ("balance_bytes", _i8), ("pause_ns", _i8), ("waiting", _i8),
-    ("observed_ns", _i8),
+    ("observed_ns", _i8), ("request", _i8), ("receipt", _i8),
 )
 """A row of throttle_events. `has`: bit 0 message bucket, 1 byte bucket, 2 a rate limiter."""
 
@@ -163,6 +209,15 @@ VERDICT = _layout(
     ("topic", _i8), ("messages", _i8), ("bytes", _i8), ("has", _u1), ("messages_ok", _u1),
     ("bytes_ok", _u1), ("balance_msgs", _i8), ("balance_bytes", _i8), ("pause_ns", _i8),
 )
+
+COMMAND = _layout(
+    ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i8), ("cnx", _i8),
+    ("topic", _i8), ("producer_id", _i8), ("producer_name", _i8), ("type", _i8), ("rule", _i8),
+    ("timed", _u1), ("start_ms", _i8), ("pause_ms", _i8), ("end_ms", _i8), ("request", _i8),
+    ("total_ms", _i8), ("sequence_id", _i8), ("exception", _i8),
+)
+"""A row of producer_throttle: a command, or a send that timed out. Connection, topic and name of
+the producer are names, not places; type -1 = no throttle; `timed` = the wall time is known."""
 
 
 class World(NamedTuple):
@@ -190,6 +245,7 @@ class Out(NamedTuple):
     verdicts: Array
     snapshots: Array
     snapshot_topics: Array
+    commands: Array
 
 
 class Feed(NamedTuple):
@@ -207,3 +263,9 @@ class Feed(NamedTuple):
     producer_name: Array
     messages: Array
     size: Array
+    producer_id: Array
+    cnx_name: Array
+    topic_name: Array
+    sequence_id: Array
+    publish_ms: Array
+    request: Array

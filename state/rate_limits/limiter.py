@@ -10,85 +10,47 @@ import numpy as np
 
 from state.rate_limits.bucket import (
     LARGEST,
+    PER_TICK,
     PERIOD_NS,
     RESOLUTION_NS,
+    SATURATING,
     balance_at,
     build,
     charge,
     pause_of,
+    read_for_pause,
     remove,
 )
+from state.rate_limits.exchange import announce
 from state.rate_limits.layout import (
     BUCKET_EMPTY,
     LIMIT_REMOVED,
     NEVER,
+    NO_EXCHANGE,
     NOBODY,
     NULL,
     RELEASED,
     Int,
     Out,
+    Record,
     World,
     compiled,
 )
+from state.rate_limits.timers import schedule
 from state.rate_limits.tracker import mark, unmark
-
-
-@compiled
-def schedule(w: World, limiter: int, due: int) -> None:
-    """Put a release task on the heap of timers; tasks of one time keep their order."""
-    k = w.key[0]
-    timers = w.timers
-    i = k["timers"]
-    order = k["timer_order"]
-    while i > 0:
-        parent = (i - 1) // 2
-        if timers[parent]["due_ns"] <= due:
-            break
-        timers[i] = timers[parent]
-        i = parent
-    timers[i]["due_ns"], timers[i]["order"], timers[i]["limiter"] = due, order, limiter
-    k["timers"] += 1
-    k["timer_order"] += 1
-
-
-@compiled
-def pop_timer(w: World) -> Int:
-    """Take the earliest release task off the heap; answers its limiter."""
-    k = w.key[0]
-    timers = w.timers
-    limiter = timers[0]["limiter"]
-    n = k["timers"] - 1
-    k["timers"] = n
-    due, order, moved = timers[n]["due_ns"], timers[n]["order"], timers[n]["limiter"]
-    i = 0
-    while 2 * i + 1 < n:
-        child = 2 * i + 1
-        if child + 1 < n and (
-            timers[child + 1]["due_ns"] < timers[child]["due_ns"]
-            or (
-                timers[child + 1]["due_ns"] == timers[child]["due_ns"]
-                and timers[child + 1]["order"] < timers[child]["order"]
-            )
-        ):
-            child += 1
-        if timers[child]["due_ns"] > due or (
-            timers[child]["due_ns"] == due and timers[child]["order"] > order
-        ):
-            break
-        timers[i] = timers[child]
-        i = child
-    timers[i]["due_ns"], timers[i]["order"], timers[i]["limiter"] = due, order, moved
-    return limiter
 
 
 @compiled
 def build_limiter(w: World, limiter: int, now: int) -> None:
     """Both buckets of a limiter new and full; a limit of 0 or less has no bucket."""
-    e = w.limiters[limiter]
+    e, version = w.limiters[limiter], w.key[0]["tokenbucket"]
     for i in range(2):
         limit = e["limit_msgs"] if i == 0 else e["limit_bytes"]
         if limit > 0:
-            build(w.buckets[2 * limiter + i], limit, limit, limit, now, PERIOD_NS, RESOLUTION_NS)
+            build(
+                w.buckets[2 * limiter + i], limit, limit, limit, now, PERIOD_NS, RESOLUTION_NS,
+                version,
+            )
         else:
             remove(w.buckets, 2 * limiter + i)
     e["built"] = 1
@@ -96,15 +58,21 @@ def build_limiter(w: World, limiter: int, now: int) -> None:
 
 @compiled
 def idle_and_full(w: World, limiter: int, now: int) -> bool:
-    """Not used for idle_state_ms, nobody waiting, both buckets full: as good as new."""
+    """Not used for idle_state_ms, nobody waiting, both buckets full: as good as new. Only the
+    newest bucket forgets its past so."""
     e = w.limiters[limiter]
     if e["built"] == 0:
         return True
+    if w.key[0]["tokenbucket"] != SATURATING:
+        return False
     if e["waiting"] > 0 or now - e["used_ns"] < w.key[0]["idle_ns"]:
         return False
     for i in range(2):
         b = w.buckets[2 * limiter + i]
-        if b["rate"] > 0 and balance_at(b, now, PERIOD_NS, RESOLUTION_NS) < b["capacity"]:
+        if (
+            b["rate"] > 0
+            and balance_at(b, now, PERIOD_NS, RESOLUTION_NS, SATURATING) < b["capacity"]
+        ):
             return False
     return True
 
@@ -114,35 +82,47 @@ def use(w: World, limiter: int, now: int) -> None:
     """Every use of a limiter passes here: the first builds it; a bucket that is full after a long
     rest is built anew. Without a limit there is nothing to use: such a limiter may not be known
     at all."""
-    e = w.limiters[limiter]
+    e, version = w.limiters[limiter], w.key[0]["tokenbucket"]
     if e["limit_msgs"] <= 0 and e["limit_bytes"] <= 0:
         return
     if e["built"] == 0:
+        if e["waiting"] == 0:
+            e["throttled_before"] = 0
         build_limiter(w, limiter, now)
-    elif now - e["used_ns"] >= w.key[0]["idle_ns"]:
+    elif version == SATURATING and now - e["used_ns"] >= w.key[0]["idle_ns"]:
+        if idle_and_full(w, limiter, now):
+            e["throttled_before"] = 0
         for i in range(2):
             b = w.buckets[2 * limiter + i]
             rate = b["rate"]
-            if rate > 0 and balance_at(b, now, PERIOD_NS, RESOLUTION_NS) >= b["capacity"]:
-                build(b, rate, rate, rate, now, PERIOD_NS, RESOLUTION_NS)
+            if rate > 0 and balance_at(b, now, PERIOD_NS, RESOLUTION_NS, version) >= b["capacity"]:
+                build(b, rate, rate, rate, now, PERIOD_NS, RESOLUTION_NS, version)
     e["used_ns"] = now
 
 
 @compiled
-def describe(w: World, o: Out, row: int, limiter: int, msgs: int, size: int) -> None:
+def pause_now(b: Record, balance: int, now: int, version: int) -> Int:
+    """Pause (ns) of a bucket that stands at `balance`, without touching it."""
+    if version == PER_TICK:
+        balance = balance_at(b, now, PERIOD_NS, RESOLUTION_NS, version)
+    return pause_of(b, balance, PERIOD_NS, version)
+
+
+@compiled
+def describe(w: World, o: Out, row: int, limiter: int, msgs: int, size: int, now: int) -> None:
     """Add balances, pause and FIFO length to a row of this limiter."""
-    e = o.rows[row]
+    e, version = o.rows[row], w.key[0]["tokenbucket"]
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
     e["has"] = 4
     pause = np.int64(0)
     if m["rate"] > 0:
         e["has"] |= 1
         e["balance_msgs"] = msgs
-        pause = max(pause, pause_of(m, msgs, PERIOD_NS))
+        pause = max(pause, pause_now(m, msgs, now, version))
     if b["rate"] > 0:
         e["has"] |= 2
         e["balance_bytes"] = size
-        pause = max(pause, pause_of(b, size, PERIOD_NS))
+        pause = max(pause, pause_now(b, size, now, version))
     e["pause_ns"] = pause
     e["waiting"] = w.limiters[limiter]["waiting"]
 
@@ -153,6 +133,7 @@ def _verdict(
     messages: int, size: int, msgs: int, bytes_: int,
 ) -> None:
     k = w.key[0]
+    version = k["tokenbucket"]
     if k["verdict_ns"] != now:
         k["verdict_ns"], k["verdict_no"] = now, 0
     v = o.verdicts[k["verdict_rows"]]
@@ -166,12 +147,12 @@ def _verdict(
         v["has"] |= 1
         v["balance_msgs"] = msgs
         v["messages_ok"] = 1 if msgs > 0 else 0
-        pause = max(pause, pause_of(m, msgs, PERIOD_NS))
+        pause = max(pause, pause_now(m, msgs, now, version))
     if b["rate"] > 0:
         v["has"] |= 2
         v["balance_bytes"] = bytes_
         v["bytes_ok"] = 1 if bytes_ > 0 else 0
-        pause = max(pause, pause_of(b, bytes_, PERIOD_NS))
+        pause = max(pause, pause_now(b, bytes_, now, version))
     v["pause_ns"] = pause
     k["verdict_rows"] += 1
     k["verdict_no"] += 1
@@ -193,12 +174,15 @@ def _wait(w: World, limiter: int, producer: int, culprit: int) -> None:
     k["timer_order"] += 1
     k["waiting"] += 1
     e = w.limiters[limiter]
+    place["type"], place["request"], place["receipt"] = e["kind"], NULL, NO_EXCHANGE
     if e["waiting"] == 0:
         e["head"] = i
     else:
         w.waiting[e["tail"]]["next"] = i
     e["tail"] = i
     e["waiting"] += 1
+    e["throttles"] += 1
+    e["most_waiting"] = max(e["most_waiting"], e["waiting"])
     p = w.producers[producer]
     p["queued"] += 1
     w.cnxs[p["cnx"]]["queued"] += 1
@@ -220,7 +204,7 @@ def leave_queue(w: World, limiter: int, place: int, before: int) -> None:
     p = w.producers[w.waiting[place]["producer"]]
     p["queued"] -= 1
     w.cnxs[p["cnx"]]["queued"] -= 1
-    w.waiting[place]["next"] = k["free_waiting"]
+    w.waiting[place]["next"], w.waiting[place]["receipt"] = k["free_waiting"], NO_EXCHANGE
     k["free_waiting"] = place
 
 
@@ -235,11 +219,21 @@ def charge_limiter(
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
     if m["rate"] <= 0 and b["rate"] <= 0:
         return False
+    version = w.key[0]["tokenbucket"]
+    e["charged"] = 1
+    e["messages"] += messages
+    e["bytes"] += size
     msgs, bytes_ = np.int64(1), np.int64(1)
     if m["rate"] > 0:
-        msgs = charge(m, messages, now, PERIOD_NS, RESOLUTION_NS)
+        msgs = charge(m, messages, now, PERIOD_NS, RESOLUTION_NS, version)
+        if (e["has_least"] & 1) == 0 or msgs < e["least_msgs"]:
+            e["least_msgs"] = msgs
+            e["has_least"] |= 1
     if b["rate"] > 0:
-        bytes_ = charge(b, size, now, PERIOD_NS, RESOLUTION_NS)
+        bytes_ = charge(b, size, now, PERIOD_NS, RESOLUTION_NS, version)
+        if (e["has_least"] & 2) == 0 or bytes_ < e["least_bytes"]:
+            e["least_bytes"] = bytes_
+            e["has_least"] |= 2
     if w.key[0]["verdicts"] != 0:
         _verdict(w, o, now, wall, feed, limiter, topic, messages, size, msgs, bytes_)
     if msgs > 0 and bytes_ > 0:
@@ -250,9 +244,10 @@ def charge_limiter(
         w, o, now, wall, feed, w.producers[producer]["cnx"], producer, topic, e["kind"],
         BUCKET_EMPTY, topic,
     )
-    describe(w, o, row, limiter, msgs, bytes_)
+    describe(w, o, row, limiter, msgs, bytes_, now)
+    announce(w, o, row, e["tail"])
     if e["waiting"] == 1:
-        pause = o.rows[row]["pause_ns"]
+        pause, _, _ = read_limiter(w, limiter, now)
         schedule(w, limiter, now + pause if now <= LARGEST - pause else LARGEST)
     return True
 
@@ -261,39 +256,49 @@ def charge_limiter(
 def read_limiter(w: World, limiter: int, now: int) -> tuple[Int, Int, Int]:
     """Read both buckets: the larger pause (ns) and both balances."""
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
+    version = w.key[0]["tokenbucket"]
     pause, msgs, size = np.int64(0), np.int64(0), np.int64(0)
     if m["rate"] > 0:
-        msgs = charge(m, np.int64(0), now, PERIOD_NS, RESOLUTION_NS)
-        pause = max(pause, pause_of(m, msgs, PERIOD_NS))
+        msgs = read_for_pause(m, now, PERIOD_NS, RESOLUTION_NS, version)
+        pause = max(pause, pause_of(m, msgs, PERIOD_NS, version))
     if b["rate"] > 0:
-        size = charge(b, np.int64(0), now, PERIOD_NS, RESOLUTION_NS)
-        pause = max(pause, pause_of(b, size, PERIOD_NS))
+        size = read_for_pause(b, now, PERIOD_NS, RESOLUTION_NS, version)
+        pause = max(pause, pause_of(b, size, PERIOD_NS, version))
     return pause, msgs, size
 
 
 @compiled
 def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> Int:
-    """Run a release task; answers the delay (ns) it scheduled itself with, NULL if none."""
+    """Run a release task; answers the delay (ns) it scheduled itself with, NULL if none.
+
+    Producers leave while both buckets have their target or, with `release_condition` positive,
+    anything at all.
+    """
     e = w.limiters[limiter]
+    m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
     if e["built"] != 0 and e["waiting"] > 0:
         # a task that finds nobody does nothing, so that one more or less changes nothing
         e["used_ns"] = now
     while True:
         pause, msgs, size = read_limiter(w, limiter, now)
-        if pause != 0 or e["waiting"] == 0:
+        if w.key[0]["positive"] != 0:
+            ready = (m["rate"] <= 0 or msgs > 0) and (b["rate"] <= 0 or size > 0)
+        else:
+            ready = pause == 0
+        if not ready or e["waiting"] == 0:
             break
         place = e["head"]
-        producer, culprit = w.waiting[place]["producer"], w.waiting[place]["culprit"]
+        waiting = w.waiting[place]
+        producer, culprit = waiting["producer"], waiting["culprit"]
+        request, receipt = waiting["request"], waiting["receipt"]
         leave_queue(w, limiter, place, NOBODY)
-        gone = (
-            w.buckets[2 * limiter]["rate"] <= 0 and w.buckets[2 * limiter + 1]["rate"] <= 0
-        )
         p = w.producers[producer]
         row = unmark(
             w, o, now, now, wall, feed, p["cnx"], producer, p["topic"], e["kind"],
-            LIMIT_REMOVED if gone else RELEASED, culprit,
+            LIMIT_REMOVED if m["rate"] <= 0 and b["rate"] <= 0 else RELEASED, culprit,
+            request, receipt,
         )
-        describe(w, o, row, limiter, msgs, size)
+        describe(w, o, row, limiter, msgs, size, now)
     if e["waiting"] == 0:
         return NULL
     schedule(w, limiter, now + pause if now <= LARGEST - pause else LARGEST)
@@ -305,7 +310,7 @@ def change_limits(
     w: World, limiter: int, limit_msgs: int, limit_bytes: int, now: int, seen: bool
 ) -> None:
     """New limits: both buckets new and full, the history forgotten; waiting producers are tried
-    again at once (`limit_change = immediate`).
+    again at once with `limit_change = immediate`, at their time with `scheduled`.
 
     A limiter that nobody has used for idle_state_ms is only built at its next use; `seen` tells
     that for one that has no bucket yet.
@@ -313,6 +318,8 @@ def change_limits(
     e = w.limiters[limiter]
     rested = idle_and_full(w, limiter, now) if e["built"] != 0 else not seen
     rested = rested and e["waiting"] == 0
+    if e["waiting"] == 0 and (rested or e["built"] == 0):
+        e["throttled_before"] = 0  # it may have been dropped meanwhile
     e["limit_msgs"], e["limit_bytes"] = limit_msgs, limit_bytes
     if rested or (limit_msgs <= 0 and limit_bytes <= 0):
         e["built"] = 0
@@ -321,7 +328,7 @@ def change_limits(
     else:
         build_limiter(w, limiter, now)
         e["used_ns"] = now
-    if e["throttled_before"] != 0 and not rested:
+    if e["throttled_before"] != 0 and not rested and w.key[0]["scheduled"] == 0:
         schedule(w, limiter, now)
 
 

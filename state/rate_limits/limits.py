@@ -22,6 +22,9 @@ Documents = Mapping[Source, Mapping[str, Any]]
 
 MSGS, BYTES = "publishRateInMsgs", "publishRateInBytes"
 MAX_IN_FLIGHT_DEFAULT = 1000
+RECEIPT_WAIT_MS_DEFAULT = 100
+MOST_RECEIPT_WAIT_MS = 3_600_000
+"""An hour: a longer wait is no wait for a receipt, and must not overflow the clock."""
 _MIB = 1024 * 1024
 _LARGEST = 2**63 - 1
 EVERY_BROKER = "*"
@@ -97,6 +100,11 @@ class Limits:
     def max_in_flight(self) -> int:
         """Publish requests that a connection may have in flight; 0 = off."""
         return self._broker_limit("maxPendingPublishRequestsPerConnection", MAX_IN_FLIGHT_DEFAULT)
+
+    def receipt_wait_ms(self, default: int) -> int:
+        """How long a broker waits for the receipt of a throttle command."""
+        wait = self._broker_limit("throttleProducerReceiptWaitTimeMillis", default)
+        return min(max(wait, 0), MOST_RECEIPT_WAIT_MS)
 
     def buffer_share(self) -> int:
         """Bytes that one IO thread may buffer; 0 = off, unless both of its limits are set."""

@@ -1,8 +1,9 @@
 """The stateful operator `rate_limits`: publish throttling with attribution (PIP-385, PIP-322).
 
 Key: (cluster, broker). Clock: monotonic. State: limiters, connections, waiting records, policies.
-Timers: release tasks and window ends, driven by event time. Tables: `throttle_events`,
-`topic_throttle_stats`, `publish_verdicts` and its late or repeated records for `quarantine`.
+Timers: release tasks, waits for receipts and window ends, driven by event time. Tables:
+`throttle_events`, `topic_throttle_stats`, `limiter_stats`, `producer_throttle`, `publish_verdicts`
+and its late or repeated records for `quarantine`.
 """
 
 from __future__ import annotations
@@ -18,18 +19,33 @@ from state import order
 from state.events import MONO
 from state.job import Step
 from state.names import Names
-from state.rate_limits import clocks, rows
+from state.rate_limits import bucket, clocks, rows
+from state.rate_limits import layout as L
 from state.rate_limits import shard as shards
 from state.rate_limits.broker import Broker, Policy
 from state.rate_limits.clocks import Moment
 from state.rate_limits.flow import BROKER_STARTED, POLICY
 from state.rate_limits.layout import NEVER, NULL, Array
+from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT
 from state.rate_limits.shard import COLUMNS, NAME, Shard, Star, policy_of
 from state.rate_limits.store import new_world
 from state.records import Records, concat, empty, length, read_blob, take
 
 NS_PER_MS = 1_000_000
 TOO_LATE, DUPLICATE = "TOO_LATE", "DUPLICATE_RECORD"
+SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "tokenbucket": ("tokenbucket", bucket.VERSIONS),
+    "release_condition": ("positive", L.RELEASE_CONDITIONS),
+    "throttle_tracker": ("shared", L.TRACKERS),
+    "limit_change": ("scheduled", L.LIMIT_CHANGES),
+    "protocol": ("protocol", L.PROTOCOLS),
+    "receipt_model": ("receipt_model", L.RECEIPT_MODELS),
+    "broker_reason": ("broker_waits", L.BROKER_REASONS),
+    "pause_rule": ("sends_model", L.PAUSE_RULES),
+    "repeat_throttle": ("keeps_later", L.REPEAT_THROTTLES),
+    "timeout_rule": ("seen_counts", L.TIMEOUT_RULES),
+}
+"""Version parameters: the field of the key that holds each, and its values, default first."""
 
 
 @dataclass
@@ -80,7 +96,10 @@ class RateLimits:
     version = shards.VERSION
     key = ("cluster", "broker")
     clock = MONO
-    tables = ("throttle_events", "topic_throttle_stats", "publish_verdicts")
+    tables = (
+        "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
+        "publish_verdicts",
+    )
     columns = COLUMNS
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
@@ -92,6 +111,13 @@ class RateLimits:
         self._window_ms = int(params["stats_window_ms"])
         self._verdicts = "publish_verdicts" in params.get("extra_outputs", ())
         self._policies = tuple(policies)
+        self._receipt_wait_ms = int(
+            params.get("throttleProducerReceiptWaitTimeMillis", RECEIPT_WAIT_MS_DEFAULT)
+        )
+        self._switches = {
+            field: values.index(params.get(name, values[0]))
+            for name, (field, values) in SWITCHES.items()
+        }
 
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
         """Judge a batch of one shard; see `state.job`."""
@@ -232,6 +258,10 @@ class RateLimits:
         """One key's batch; answers the records that go on waiting."""
         b.key["verdicts"] = self._verdicts
         b.key["idle_ns"], b.key["window_ms"] = self._idle_ns, self._window_ms
+        for field_, value in self._switches.items():
+            b.key[field_] = value
+        b.receipt_wait_ms = self._receipt_wait_ms
+        b.set_receipt_wait()
         clock, clock_wall = self._begin(b, r, is_new, stream_ms)
         floats = (r["event_type"] == POLICY) & (r["ts_mono_ns"] == NULL)
         starts = r["event_type"] == BROKER_STARTED

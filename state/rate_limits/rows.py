@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from state.names import Names
 from state.rate_limits import layout as L
@@ -17,7 +18,12 @@ _NUMBERS = pa.array([n if n >= 0 else None for n in L.REASON_NUMBERS], pa.int32(
 _LIMITERS = pa.array(L.LIMITER_NAMES)
 _TRANSITIONS = pa.array(L.TRANSITIONS)
 _RULES = pa.array(L.RULES)
+_RECEIPTS = pa.array(L.RECEIPT_STATES, pa.string())
+_EXCEPTIONS = pa.array(L.EXCEPTIONS, pa.string())
+_PARTITION = r"-partition-(?P<number>\d+)$"
 _MS_PER_S = 1000
+MOST_DIGITS = 9
+"""Of a partition number: a longer one is part of a name."""
 WINDOW_RULE = "window"
 
 
@@ -84,8 +90,8 @@ def throttle_events(b: Broker, names: pa.LargeStringArray) -> pa.Table:
         "pause_model_ns": _long(rows["pause_ns"], (has & 4) == 0),
         "waiting": pa.array(rows["waiting"].astype(np.int32), mask=(has & 4) == 0),
         "pause_observed_ns": _long(rows["observed_ns"], rows["observed_ns"] == NULL),
-        "request_id": pa.nulls(len(rows), pa.int64()),
-        "receipt_state": pa.nulls(len(rows), pa.string()),
+        "request_id": _long(rows["request"], rows["request"] == NULL),
+        "receipt_state": _pick(_RECEIPTS, rows["receipt"]),
     }
     return pa.table(columns)
 
@@ -175,6 +181,113 @@ def _counts(counts: Array, labels: tuple[str, ...]) -> pa.Array:
     return pa.MapArray.from_arrays(pa.array(offsets), keys, _long(counts[row, column]))
 
 
+def producer_throttle(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
+    """Commands of the last call and sends that timed out; None without any."""
+    rows = b.out.commands[: int(b.key["command_rows"])]
+    if not len(rows):
+        return None
+    none = rows["type"] < 0
+    unknown = none | (rows["timed"] == 0)
+    topics = _text(names, rows["topic"])
+    columns = _common(b, names, rows)
+    columns |= {
+        "rule": _pick(_RULES, rows["rule"]),
+        "cnx_id": _text(names, rows["cnx"]),
+        "producer_id": _long(rows["producer_id"]),
+        "producer_name": _text(names, rows["producer_name"]),
+        "topic": topics,
+        "partition": _partitions(topics),
+        "reason": _REASONS.take(pa.array(rows["type"], mask=none)),
+        "start_ms": _long(rows["start_ms"], unknown),
+        "pause_ms": _long(rows["pause_ms"], unknown),
+        "end_ms": _long(rows["end_ms"], unknown),
+        "request_id": _long(rows["request"], rows["request"] == NULL),
+        "throttled_ms_total": _long(rows["total_ms"], rows["total_ms"] == NULL),
+        "sequence_id": _long(rows["sequence_id"], rows["sequence_id"] == NULL),
+        "exception": _pick(_EXCEPTIONS, rows["exception"]),
+    }
+    return pa.table(columns)
+
+
+def _partitions(topics: pa.StringArray) -> pa.Array:
+    """Number of the partition that a topic's name ends with, null without one."""
+    encoded = topics.dictionary_encode()
+    (numbers,) = pc.extract_regex(encoded.dictionary, _PARTITION).flatten()
+    small = pc.if_else(pc.less_equal(pc.utf8_length(numbers), MOST_DIGITS), numbers, None)
+    return small.cast(pa.int32()).take(encoded.indices)
+
+
+def limiter_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
+    """How near every limiter came to its limit in the windows that have ended; None without any."""
+    parts = [_nearness(b, names, window) for window in b.windows]
+    parts = [part for part in parts if part.num_rows]
+    return pa.concat_tables(parts) if parts else None
+
+
+def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table:
+    e = window.limiters
+    cnxs = window.cnxs if window.max_in_flight > 0 else window.cnxs[:0]
+    threads = window.threads if window.buffer_share > 0 else window.threads[:0]
+    n, rated = len(e) + len(cnxs) + len(threads), np.arange(len(e))
+    kind = np.concatenate([
+        e["kind"], np.full(len(cnxs), L.CONNECTION), np.full(len(threads), L.IO_THREAD)
+    ])
+    of_broker = e["kind"] == L.BROKER
+    ids = np.concatenate([np.where(of_broker, b.key["broker"], e["name"]), cnxs["name"]])
+    texts = [*_text(names, ids).to_pylist(), *(str(name) for name in threads["name"])]
+    keys = [t.encode() for t in texts[: len(ids)]] + [int(t) for t in threads["name"]]
+    order = sorted(range(n), key=lambda i: (kind[i], keys[i]))
+
+    def column(values: Array, absent: Array | None = None, more: int = n - len(e)) -> pa.Array:
+        """A column of the rate limiters; null for the others."""
+        mask = np.ones(n, bool)
+        mask[rated] = False if absent is None else absent
+        filled = np.concatenate([values, np.zeros(more, values.dtype)])
+        return pa.array(filled, mask=mask)
+
+    seconds = int(b.key["window_ms"]) / _MS_PER_S
+    levels = np.concatenate([
+        np.zeros(len(e), np.int64), cnxs["most_in_flight"], threads["most_pending"]
+    ])
+    limits = np.concatenate([
+        np.ones(len(e), np.int64), np.full(len(cnxs), window.max_in_flight),
+        np.full(len(threads), window.buffer_share),
+    ])
+    used = levels / limits
+    for counted, limit in (("messages", "limit_msgs"), ("bytes", "limit_bytes")):
+        on = e[limit] > 0
+        share = e[counted] / seconds / np.where(on, e[limit], 1)
+        used[rated] = np.maximum(used[rated], np.where(on, share, 0.0))
+    leveled = np.arange(n) < len(e)
+    marks = np.concatenate([e["throttles"], cnxs["throttles"], threads["throttles"]])
+    rows = np.zeros(n, [("ts_mono_ns", "<i8"), ("ts_wall_ms", "<i8"), ("feed", "<i8"),
+                        ("row_no", "<i4")])
+    rows["ts_mono_ns"], rows["ts_wall_ms"] = window.end_ns, window.wall_ms
+    rows["feed"] = window.feed
+    columns = _common(b, names, rows)
+    columns |= {
+        "rule": pa.repeat(pa.scalar(WINDOW_RULE), n),
+        "window_start_ms": _long(np.full(n, window.start_ms)),
+        "window_ms": _long(np.full(n, int(b.key["window_ms"]))),
+        "limiter": _pick(_LIMITERS, kind),
+        "limiter_name": pa.array(texts, pa.string()),
+        "messages": column(e["messages"]),
+        "bytes": column(e["bytes"]),
+        "limit_msgs": column(e["limit_msgs"].astype(np.float64), e["limit_msgs"] <= 0),
+        "limit_bytes": column(e["limit_bytes"].astype(np.float64), e["limit_bytes"] <= 0),
+        "max_level": _long(levels, leveled),
+        "limit_level": _long(limits, leveled),
+        "min_balance_msgs": column(e["least_msgs"], (e["has_least"] & 1) == 0),
+        "min_balance_bytes": column(e["least_bytes"], (e["has_least"] & 2) == 0),
+        "throttles": _long(marks),
+        "max_waiting": column(e["most_waiting"].astype(np.int32)),
+        "utilisation": pa.array(used),
+    }
+    table = pa.table(columns).take(pa.array(order, pa.int64()))
+    number = table.schema.get_field_index("row_no")
+    return table.set_column(number, "row_no", pa.array(np.arange(n, dtype=np.int32)))
+
+
 def publish_verdicts(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
     """Every charge of the last call, if they are asked for."""
     rows = b.out.verdicts[: int(b.key["verdict_rows"])]
@@ -204,6 +317,8 @@ def of(b: Broker, names: Names) -> dict[str, pa.Table]:
     tables: dict[str, pa.Table | None] = {
         "throttle_events": throttle_events(b, strings) if b.key["rows"] else None,
         "topic_throttle_stats": topic_throttle_stats(b, strings),
+        "limiter_stats": limiter_stats(b, strings),
+        "producer_throttle": producer_throttle(b, strings),
         "publish_verdicts": publish_verdicts(b, strings),
     }
     return {name: table for name, table in tables.items() if table is not None}

@@ -21,11 +21,12 @@ from state.rate_limits.world import LAYOUTS
 from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
 
 NAME = "rate_limits"
-VERSION = 1
+VERSION = 2
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
     "supports_throttle", "io_thread", "topic", "producer_id", "producer_name", "sequence_id",
-    "ledger_id", "entry_id", "entry_bytes", "num_messages", "request_id", "policy_json",
+    "ledger_id", "entry_id", "entry_bytes", "num_messages", "publish_time_ms", "request_id",
+    "policy_json",
 )
 """Contract columns that the job carries; `topic` is the full name with its partition."""
 NAME_COLUMNS = (

@@ -42,7 +42,7 @@ def pack(w: World) -> dict[str, Array]:
     number = {name: _renumber(mask) for name, mask in keep.items()}
     packed = {name: getattr(w, name)[mask].copy() for name, mask in keep.items()}
     packed["buckets"] = w.buckets[np.repeat(keep["limiters"], 2)]
-    packed["timers"] = np.sort(w.timers[: int(k["timers"])], order=("due_ns", "order"))
+    packed["timers"] = np.sort(_live_timers(w), order=("due_ns", "order"))
     packed["key"], packed["threads"] = w.key.copy(), w.threads
     packed["waiting"], packed["flights"] = waiting, flights
     for part, field, target in (
@@ -52,22 +52,50 @@ def pack(w: World) -> dict[str, Array]:
         ("waiting", "producer", "producers"), ("waiting", "culprit", "topics"),
         ("waiting", "next", "limiters"), ("flights", "cnx", "cnxs"),
         ("flights", "next", "topics"), ("timers", "limiter", "limiters"),
+        ("timers", "cnx", "cnxs"),
         ("cnxs", "mark_producer", "producers"), ("cnxs", "mark_topic", "topics"),
     ):
         packed[part][field] = number[target][packed[part][field]]
+    in_fifo = packed["timers"]["place"] >= 0
+    moved = np.full(len(w.waiting) + 1, -1, np.int64)
+    moved[places] = np.arange(len(places))
+    packed["timers"]["place"][in_fifo] = moved[packed["timers"]["place"][in_fifo]]
     packed["cnxs"]["first_link"] = packed["cnxs"]["snapshot"] = -1
     packed["links"]["next"] = packed["links"]["first_producer"] = -1
     packed["producers"]["next"] = -1
     packed["topics"]["flight_head"] = packed["topics"]["flight_tail"] = -1
     key = packed["key"][0]
-    for field in ("rows", "verdict_rows", "snapshots", "snapshot_topics"):
+    for field in ("rows", "verdict_rows", "snapshots", "snapshot_topics", "command_rows"):
         key[field] = 0
     return packed
 
 
+def _live_timers(w: World) -> Array:
+    """Release tasks, and waits for receipts whose mark is still there and undecided."""
+    timers = w.timers[: int(w.key[0]["timers"])]
+    receipt = timers["limiter"] < 0
+    if not receipt.any():
+        return timers
+    place, cnx = timers["place"], timers["cnx"]
+    fifo = receipt & (place >= 0)
+    flag = receipt & (place < 0)
+    live = ~receipt
+    e = w.waiting[place[fifo]]
+    live[fifo] = (e["order"] == timers["mark"][fifo]) & (e["receipt"] == L.WAITING_FOR)
+    kind = -1 - place[flag]
+    c = w.cnxs[cnx[flag]]
+    row = np.arange(len(c))
+    live[flag] = (c["flag_mark"][row, kind] == timers["mark"][flag]) & (
+        c["flag_receipt"][row, kind] == L.WAITING_FOR
+    )
+    return timers[live]
+
+
 def _kept(w: World, clock: int, waiting: Array, flights: Array) -> dict[str, Array]:
     k = w.key[0]
-    cnxs = w.cnxs["open"] != 0
+    cnxs = (
+        (w.cnxs["open"] != 0) | (w.cnxs["most_in_flight"] > 0) | (w.cnxs["throttles"] > 0)
+    )
     limiters = ~droppable_limiters(w, clock)
     producers = (w.producers["open"] != 0) | (w.producers["queued"] > 0)
     marked = w.cnxs["mark_producer"][cnxs]

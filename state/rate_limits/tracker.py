@@ -1,7 +1,11 @@
-"""Connection throttle tracker (`per_type`) and who pays for a pause.
+"""Connection throttle tracker and who pays for a pause.
 
-A connection has a state per throttle type; reads are paused while any state is above 0. Topic and
-resource-group marks count, the other types are flags. An unmark has no floor.
+A connection has a state per throttle type. `per_type`: topic and resource-group marks count, the
+other types are flags. `shared_counter`: one counter for everything, broker marks count too. An
+unmark has no floor.
+
+Reads are paused while some active mark blocks them: every one without the exchange of PIP-385;
+with it those whose client has not confirmed, or was not asked to.
 """
 
 from __future__ import annotations
@@ -14,14 +18,22 @@ from state.rate_limits.layout import (
     DROPPED,
     IO_THREAD,
     MARK,
+    MODEL_ALL,
+    MODEL_NONE,
+    MODEL_OBSERVED,
     NEVER,
+    NO_EXCHANGE,
+    NOT_SUPPORTED,
+    NOT_WAITED,
     NULL,
+    RECEIVED,
     RESOURCE_GROUP,
     STATE_CHANGED,
     TOPIC,
     TYPE_CHANGED,
     TYPES,
     UNMARK,
+    WAITING_FOR,
     Array,
     Int,
     Out,
@@ -32,7 +44,7 @@ from state.rate_limits.layout import (
 
 @compiled
 def any_active(states: Array) -> bool:
-    """Reads are paused while some type is above 0."""
+    """Whether some type is above 0."""
     for i in range(TYPES):
         if states[i] > 0:
             return True
@@ -40,29 +52,47 @@ def any_active(states: Array) -> bool:
 
 
 @compiled
-def mark_state(states: Array, kind: int) -> Int:
-    """Mark a type; answers the transition."""
+def _sum(states: Array) -> Int:
+    total = np.int64(0)
+    for i in range(TYPES):
+        total += states[i]
+    return total
+
+
+@compiled
+def counts(kind: int, shared: int) -> bool:
+    """Whether marks of a type are counted; the others are a flag."""
+    return kind == TOPIC or kind == RESOURCE_GROUP or (shared != 0 and kind == BROKER)
+
+
+@compiled
+def mark_state(states: Array, kind: int, shared: int) -> Int:
+    """Mark a type; answers the transition. `shared` = one counter for all types."""
     active = any_active(states)
-    if kind == TOPIC or kind == RESOURCE_GROUP:
+    if counts(kind, shared):
         states[kind] += 1
     else:
         was = states[kind]
         states[kind] = 1
         if was != 0:
             return DROPPED
+    if shared != 0:
+        return STATE_CHANGED if _sum(states) == 1 else TYPE_CHANGED
     return TYPE_CHANGED if active else STATE_CHANGED
 
 
 @compiled
-def unmark_state(states: Array, kind: int) -> Int:
+def unmark_state(states: Array, kind: int, shared: int) -> Int:
     """Unmark a type; answers the transition. Counting types have no floor."""
-    if kind == TOPIC or kind == RESOURCE_GROUP:
+    if counts(kind, shared):
         states[kind] -= 1
     else:
         was = states[kind]
         states[kind] = 0
         if was != 1:
             return DROPPED
+    if shared != 0:
+        return STATE_CHANGED if _sum(states) == 0 else TYPE_CHANGED
     return TYPE_CHANGED if any_active(states) else STATE_CHANGED
 
 
@@ -89,9 +119,9 @@ def settle_link(w: World, link: int, now: int) -> None:
         topic["culprit_ns"] += passed
     else:
         topic["collateral_ns"] += passed
-    states = w.cnxs[e["cnx"]]["states"]
+    blocking = w.cnxs[e["cnx"]]["blocking"]
     for i in range(BROKER + 1):
-        if states[i] > 0:
+        if blocking[i] > 0:
             topic["by_reason"][i] += passed
     touch(w, e["topic"])
 
@@ -131,7 +161,7 @@ def _begin_pause(w: World, c: int, now: int, kind: int, culprit: int) -> None:
 
 
 @compiled
-def _blame(w: World, c: int, now: int, culprit: int) -> None:
+def blame(w: World, c: int, now: int, culprit: int) -> None:
     """From its first mark as culprit a topic pays for its own pause."""
     link = w.cnxs[c]["first_link"]
     while link >= 0:
@@ -143,6 +173,43 @@ def _blame(w: World, c: int, now: int, culprit: int) -> None:
                 e["culprit"] = 1
             return
         link = e["next"]
+
+
+@compiled
+def blocks(receipt: int) -> bool:
+    """Whether a mark with this receipt state holds the reads of its connection."""
+    return receipt != RECEIVED and receipt != WAITING_FOR
+
+
+@compiled
+def start_blocking(w: World, c: int, now: int, kind: int, culprit: int) -> None:
+    """One more active mark holds the reads of a connection."""
+    cnx = w.cnxs[c]
+    if cnx["blocking"][kind] == 0:
+        settle(w, c, now)
+    cnx["blocking"][kind] += 1
+    if cnx["paused"] == 0:
+        _begin_pause(w, c, now, kind, culprit)
+
+
+@compiled
+def _stop_blocking(w: World, c: int, settle_ns: int, kind: int) -> Int:
+    """A mark that held the reads has ended; answers the pause seen by the feed if they go on."""
+    cnx = w.cnxs[c]
+    blocking = cnx["blocking"]
+    if blocking[kind] == 1:
+        settle(w, c, settle_ns)
+    blocking[kind] -= 1
+    for i in range(BROKER + 1):
+        if blocking[i] > 0:
+            return NULL
+    cnx["paused"] = 0
+    w.key[0]["paused_cnxs"] -= 1
+    if cnx["seen_resumed_ns"] == NEVER or cnx["seen_resumed_ns"] < cnx["paused_at_ns"]:
+        return NULL
+    observed = cnx["seen_resumed_ns"] - cnx["seen_paused_ns"]
+    cnx["seen_paused_ns"], cnx["seen_resumed_ns"] = NEVER, NEVER
+    return observed
 
 
 @compiled
@@ -167,9 +234,9 @@ def _snapshot(w: World, o: Out, c: int) -> Int:
 
 
 @compiled
-def _write(
+def write_row(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, producer: int, topic: int,
-    action: int, kind: int, transition: int, rule: int, culprit: int,
+    action: int, kind: int, transition: int, rule: int, culprit: int, request: int, receipt: int,
 ) -> Int:
     """Write the columns that every row has; answers its position."""
     k = w.key[0]
@@ -186,9 +253,24 @@ def _write(
     row["snapshot"] = _snapshot(w, o, c) if w.cnxs[c]["paused"] != 0 else -1
     row["has"], row["balance_msgs"], row["balance_bytes"] = 0, 0, 0
     row["pause_ns"], row["waiting"], row["observed_ns"] = NULL, 0, NULL
+    row["request"], row["receipt"] = request, receipt
     k["rows"] = n + 1
     k["row_no"] += 1
     return n
+
+
+@compiled
+def receipt_of(w: World, c: int, kind: int) -> Int:
+    """What PIP-385 makes of a new mark: rules 1 to 3 of its exchange."""
+    k = w.key[0]
+    if k["protocol"] == 0:
+        return NO_EXCHANGE
+    model = k["receipt_model"]
+    if model == MODEL_NONE or (model != MODEL_ALL and w.cnxs[c]["supports_throttle"] == 0):
+        return NOT_SUPPORTED
+    if kind == TOPIC or kind == RESOURCE_GROUP or (kind == BROKER and k["broker_waits"] != 0):
+        return WAITING_FOR if model == MODEL_OBSERVED else RECEIVED
+    return NOT_WAITED
 
 
 @compiled
@@ -198,42 +280,55 @@ def mark(
 ) -> Int:
     """Mark a connection and write the row; answers its position in `o.rows`."""
     cnx = w.cnxs[c]
-    states = cnx["states"]
-    if states[kind] <= 0:
-        settle(w, c, now)
-    transition = mark_state(states, kind)
-    if cnx["paused"] == 0 and any_active(states):
-        _begin_pause(w, c, now, kind, culprit)
+    shared = w.key[0]["shared"]
+    transition = mark_state(cnx["states"], kind, shared)
+    receipt = NO_EXCHANGE
+    if transition != DROPPED:
+        receipt = receipt_of(w, c, kind)
+        if blocks(receipt):
+            start_blocking(w, c, now, kind, culprit)
+        if not counts(kind, shared):
+            cnx["mark_producer"][kind], cnx["mark_topic"][kind] = producer, culprit
+            cnx["flag_receipt"][kind], cnx["flag_request"][kind] = receipt, NULL
     if cnx["paused"] != 0:
-        _blame(w, c, now, culprit)
-    if (kind == CONNECTION or kind == IO_THREAD) and transition != DROPPED:
-        cnx["mark_producer"][kind] = producer
-        cnx["mark_topic"][kind] = culprit
-    return _write(
-        w, o, now, wall, feed, c, producer, topic, MARK, kind, transition, rule, culprit
+        blame(w, c, now, culprit)
+    if kind == CONNECTION:
+        cnx["throttles"] += 1
+    elif kind == IO_THREAD and cnx["thread"] >= 0:
+        w.threads[cnx["thread"]]["throttles"] += 1
+    return write_row(
+        w, o, now, wall, feed, c, producer, topic, MARK, kind, transition, rule, culprit, NULL,
+        receipt,
     )
 
 
 @compiled
 def unmark(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, producer: int,
-    topic: int, kind: int, rule: int, culprit: int,
+    topic: int, kind: int, rule: int, culprit: int, request: Int, receipt: Int,
 ) -> Int:
-    """Unmark a connection and write the row; paused time counts up to `settle_ns`."""
+    """Unmark a connection and write the row; paused time counts up to `settle_ns`.
+
+    `request` and `receipt` are those of the mark that ends, where marks are counted; a flag
+    knows its own.
+    """
     cnx = w.cnxs[c]
-    states = cnx["states"]
-    if states[kind] == 1 or (kind != TOPIC and kind != RESOURCE_GROUP):
-        settle(w, c, settle_ns)
-    transition = unmark_state(states, kind)
+    shared = w.key[0]["shared"]
+    transition = unmark_state(cnx["states"], kind, shared)
     observed = NULL
-    if cnx["paused"] != 0 and not any_active(states):
-        cnx["paused"] = 0
-        w.key[0]["paused_cnxs"] -= 1
-        if cnx["seen_resumed_ns"] != NEVER and cnx["seen_resumed_ns"] >= cnx["paused_at_ns"]:
-            observed = cnx["seen_resumed_ns"] - cnx["seen_paused_ns"]
-            cnx["seen_paused_ns"], cnx["seen_resumed_ns"] = NEVER, NEVER
-    n = _write(
-        w, o, now, wall, feed, c, producer, topic, UNMARK, kind, transition, rule, culprit
+    if not counts(kind, shared):
+        request, receipt = cnx["flag_request"][kind], cnx["flag_receipt"][kind]
+        if transition != DROPPED:
+            cnx["mark_producer"][kind], cnx["mark_topic"][kind] = -1, -1
+            cnx["flag_request"][kind], cnx["flag_receipt"][kind] = NULL, NO_EXCHANGE
+            cnx["flag_mark"][kind] = NULL
+    if transition == DROPPED:
+        request, receipt = NULL, NO_EXCHANGE
+    elif blocks(receipt):
+        observed = _stop_blocking(w, c, settle_ns, kind)
+    n = write_row(
+        w, o, now, wall, feed, c, producer, topic, UNMARK, kind, transition, rule, culprit,
+        request, receipt,
     )
     o.rows[n]["observed_ns"] = observed
     return n
@@ -243,6 +338,8 @@ def unmark(
 def join_topic(w: World, link: int, now: int) -> None:
     """A first producer of a topic has come to a connection."""
     e = w.links[link]
+    for i in range(BROKER + 1):
+        e["throttled_ms"][i] = 0
     cnx = w.cnxs[e["cnx"]]
     cnx["snapshot"] = np.int64(-1)
     if cnx["paused"] != 0:

@@ -34,13 +34,15 @@ def blank(name: str, count: int) -> Array:
     elif name == "cnxs":
         array["thread"] = array["first_link"] = array["snapshot"] = -1
         array["mark_producer"] = array["mark_topic"] = -1
+        array["flag_request"] = array["flag_mark"] = L.NULL
         array["seen_paused_ns"] = array["seen_resumed_ns"] = NEVER
     elif name == "producers":
-        array["name"] = array["next"] = -1
+        array["name"] = array["next"] = array["kept_type"] = -1
+        array["heard_ms"] = array["kept_end_ms"] = NEVER
     elif name == "links":
         array["next"] = array["first_producer"] = -1
     elif name == "key":
-        array["row_ns"] = array["verdict_ns"] = NEVER
+        array["row_ns"] = array["verdict_ns"] = array["command_ns"] = NEVER
         array["latest_ns"] = NEVER
         array["last_wall_ms"] = array["clock_wall_ms"] = array["run_wall_ms"] = L.NULL
         array["free_waiting"] = array["free_flight"] = -1
@@ -66,7 +68,8 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
     step = limiters + 64
     need = {
         "waiting": int(k["waiting_used"]) + 64, "flights": int(k["flight_used"]) + 64,
-        "timers": int(k["timers"]) + step, "scratch": 2 * cnxs + 3 * waiting + 64,
+        "timers": int(k["timers"]) + step,
+        "scratch": 2 * cnxs + 3 * max(waiting, len(world.producers)) + 64,
     }
     short = {name: 2 * count for name, count in need.items() if count > len(getattr(world, name))}
     world = extend(
@@ -77,20 +80,23 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
         "verdicts": int(k["verdict_rows"]) + 64,
         "snapshots": int(k["snapshots"]) + cnxs + 64,
         "snapshot_topics": int(k["snapshot_topics"]) + len(world.links) + 64,
+        "commands": int(k["command_rows"]) + 3 * len(world.producers) + 64,
     }
+    if not k["protocol"]:
+        del need["commands"]
     grown = {}
     for name, count in need.items():
         old = getattr(out, name)
         more = max(2 * count - len(old), 0) if count > len(old) else 0
         grown[name] = np.concatenate([old, np.zeros(more, old.dtype)]) if more else old
-    return world, Out(**grown)
+    return world, out._replace(**grown)
 
 
 def new_out() -> Out:
     """No rows, little room."""
     return Out(
         np.zeros(64, L.ROW), np.zeros(64, L.VERDICT), np.zeros(16, np.int64),
-        np.zeros(64, np.int64),
+        np.zeros(64, np.int64), np.zeros(0, L.COMMAND),
     )
 
 
@@ -167,9 +173,13 @@ def droppable_limiters(w: World, clock: int) -> Array:
     drop = np.zeros(len(w.limiters), np.bool_)
     for i in range(1, len(w.limiters)):
         e = w.limiters[i]
-        drop[i] = e["waiting"] == 0 and idle_and_full(w, i, clock)
+        drop[i] = (
+            e["waiting"] == 0 and e["charged"] == 0 and e["most_waiting"] == 0
+            and idle_and_full(w, i, clock)
+        )
     for i in range(w.key[0]["timers"]):
-        drop[w.timers[i]["limiter"]] = False
+        if w.timers[i]["limiter"] >= 0:
+            drop[w.timers[i]["limiter"]] = False
     return drop
 
 

@@ -1,11 +1,14 @@
-"""One key of `rate_limits`, record by record: sections 2, 4, 5, 9 and 10 of the specification."""
+"""One key of `rate_limits`, record by record: sections 2, 4 to 6, 9 and 10 of the specification."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from tests.reference.bucket import BUCKETS, LARGEST
+from tests.reference.client import Client, Command
 from tests.reference.connection import (
     BROKER,
     BUFFER,
@@ -16,15 +19,31 @@ from tests.reference.connection import (
     REASONS,
     TOPIC,
     Connection,
+    Mark,
     Producer,
     TopicStats,
 )
-from tests.reference.limiter import Limiter, Place
+from tests.reference.exchange import (
+    NOT_SUPPORTED,
+    RECEIVED,
+    TIMED_OUT,
+    WAITING,
+    blocks_reads,
+    state_at_mark,
+    waits_for_receipt,
+)
+from tests.reference.limiter import Balances, Limiter, Place
 from tests.reference.order import Record
-from tests.reference.policies import Policies, source_of
+from tests.reference.policies import Policies, partition_of, source_of
+from tests.reference.switches import switches
+from tests.reference.tracker import TRACKERS
+from tests.reference.usage import Name, Usage, columns, order
 
 NS_PER_MS = 1_000_000
+NONE: tuple[None, None] = (None, None)
 Row = dict[str, Any]
+Action = Callable[[int, int | None], None]
+"""What a timer does, called with both clocks."""
 
 
 class Broker:
@@ -33,16 +52,23 @@ class Broker:
     def __init__(self, cluster: str, broker: str, params: Mapping[str, Any]) -> None:
         self._names = {"cluster": cluster, "broker": broker}
         self._window_ms = params["stats_window_ms"]
-        self._idle_ns = params["idle_state_ms"] * NS_PER_MS
+        self._switches = switches(params)
+        self._bucket_kind = BUCKETS[self._switches["tokenbucket"]]
+        self._idle_ns: int | None = None
+        if self._switches["tokenbucket"] == "saturating":
+            self._idle_ns = params["idle_state_ms"] * NS_PER_MS
         self._verdicts = "publish_verdicts" in params["extra_outputs"]
         self.rows: dict[str, list[Row]] = {
-            "throttle_events": [], "topic_throttle_stats": [], "publish_verdicts": [],
+            "throttle_events": [], "topic_throttle_stats": [], "limiter_stats": [],
+            "producer_throttle": [], "publish_verdicts": [],
         }
         self._numbers: dict[str, tuple[int, int]] = {}
         self.policies = Policies(broker)
         self.last: Record | None = None
         self._window_start = 0
         self._stats: dict[str, TopicStats] = {}
+        self._usage: dict[tuple[str, Name], Usage] = {}
+        self._openings = 0
         self._names_of: dict[Producer, str | None] = {}
         self._marks = 0
         self._new_run()
@@ -53,8 +79,8 @@ class Broker:
         self._cnxs: dict[str, Connection] = {}
         self._flights: list[tuple[str, str]] = []
         self._limited_threads: set[int] = set()
-        self._tasks: list[tuple[int, int, Limiter]] = []
-        self._tasks_made = 0
+        self._timers: list[tuple[int, int, Action]] = []
+        self._timers_made = 0
 
     # -- time --------------------------------------------------------------------------------
 
@@ -74,18 +100,22 @@ class Broker:
         return int(self.last["ts_mono_ns"]) + (wall - self.last["ts_wall_ms"]) * NS_PER_MS
 
     def advance(self, to_ns: int, next_record: Record | None) -> None:
-        """Release tasks that are due before a moment, windows that end up to it."""
+        """Timers that are due before a moment, windows that end up to it."""
         while True:
-            due = min((t for t in self._tasks if t[0] < to_ns), key=lambda t: t[:2], default=None)
+            due = min((t for t in self._timers if t[0] < to_ns), key=lambda t: t[:2], default=None)
             if due is None:
                 break
             at = due[0] + 1
             wall = self.wall_at(at, next_record)
             self._end_windows(at, wall, next_record)
-            self._tasks.remove(due)
-            self._release(due[2], at, wall)
+            self._timers.remove(due)
+            due[2](at, wall)
         if self.last is not None:
             self._end_windows(to_ns, self.wall_at(to_ns, next_record), next_record)
+
+    def _set_timer(self, due: int, action: Action) -> None:
+        self._timers_made += 1
+        self._timers.append((min(due, LARGEST), self._timers_made, action))
 
     def _end_windows(self, ns: int, wall: int | None, next_record: Record | None) -> None:
         clock = ns // NS_PER_MS if wall is None else wall
@@ -100,8 +130,11 @@ class Broker:
             shown = None if self.last["ts_wall_ms"] is None else end
             for no, topic in enumerate(sorted(self._stats, key=str.encode)):
                 self._window_row(topic, self._stats[topic], at, shown, no)
-            paused = any(cnx.tracker.active for cnx in self._cnxs.values())
+            paused = any(cnx.paused for cnx in self._cnxs.values())
+            if self._stats or paused:
+                self._usage_rows(at, shown)
             self._stats = {}
+            self._begin_usage()
             if paused:
                 self._window_start = end
             else:
@@ -122,6 +155,57 @@ class Broker:
             "limit_bytes": float(size) if size > 0 else None,
             "limited_by_limiter": sorted(s.limited.items()),
         })
+
+    # -- use of limiters ---------------------------------------------------------------------
+
+    def _usage_of(self, limiter: str, name: Name) -> Usage:
+        return self._usage.setdefault((limiter, name), Usage())
+
+    def _begin_usage(self) -> None:
+        """A window begins with the producers that wait and the levels that are there."""
+        self._usage = {}
+        for limiter in self._limiters.values():
+            if limiter.queue:
+                self._usage_of(LIMITERS[limiter.kind], limiter.name).wait(len(limiter.queue))
+        for cnx in self._cnxs.values():
+            self._note_levels(cnx)
+
+    def _note_levels(self, cnx: Connection) -> None:
+        self._usage_of("connection", cnx.name).level(cnx.in_flight)
+        self._note_thread(cnx.thread)
+
+    def _note_thread(self, thread: int | None) -> None:
+        if thread is not None:
+            self._usage_of("io_thread", thread).level(self._buffered(thread))
+
+    def _limits_of(self, limiter: str, name: Name) -> tuple[tuple[int, int], int]:
+        """Rates and level limit by the policies in force."""
+        if limiter == "topic":
+            return self.policies.topic(str(name))[0], 0
+        if limiter == "resource_group":
+            return self.policies.group(str(name)), 0
+        if limiter == "broker":
+            return self.policies.broker()[0], 0
+        if limiter == "connection":
+            return (0, 0), self.policies.in_flight()
+        return (0, 0), self.policies.buffer_share()
+
+    def _usage_rows(self, ns: int, wall: int | None) -> None:
+        assert self.last is not None
+        no = 0
+        for limiter, name in sorted(self._usage, key=lambda key: order(*key)):
+            usage = self._usage[limiter, name]
+            rates, level = self._limits_of(limiter, name)
+            if not usage.is_shown or not (level > 0 or any(rate > 0 for rate in rates)):
+                continue
+            self.rows["limiter_stats"].append({
+                **self._names, "ts_mono_ns": ns, "ts_wall_ms": wall,
+                "source_feed": self.last["source_feed"], "row_no": no, "rule": "window",
+                "window_start_ms": self._window_start, "window_ms": self._window_ms,
+                "limiter": limiter, "limiter_name": str(name),
+                **columns(limiter, usage, rates, level, self._window_ms),
+            })
+            no += 1
 
     # -- records -----------------------------------------------------------------------------
 
@@ -167,7 +251,11 @@ class Broker:
         self.last = record
 
     def _on_connection_opened(self, r: Record, ns: int, wall: int | None) -> None:
-        self._cnxs.setdefault(r["cnx_id"], Connection(r["cnx_id"])).thread = r.get("io_thread")
+        cnx = self._connect(r["cnx_id"])
+        before, cnx.thread = cnx.thread, r.get("io_thread")
+        cnx.supports_throttle = bool(r.get("supports_throttle"))
+        self._note_thread(before)
+        self._note_levels(cnx)
 
     def _on_connection_closed(self, r: Record, ns: int, wall: int | None) -> None:
         if r["cnx_id"] in self._cnxs:
@@ -177,7 +265,8 @@ class Broker:
         self._open_producer(r, ns)
         self._stats.setdefault(r["topic"], TopicStats())
         for limiter in self._limiters_of(r["topic"]):
-            limiter.use(ns)
+            if limiter is not None:
+                limiter.use(ns)
 
     def _on_producer_closed(self, r: Record, ns: int, wall: int | None) -> None:
         cnx = self._cnxs.get(r["cnx_id"])
@@ -197,7 +286,7 @@ class Broker:
         self._start_request(p, size, ns, wall, r["source_feed"])
         of_topic, of_group = self._limiters_of(p.topic)
         for limiter in (of_topic, self._limiter("broker", ""), of_group):
-            if limiter is not None and any(rate > 0 for rate in limiter.rates):
+            if limiter is not None and limiter.has_limit:
                 self._charge(limiter, p, messages, size, ns, wall, r["source_feed"])
             elif limiter is not None and limiter.kind != BROKER:
                 limiter.use(ns)
@@ -215,7 +304,7 @@ class Broker:
         cnx.buffered -= r["entry_bytes"]
         if IN_FLIGHT in cnx.flags and cnx.in_flight <= cnx.resume_at:
             self._end_flag(cnx, IN_FLIGHT, "in_flight_half", ns, ns, wall, r["source_feed"])
-        self._look_at_thread(cnx.thread, ns, wall, r["source_feed"])
+        self._look_at_thread(cnx.thread, ns, ns, wall, r["source_feed"])
 
     def _on_reads_paused(self, r: Record, ns: int, wall: int | None) -> None:
         if cnx := self._cnxs.get(r["cnx_id"]):
@@ -226,15 +315,71 @@ class Broker:
         if cnx is not None and cnx.seen_paused is not None:
             cnx.seen_resumed = ns
 
+    def _on_throttle_receipt(self, r: Record, ns: int, wall: int | None) -> None:
+        cnx = self._cnxs.get(r["cnx_id"])
+        for mark in cnx.marks if cnx is not None else []:
+            waits = mark.wait_ends_ns is not None and ns <= mark.wait_ends_ns
+            if waits and mark.request_id == r["request_id"]:
+                assert cnx is not None
+                mark.receipt, mark.wait_ends_ns = RECEIVED, None
+                self._receipt_row(
+                    cnx, mark, "receipt_in_time", False, ns, wall, r["source_feed"]
+                )
+
+    def _on_send_timeout(self, r: Record, ns: int, wall: int | None) -> None:
+        if self._switches["protocol"] == "none":
+            return
+        p = self._sender(r)
+        found = None
+        if p is not None:
+            at_ms = ns // NS_PER_MS if wall is None else wall
+            found = self._cnxs[p.cnx].producers[p].explains(
+                at_ms, r.get("publish_time_ms"), self._switches["timeout_rule"]
+            )
+        interval: Row = {"start_ms": None, "pause_ms": None, "end_ms": None}
+        if found is not None:
+            interval = dict(found.shown())
+        self.rows["producer_throttle"].append({
+            **self._common("producer_throttle", ns, wall, r["source_feed"]),
+            "rule": "send_timeout", "cnx_id": p.cnx if p is not None else r.get("cnx_id"),
+            "producer_id": r["producer_id"],
+            "producer_name": self._names_of.get(p) if p is not None else None,
+            "topic": r["topic"], "partition": partition_of(r["topic"]),
+            "reason": found.reason if found is not None else None, **interval,
+            "request_id": found.request_id if found is not None else None,
+            "throttled_ms_total": None, "sequence_id": r["sequence_id"],
+            "exception": "TimeoutException" if found is None else "ProducerThrottledException",
+        })
+
+    def _sender(self, r: Record) -> Producer | None:
+        """The open producer of a `send_timeout`; without a connection the one opened last."""
+        named = r.get("cnx_id")
+        same = [
+            (client.opened, p)
+            for cnx in self._cnxs.values()
+            for p, client in cnx.producers.items()
+            if (p.topic, p.id) == (r["topic"], r["producer_id"]) and named in (None, p.cnx)
+        ]
+        return max(same, key=lambda x: x[0])[1] if same else None
+
     # -- connections -------------------------------------------------------------------------
 
+    def _connect(self, name: str) -> Connection:
+        if name not in self._cnxs:
+            tracker = TRACKERS[self._switches["throttle_tracker"]]()
+            self._cnxs[name] = Connection(name, tracker)
+        return self._cnxs[name]
+
     def _open_producer(self, r: Record, ns: int) -> Producer:
-        cnx = self._cnxs.setdefault(r["cnx_id"], Connection(r["cnx_id"]))
+        cnx = self._connect(r["cnx_id"])
         p = Producer(r["cnx_id"], r["topic"], r["producer_id"])
         cnx.settle(ns, self._stats)
         if p not in cnx.producers:
             self._names_of[p] = None
-        cnx.producers[p] = None
+            if p.topic not in cnx.topics:
+                cnx.forget_pauses(p.topic)
+            self._openings += 1
+            cnx.producers[p] = Client(self._openings)
         if r.get("producer_name") is not None:
             self._names_of[p] = r["producer_name"]
         self._topic_used[p.topic] = ns
@@ -250,6 +395,7 @@ class Broker:
         self._flights.append((p.cnx, p.topic))
         cnx.in_flight += 1
         cnx.buffered += size
+        self._note_levels(cnx)
         if limit > 0 and cnx.in_flight == limit:
             cnx.resume_at = limit // 2
             self._flag(cnx, IN_FLIGHT, "in_flight_limit", p, p.topic, ns, wall, feed)
@@ -265,7 +411,9 @@ class Broker:
     def _buffered(self, thread: int) -> int:
         return sum(cnx.buffered for cnx in self._cnxs.values() if cnx.thread == thread)
 
-    def _look_at_thread(self, thread: int | None, ns: int, wall: int | None, feed: str) -> None:
+    def _look_at_thread(
+        self, thread: int | None, ns: int, settle_ns: int, wall: int | None, feed: str
+    ) -> None:
         if thread not in self._limited_threads or thread is None:
             return
         if self._buffered(thread) > self.policies.buffer_share() // 2:
@@ -273,25 +421,46 @@ class Broker:
         self._limited_threads.remove(thread)
         for cnx in list(self._cnxs.values()):
             if cnx.thread == thread and BUFFER in cnx.flags:
-                self._end_flag(cnx, BUFFER, "buffer_half", ns, ns, wall, feed)
+                self._end_flag(cnx, BUFFER, "buffer_half", ns, settle_ns, wall, feed)
 
     def _flag(
         self, cnx: Connection, kind: str, rule: str, p: Producer | None, culprit: str, ns: int,
         wall: int | None, feed: str,
     ) -> None:
-        transition = cnx.mark(kind, culprit, ns, self._stats)
-        if transition != "Dropped":
-            cnx.flags[kind] = (p, culprit)
-        self._event(cnx, p, "mark", kind, transition, rule, culprit, ns, wall, feed)
+        self._mark(cnx, Mark(kind, p, culprit), rule, ns, wall, feed)
+
+    def _mark(
+        self, cnx: Connection, mark: Mark, rule: str, ns: int, wall: int | None, feed: str, *,
+        limiter: Limiter | None = None, balances: Sequence[int | None] = NONE,
+        pause: int | None = None,
+    ) -> None:
+        name: Name | None = cnx.thread if mark.kind == BUFFER else cnx.name
+        if limiter is not None:
+            name = limiter.name
+        assert name is not None
+        self._usage_of(LIMITERS[mark.kind], name).marks += 1
+        transition = cnx.tracker.mark(mark.kind)
+        if transition == "Dropped":
+            cnx.add_dropped(mark, ns, self._stats)
+        else:
+            if self._switches["protocol"] == "pip385":
+                self._announce(cnx, mark, rule, ns, wall, feed, pause)
+            cnx.add(mark, ns, self._stats)
+        self._event(
+            cnx, mark, "mark", transition, rule, ns, wall, feed, limiter=limiter,
+            balances=balances, pause=pause,
+            exchange=mark,
+        )
 
     def _end_flag(
         self, cnx: Connection, kind: str, rule: str, ns: int, settle_ns: int, wall: int | None,
         feed: str,
     ) -> None:
-        p, culprit = cnx.flags.pop(kind)
-        transition, observed = cnx.unmark(kind, settle_ns, self._stats)
+        mark = cnx.flags[kind]
+        transition, ended, observed = cnx.unmark(kind, mark, settle_ns, self._stats)
         self._event(
-            cnx, p, "unmark", kind, transition, rule, culprit, ns, wall, feed, observed=observed
+            cnx, mark, "unmark", transition, rule, ns, wall, feed, observed=observed,
+            exchange=ended,
         )
 
     def _close(self, name: str, ns: int, settle_ns: int, wall: int | None, feed: str) -> None:
@@ -304,17 +473,18 @@ class Broker:
             (place, limiter)
             for limiter in self._limiters.values()
             for place in limiter.queue
-            if place.producer.cnx == name
+            if place.mark.producer is not None and place.mark.producer.cnx == name
         ]
         for place, limiter in sorted(places, key=lambda x: x[0].number):
             limiter.queue.remove(place)
-            balances = limiter.peek(settle_ns)
+            balances, _ = limiter.peek(settle_ns)
             self._unmark(
-                limiter, place, balances, "connection_closed", ns, settle_ns, wall, feed
+                limiter, place.mark, balances, "connection_closed", ns, settle_ns, wall, feed
             )
         del self._cnxs[name]
         self._flights = [f for f in self._flights if f[0] != name]
-        self._look_at_thread(cnx.thread, ns, wall, feed)
+        self._note_thread(cnx.thread)
+        self._look_at_thread(cnx.thread, ns, settle_ns, wall, feed)
 
     # -- limiters ----------------------------------------------------------------------------
 
@@ -323,17 +493,19 @@ class Broker:
         found = self._limiters.get((kind, name))
         if found is None:
             if kind == "topic":
-                found = Limiter(TOPIC, self._idle_ns, self.policies.topic(name)[0])
+                of_kind, rates = TOPIC, self.policies.topic(name)[0]
             elif kind == "group":
-                found = Limiter(GROUP, self._idle_ns, self.policies.group(name))
+                of_kind, rates = GROUP, self.policies.group(name)
             else:
-                found = Limiter(BROKER, self._idle_ns, self.policies.broker()[0])
+                of_kind, rates = BROKER, self.policies.broker()[0]
+            shown = self._names["broker"] if of_kind == BROKER else name
+            found = Limiter(of_kind, shown, rates, self._bucket_kind, self._idle_ns)
             self._limiters[kind, name] = found
         return found
 
-    def _limiters_of(self, topic: str) -> tuple[Limiter, ...]:
+    def _limiters_of(self, topic: str) -> tuple[Limiter, Limiter | None]:
         group = self.policies.group_of(topic)
-        of_group = self._limiter("group", group) if group is not None else Limiter(GROUP, 0)
+        of_group = self._limiter("group", group) if group is not None else None
         return self._limiter("topic", topic), of_group
 
     def _charge(
@@ -342,7 +514,9 @@ class Broker:
     ) -> None:
         balances = limiter.charge(messages, size, ns)
         fine = [balance is None or balance > 0 for balance in balances]
-        pause = limiter.pause(balances)
+        _, pause = limiter.peek(ns)
+        usage = self._usage_of(LIMITERS[limiter.kind], limiter.name)
+        usage.charge(messages, size, balances)
         if self._verdicts:
             self.rows["publish_verdicts"].append({
                 **self._common("publish_verdicts", ns, wall, feed),
@@ -355,44 +529,126 @@ class Broker:
         if all(fine):
             return
         self._marks += 1
-        limiter.queue.append(Place(p, p.topic, self._marks))
+        mark = Mark(limiter.kind, p, p.topic)
+        limiter.queue.append(Place(mark, self._marks))
         limiter.throttled_before = True
-        cnx = self._cnxs[p.cnx]
-        transition = cnx.mark(limiter.kind, p.topic, ns, self._stats)
-        self._event(
-            cnx, p, "mark", limiter.kind, transition, "bucket_empty", p.topic, ns, wall, feed,
-            limiter=limiter, balances=balances,
+        usage.wait(len(limiter.queue))
+        self._mark(
+            self._cnxs[p.cnx], mark, "bucket_empty", ns, wall, feed, limiter=limiter,
+            balances=balances, pause=pause,
         )
         if len(limiter.queue) == 1:
-            self._schedule(limiter, ns + pause)
+            _, pause = limiter.read_for_pause(ns)
+            self._schedule(limiter, ns, pause)
 
-    def _schedule(self, limiter: Limiter, due: int) -> None:
-        self._tasks_made += 1
-        self._tasks.append((min(due, 2**63 - 1), self._tasks_made, limiter))
+    def _schedule(self, limiter: Limiter, ns: int, pause: int) -> None:
+        """A release task after the pause; a product that wrapped below 0 is no delay."""
+        self._set_timer(ns + max(pause, 0), partial(self._release, limiter))
 
     def _release(self, limiter: Limiter, ns: int, wall: int | None) -> None:
         assert self.last is not None
         while True:
-            balances = limiter.read(ns)
-            pause = limiter.pause(balances)
-            if pause != 0 or not limiter.queue:
+            balances, pause = limiter.read_for_pause(ns)
+            if self._switches["release_condition"] == "positive":
+                balances = limiter.read(ns)
+                may_leave = all(balance is None or balance > 0 for balance in balances)
+            else:
+                may_leave = pause == 0
+            if not may_leave or not limiter.queue:
                 break
             place = limiter.queue.pop(0)
-            rule = "released" if any(limiter.buckets) else "limit_removed"
-            self._unmark(limiter, place, balances, rule, ns, ns, wall, self.last["source_feed"])
+            rule = "released" if limiter.has_bucket else "limit_removed"
+            feed = self.last["source_feed"]
+            self._unmark(limiter, place.mark, balances, rule, ns, ns, wall, feed)
         if limiter.queue:
-            self._schedule(limiter, ns + pause)
+            self._schedule(limiter, ns, pause)
 
     def _unmark(
-        self, limiter: Limiter, place: Place, balances: list[int | None], rule: str, ns: int,
+        self, limiter: Limiter, mark: Mark, balances: Balances, rule: str, ns: int,
         settle_ns: int, wall: int | None, feed: str,
     ) -> None:
-        cnx = self._cnxs[place.producer.cnx]
-        transition, observed = cnx.unmark(limiter.kind, settle_ns, self._stats)
+        assert mark.producer is not None
+        cnx = self._cnxs[mark.producer.cnx]
+        transition, ended, observed = cnx.unmark(limiter.kind, mark, settle_ns, self._stats)
+        _, pause = limiter.peek(settle_ns)
         self._event(
-            cnx, place.producer, "unmark", limiter.kind, transition, rule, place.culprit, ns,
-            wall, feed, limiter=limiter, balances=balances, observed=observed,
+            cnx, mark, "unmark", transition, rule, ns, wall, feed, limiter=limiter,
+            balances=balances, pause=pause, observed=observed, exchange=ended,
         )
+
+    # -- the exchange ------------------------------------------------------------------------
+
+    def _announce(
+        self, cnx: Connection, mark: Mark, rule: str, ns: int, wall: int | None, feed: str,
+        pause: int | None,
+    ) -> None:
+        """The broker would pause the channel: rules 1 to 3 of section 6."""
+        mark.receipt = state_at_mark(self._switches, mark.kind, cnx.supports_throttle)
+        mark.blocks = blocks_reads(mark.receipt)
+        if mark.receipt == NOT_SUPPORTED:
+            return
+        if waits_for_receipt(self._switches, mark.kind):
+            assert mark.producer is not None
+            mark.request_id = self._command(
+                cnx, mark.producer, mark.kind, rule, ns, wall, feed, pause
+            )
+        else:
+            ids = {
+                p: self._command(cnx, p, mark.kind, "informed_only", ns, wall, feed, pause)
+                for p in sorted(cnx.producers, key=lambda p: p.id)
+            }
+            first = min(ids.values(), default=None)
+            mark.request_id = first if mark.producer is None else ids.get(mark.producer, first)
+        if mark.receipt is WAITING:
+            mark.wait_ends_ns = ns + self.policies.receipt_wait_ms() * NS_PER_MS
+            self._set_timer(mark.wait_ends_ns, partial(self._time_out, cnx, mark))
+
+    def _command(
+        self, cnx: Connection, p: Producer, kind: str, rule: str, ns: int, wall: int | None,
+        feed: str, pause: int | None,
+    ) -> int:
+        """One command to one producer; answers its request id."""
+        cnx.requests += 1
+        at_ms, lasts_ms = ns // NS_PER_MS, 0
+        if wall is not None:
+            at_ms = wall
+            if self._switches["pause_rule"] == "pip":
+                lasts_ms = self._pause_pip(kind, wall)
+            elif pause is not None:
+                lasts_ms = pause // NS_PER_MS
+        command = Command(cnx.requests, REASONS[kind], at_ms, lasts_ms, wall is not None)
+        cnx.producers[p].take(command, self._switches["repeat_throttle"])
+        cnx.throttled_ms[p.topic, command.reason] += lasts_ms
+        self.rows["producer_throttle"].append({
+            **self._common("producer_throttle", ns, wall, feed), "rule": rule,
+            "cnx_id": cnx.name, "producer_id": p.id, "producer_name": self._names_of.get(p),
+            "topic": p.topic, "partition": partition_of(p.topic), "reason": command.reason,
+            **command.shown(), "request_id": command.request_id,
+            "throttled_ms_total": cnx.throttled_ms[p.topic, command.reason],
+            "sequence_id": None, "exception": None,
+        })
+        return command.request_id
+
+    @staticmethod
+    def _pause_pip(kind: str, wall: int) -> int:
+        """The rest of the second, or 0 = unknown."""
+        return 1000 - wall % 1000 if kind in (TOPIC, GROUP) else 0
+
+    def _time_out(self, cnx: Connection, mark: Mark, ns: int, wall: int | None) -> None:
+        if not mark.active or mark.wait_ends_ns is None:
+            return
+        assert self.last is not None
+        mark.receipt, mark.wait_ends_ns = TIMED_OUT, None
+        pauses = cnx.time_out(mark, ns, self._stats)
+        feed = self.last["source_feed"]
+        self._receipt_row(cnx, mark, "receipt_timeout", pauses, ns, wall, feed)
+
+    def _receipt_row(
+        self, cnx: Connection, mark: Mark, rule: str, pauses: bool, ns: int, wall: int | None,
+        feed: str,
+    ) -> None:
+        transition = "ConnectionStateChanged" if pauses else "TypeStateChanged"
+        self._event(cnx, mark, "receipt", transition, rule, ns, wall, feed, exchange=mark)
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -405,28 +661,31 @@ class Broker:
         }
 
     def _event(
-        self, cnx: Connection, p: Producer | None, action: str, kind: str, transition: str,
-        rule: str, culprit: str, ns: int, wall: int | None, feed: str, *,
-        limiter: Limiter | None = None, balances: Sequence[int | None] = (None, None),
-        observed: int | None = None,
+        self, cnx: Connection, mark: Mark, action: str, transition: str, rule: str, ns: int,
+        wall: int | None, feed: str, *, limiter: Limiter | None = None,
+        balances: Sequence[int | None] = NONE, pause: int | None = None,
+        observed: int | None = None, exchange: Mark | None = None,
     ) -> None:
+        """A row of `throttle_events`; `exchange` is the mark whose receipt it shows."""
+        p, kind = mark.producer, mark.kind
         topic = p.topic if p is not None else None
-        paused = cnx.tracker.active
         pip = None
         if action == "mark" and wall is not None:
-            pip = 1000 - wall % 1000 if kind in (TOPIC, GROUP) else 0
+            pip = self._pause_pip(kind, wall)
         self.rows["throttle_events"].append({
             **self._common("throttle_events", ns, wall, feed), "rule": rule,
             "cnx_id": cnx.name, "producer_id": p.id if p is not None else None,
             "producer_name": self._names_of.get(p) if p is not None else None, "topic": topic,
             "action": action, "throttle_type": kind, "reason": REASONS[kind],
             "reason_number": NUMBERS[kind], "limiter": LIMITERS[kind], "transition": transition,
-            "reads_paused": paused, "culprit_topic": culprit,
-            "collateral_topics": [t for t in cnx.topics if t != topic] if paused else [],
+            "reads_paused": cnx.paused, "culprit_topic": mark.culprit,
+            "collateral_topics": [t for t in cnx.topics if t != topic] if cnx.paused else [],
             "balance_msgs": balances[0], "balance_bytes": balances[1], "pause_pip_ms": pip,
-            "pause_model_ns": limiter.pause(list(balances)) if limiter is not None else None,
+            "pause_model_ns": pause,
             "waiting": len(limiter.queue) if limiter is not None else None,
-            "pause_observed_ns": observed, "request_id": None, "receipt_state": None,
+            "pause_observed_ns": observed,
+            "request_id": exchange.request_id if exchange is not None else None,
+            "receipt_state": exchange.receipt if exchange is not None else None,
         })
 
     # -- policies ----------------------------------------------------------------------------
@@ -454,18 +713,22 @@ class Broker:
                 )
         if source in before.broker()[1] | self.policies.broker()[1]:
             limiter = self._limiter("broker", "")
-            if limiter.change(self.policies.broker()[0], ns, True):
-                self._schedule(limiter, ns)
+            self._change_limiter(limiter, self.policies.broker()[0], ns, True)
         self._switch_off(before, ns, wall, feed)
 
     def _change(
         self, limiter: Limiter, rates: tuple[int, int], ns: int, topics: Sequence[str]
     ) -> None:
-        seen = any(
-            t in self._topic_used and ns - self._topic_used[t] < self._idle_ns for t in topics
-        )
-        if limiter.change(rates, ns, seen):
-            self._schedule(limiter, ns)
+        used = [self._topic_used[t] for t in topics if t in self._topic_used]
+        seen = any(self._idle_ns is None or ns - at < self._idle_ns for at in used)
+        self._change_limiter(limiter, rates, ns, seen)
+
+    def _change_limiter(
+        self, limiter: Limiter, rates: tuple[int, int], ns: int, seen: bool
+    ) -> None:
+        task = limiter.change(rates, ns, seen)
+        if task and self._switches["limit_change"] == "immediate":
+            self._schedule(limiter, ns, 0)
 
     def _switch_off(self, before: Policies, ns: int, wall: int | None, feed: str) -> None:
         """Marks of a connection or IO-thread limit that is no more end at once."""

@@ -1,11 +1,12 @@
-"""A connection of the reference: its producers, its throttle states and who pays for a pause."""
+"""A connection of the reference: its producers, its marks and who pays for a pause."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.reference.tracker import TYPES, Tracker
+from tests.reference.client import Client
+from tests.reference.tracker import TYPES, SharedCounter, Tracker
 
 IN_FLIGHT, BUFFER, TOPIC, GROUP, BROKER = TYPES[:5]
 REASONS = {
@@ -31,6 +32,23 @@ class Producer:
     id: int
 
 
+@dataclass(eq=False)
+class Mark:
+    """A throttle of a connection; one that was `Dropped` never becomes active."""
+
+    kind: str
+    producer: Producer | None
+    culprit: str
+    active: bool = False
+    blocks: bool = True
+    """Reads are paused while it is active."""
+    request_id: int | None = None
+    receipt: str | None = None
+    """State of the receipt; None while the broker waits for it, or without the exchange."""
+    wait_ends_ns: int | None = None
+    """The last moment for a receipt; None unless the broker waits."""
+
+
 @dataclass
 class TopicStats:
     """What one window counts for one topic."""
@@ -50,68 +68,117 @@ class Connection:
     """An open connection."""
 
     name: str
+    tracker: Tracker | SharedCounter
     thread: int | None = None
-    tracker: Tracker = field(default_factory=Tracker)
-    producers: dict[Producer, str | None] = field(default_factory=dict)
+    supports_throttle: bool = False
+    producers: dict[Producer, Client] = field(default_factory=dict)
     in_flight: int = 0
     resume_at: int = 0
     buffered: int = 0
     since_ns: int = 0
     began_ns: int = 0
     culprits: set[str] = field(default_factory=set)
-    flags: dict[str, tuple[Producer | None, str]] = field(default_factory=dict)
-    """Producer and culprit of the mark that set the connection or IO-thread flag."""
+    marks: list[Mark] = field(default_factory=list)
+    """Active marks."""
+    flags: dict[str, Mark] = field(default_factory=dict)
+    """By type that is not re-entrant, the mark that set its flag."""
+    requests: int = 0
+    """Commands sent."""
+    throttled_ms: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Sum of the pauses sent, by topic and reason."""
     seen_paused: int | None = None
     seen_resumed: int | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Reads are paused."""
+        return any(mark.blocks for mark in self.marks)
 
     @property
     def topics(self) -> list[str]:
         return sorted({p.topic for p in self.producers}, key=str.encode)
 
+    def forget_pauses(self, topic: str) -> None:
+        """The sums of a topic begin anew."""
+        for key in [key for key in self.throttled_ms if key[0] == topic]:
+            del self.throttled_ms[key]
+
     def settle(self, now: int, stats: dict[str, TopicStats]) -> None:
         """Count paused time up to now."""
         passed = now - self.since_ns
-        if not self.tracker.active or passed <= 0:
+        if not self.paused or passed <= 0:
             return
         self.since_ns = now
+        reasons = {REASONS[mark.kind] for mark in self.marks if mark.blocks}
         for topic in self.topics:
             s = stats.setdefault(topic, TopicStats())
             if topic in self.culprits:
                 s.culprit_ns += passed
             else:
                 s.collateral_ns += passed
-            for kind, reason in REASONS.items():
-                if self.tracker.is_active(kind):
-                    s.by_reason[reason] += passed
+            for reason in reasons:
+                s.by_reason[reason] += passed
 
-    def mark(self, kind: str, culprit: str, now: int, stats: dict[str, TopicStats]) -> str:
-        """Mark; a pause that begins is counted for every topic."""
-        self.settle(now, stats)
-        was = self.tracker.active
-        transition = self.tracker.mark(kind)
-        if self.tracker.active and not was:
-            self.since_ns = self.began_ns = now
-            self.culprits = set()
-            for topic in self.topics:
-                s = stats.setdefault(topic, TopicStats())
-                s.limited[LIMITERS[kind]] += 1
-                if topic == culprit:
-                    s.culprit_times += 1
-                else:
-                    s.collateral_times += 1
-        if self.tracker.active and culprit in self.topics:
-            self.culprits.add(culprit)
-        return transition
+    def _begin_pause(self, mark: Mark, now: int, stats: dict[str, TopicStats]) -> None:
+        """A pause that begins is counted for every topic."""
+        self.since_ns = self.began_ns = now
+        self.culprits = set()
+        for topic in self.topics:
+            s = stats.setdefault(topic, TopicStats())
+            s.limited[LIMITERS[mark.kind]] += 1
+            if topic == mark.culprit:
+                s.culprit_times += 1
+            else:
+                s.collateral_times += 1
 
-    def unmark(self, kind: str, now: int, stats: dict[str, TopicStats]) -> tuple[str, int | None]:
-        """Unmark; where that resumes reads, also the observed length of the pause (ns)."""
+    def _look_for_culprit(self, mark: Mark) -> None:
+        if self.paused and mark.culprit in self.topics:
+            self.culprits.add(mark.culprit)
+
+    def add(self, mark: Mark, now: int, stats: dict[str, TopicStats]) -> None:
+        """A mark that was not `Dropped`."""
         self.settle(now, stats)
-        was = self.tracker.active
+        was = self.paused
+        mark.active = True
+        self.marks.append(mark)
+        if mark.kind not in self.tracker.reentrant:
+            self.flags[mark.kind] = mark
+        if self.paused and not was:
+            self._begin_pause(mark, now, stats)
+        self._look_for_culprit(mark)
+
+    def add_dropped(self, mark: Mark, now: int, stats: dict[str, TopicStats]) -> None:
+        """A mark that changes nothing but who is to blame."""
+        self.settle(now, stats)
+        self._look_for_culprit(mark)
+
+    def time_out(self, mark: Mark, now: int, stats: dict[str, TopicStats]) -> bool:
+        """A mark waits no longer for its receipt; answers whether this pauses reads."""
+        self.settle(now, stats)
+        was = self.paused
+        mark.blocks = True
+        if not was:
+            self._begin_pause(mark, now, stats)
+        self._look_for_culprit(mark)
+        return not was
+
+    def unmark(
+        self, kind: str, own: Mark, now: int, stats: dict[str, TopicStats]
+    ) -> tuple[str, Mark | None, int | None]:
+        """Unmark for a mark: the transition, the mark that ends, and where that resumes reads
+        the observed length of the pause (ns)."""
+        self.settle(now, stats)
+        was = self.paused
         transition = self.tracker.unmark(kind)
+        if transition == "Dropped":
+            return transition, None, None
+        ended = own if kind in self.tracker.reentrant else self.flags.pop(kind)
+        ended.active = False
+        self.marks.remove(ended)
         observed = None
-        resumes = was and not self.tracker.active
+        resumes = was and not self.paused
         if resumes and self.seen_resumed is not None and self.seen_resumed >= self.began_ns:
             assert self.seen_paused is not None
             observed = self.seen_resumed - self.seen_paused
             self.seen_paused = self.seen_resumed = None
-        return transition, observed
+        return transition, ended, observed

@@ -18,7 +18,8 @@ KINDS = (
 )
 _OTHERS = (
     "source_feed", "ts_wall_ms", "cnx_id", "supports_throttle", "io_thread", "producer_id",
-    "producer_name", "sequence_id", "entry_bytes", "num_messages", "request_id", "policy_json",
+    "producer_name", "sequence_id", "entry_bytes", "num_messages", "publish_time_ms", "request_id",
+    "policy_json",
 )
 
 

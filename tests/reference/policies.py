@@ -8,6 +8,7 @@ from typing import Any
 
 PER_TOPIC = ("maxPublishRatePerTopicInMessages", "maxPublishRatePerTopicInBytes")
 WHOLE_BROKER = ("brokerPublisherThrottlingMaxMessageRate", "brokerPublisherThrottlingMaxByteRate")
+RECEIPT_WAIT = "throttleProducerReceiptWaitTimeMillis"
 PUBLISH = ("publishRateInMsgs", "publishRateInBytes")
 Source = tuple[str, str]
 Rates = tuple[int, int]
@@ -26,6 +27,11 @@ def source_of(document: Mapping[str, Any]) -> Source:
 
 def without_partition(topic: str) -> str:
     return re.sub(r"-partition-\d+$", "", topic)
+
+
+def partition_of(topic: str) -> int | None:
+    found = re.search(r"-partition-(\d+)$", topic)
+    return int(found.group(1)) if found else None
 
 
 def namespace_of(topic: str) -> str | None:
@@ -101,3 +107,7 @@ class Policies:
         if not size or not threads or size < 0 or threads < 0:
             return 0
         return int(size) * 1024 * 1024 // int(threads)
+
+    def receipt_wait_ms(self) -> int:
+        value, _ = self._of_broker(RECEIPT_WAIT)
+        return 100 if value is None else max(int(value), 0)

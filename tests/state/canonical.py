@@ -12,7 +12,7 @@ from state.records import FLAGS, NULL
 
 _NOT_COMPARED = frozenset({
     "free_waiting", "free_flight", "waiting_used", "flight_used", "timer_order", "rows",
-    "verdict_rows", "snapshots", "snapshot_topics",
+    "verdict_rows", "snapshots", "snapshot_topics", "command_rows",
 })
 """Where things lie in the arrays, and counters that only order other things."""
 
@@ -101,11 +101,15 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
         while at >= 0:
             place = w.waiting[at]
             queue.append((
-                producer(place["producer"]), topic(place["culprit"]), orders[int(place["order"])]
+                producer(place["producer"]), topic(place["culprit"]), orders[int(place["order"])],
+                _plain(place, ("type", "request", "receipt")),
             ))
             at = int(place["next"])
         limiters[limiter(i)] = {
-            **_plain(e, ("limit_msgs", "limit_bytes", "built", "throttled_before", "used_ns")),
+            **_plain(e, ("limit_msgs", "limit_bytes", "built", "used_ns",
+                         "charged", "messages", "bytes", "has_least", "least_msgs", "least_bytes",
+                         "throttles", "most_waiting")),
+            "throttled_before": bool(e["throttled_before"]) and bool(e["built"] or e["waiting"]),
             "buckets": [_plain(x) for x in w.buckets[2 * i : 2 * i + 2]], "queue": queue,
         }
     topics = {}
@@ -121,7 +125,7 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
     for c, e in enumerate(w.cnxs):
         fields = [f for f in e.dtype.names if f not in
                   ("name", "first_link", "snapshot", "thread", "mark_producer", "mark_topic",
-                   "opened")]
+                   "opened", "flag_mark")]
         cnxs[cnx(c)] = {
             **_plain(e, tuple(fields)), "opened": orders[int(e["opened"])],
             "thread": int(w.threads["name"][e["thread"]]) if e["thread"] >= 0 else None,
@@ -135,14 +139,22 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
         paused = bool(w.cnxs["paused"][e["cnx"]])
         links[cnx(e["cnx"]), topic(e["topic"])] = (
             int(e["producers"]), int(e["culprit"]) if paused else None,
-            int(e["since_ns"]) if paused else None,
+            int(e["since_ns"]) if paused else None, e["throttled_ms"].tolist(),
         )
     producers = {
-        producer(i): (text(e["name"]), int(e["open"]), int(e["queued"]))
+        producer(i): (
+            text(e["name"]), int(e["open"]), int(e["queued"]),
+            _plain(e, ("heard_ms", "kept_end_ms")) if e["open"] else None,
+        )
         for i, e in enumerate(w.producers)
     }
     timers = sorted(
-        (int(t["due_ns"]), orders[int(t["order"])], limiter(int(t["limiter"])))
+        (
+            int(t["due_ns"]), orders[int(t["order"])],
+            limiter(int(t["limiter"])) if t["limiter"] >= 0 else (
+                cnx(t["cnx"]), int(t["request"])
+            ),
+        )
         for t in w.timers[: int(w.key[0]["timers"])]
     )
     documents = {

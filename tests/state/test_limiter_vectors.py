@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 
 from state.rate_limits import limiter as compiled
-from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at, pause_of
+from state.rate_limits.bucket import (
+    PERIOD_NS,
+    RESOLUTION_NS,
+    SATURATING,
+    balance_at,
+    pause_of,
+)
 from state.rate_limits.connection import open_producer
 from state.rate_limits.flow import no_room
 from state.rate_limits.layout import BUCKET_EMPTY, LIMIT_REMOVED, NULL, RELEASED, TOPIC
 from state.rate_limits.store import new_world
+from state.rate_limits.timers import pop_timer
 from state.rate_limits.world import extend, grow, new_out
 from tests.state.recorded import cases, vectors
 
@@ -89,7 +96,7 @@ class OneLimiter:
             at = self._due()[0] + self._delay_ns
             since = int(self._w.key["rows"][0])
             self.now = at
-            delay = compiled.release(self._w, self._o, at, 0, 0, compiled.pop_timer(self._w))
+            delay = compiled.release(self._w, self._o, at, 0, 0, pop_timer(self._w)[0])
             rows = self._rows(since)
             assert all(int(r["ts_mono_ns"]) == at for r in rows)
             expected = RELEASED if self.has_bucket else LIMIT_REMOVED
@@ -109,7 +116,8 @@ class OneLimiter:
     def balances(self) -> list[int | None]:
         """Message and byte balance as a reading gives them, None without the bucket."""
         return [
-            int(balance_at(b, self.now, PERIOD_NS, RESOLUTION_NS)) if b["rate"] > 0 else None
+            int(balance_at(b, self.now, PERIOD_NS, RESOLUTION_NS, SATURATING))
+            if b["rate"] > 0 else None
             for b in self._w.buckets[2:4]
         ]
 
@@ -123,7 +131,7 @@ class OneLimiter:
 
     def pauses(self) -> list[int]:
         return [
-            int(pause_of(b, balance, PERIOD_NS)) if balance is not None else 0
+            int(pause_of(b, balance, PERIOD_NS, SATURATING)) if balance is not None else 0
             for b, balance in zip(self._w.buckets[2:4], self.balances(), strict=True)
         ]
 

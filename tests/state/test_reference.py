@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.reference.job import judge
 from tests.state.trace import PARAMS, START_MS, play
 from tests.state.traces import Trace, traces
 
-TABLES = ("throttle_events", "topic_throttle_stats", "publish_verdicts")
+TABLES = (
+    "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
+    "publish_verdicts",
+)
+PHASES = [Phase.explicit, Phase.generate, *([Phase.shrink] if "WEIR_SHRINK" in os.environ else [])]
+"""Shrinking a trace takes minutes: only when asked for."""
 CHECKED = settings(
-    max_examples=150, deadline=None, derandomize=True, database=None,
+    max_examples=150, deadline=None, derandomize=True, database=None, phases=PHASES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -63,7 +69,19 @@ def test_two_brokers_of_one_cluster(trace: Trace) -> None:
 
 
 @CHECKED
-@given(traces(walls=False, starts=False))
+@given(traces(switches=True))
+def test_every_version_parameter(trace: Trace) -> None:
+    compare(trace)
+
+
+@CHECKED
+@given(traces(brokers=("b1", "b2"), switches=True, most=120))
+def test_every_version_parameter_on_two_brokers(trace: Trace) -> None:
+    compare(trace)
+
+
+@CHECKED
+@given(traces(walls=False, starts=False, switches=True))
 def test_without_wall_times(trace: Trace) -> None:
     """Windows lie on the monotonic clock; only a later record moves it."""
     bare = [{**r, "ts_wall_ms": None} for r in trace.records if r["event_type"] != "policy"]

@@ -88,6 +88,14 @@ def test_two_brokers_of_one_shard(
 
 
 @CHECKED
+@given(
+    traces(brokers=("b1", "b2"), switches=True), SEEDS, st.sampled_from((0, LATENESS_MS)), DRAINS
+)
+def test_every_version_parameter(trace: Trace, seed: int, jitter_ms: int, drain_ms: int) -> None:
+    compare(trace, seed, jitter_ms, drain_ms)
+
+
+@CHECKED
 @given(trace=traces(brokers=("b1", "b2"), most=30))
 def test_names_of_one_hash_stay_apart(trace: Trace) -> None:
     drain = trace.end_ms - START_MS

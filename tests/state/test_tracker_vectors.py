@@ -24,10 +24,10 @@ class Compiled:
         self._states = np.zeros(TYPES, np.int32)
 
     def mark(self, name: str) -> str:
-        return TRANSITIONS[tracker.mark_state(self._states, TYPE_NAMES.index(name))]
+        return TRANSITIONS[tracker.mark_state(self._states, TYPE_NAMES.index(name), 0)]
 
     def unmark(self, name: str) -> str:
-        return TRANSITIONS[tracker.unmark_state(self._states, TYPE_NAMES.index(name))]
+        return TRANSITIONS[tracker.unmark_state(self._states, TYPE_NAMES.index(name), 0)]
 
     @property
     def states(self) -> list[int]:

@@ -28,6 +28,20 @@ KINDS = (
     "producer_created", "producer_created", "producer_closed", *("policy",) * 3,
     *("reads_paused",) * 2, *("reads_resumed",) * 2, "broker_started",
 )
+EXCHANGE = (*KINDS, *("throttle_receipt",) * 6, *("send_timeout",) * 2)
+SWITCHES = {
+    "tokenbucket": ("saturating", "saturating", "wrapping", "per_tick"),
+    "release_condition": ("target", "positive"),
+    "throttle_tracker": ("per_type", "shared_counter"),
+    "limit_change": ("immediate", "scheduled"),
+    "protocol": ("pip385", "pip385", "none"),
+    "receipt_model": ("observed", "observed", "supported", "all", "none"),
+    "broker_reason": ("inform", "wait"),
+    "pause_rule": ("pip", "model"),
+    "repeat_throttle": ("replace", "max"),
+    "timeout_rule": ("active", "seen"),
+}
+"""Values of the version parameters, those that lead furthest more often."""
 
 
 @dataclass
@@ -85,13 +99,22 @@ def _document(scope: int, pick: int, broker: str) -> str:
     if pick & 16:
         limits["maxMessagePublishBufferSizeInMB"] = (1, 1, 0, 2)[pick % 4]
         limits["numIOThreads"] = (1024 * 16, 1024 * 8)[pick % 2]
+    if pick & 32:
+        limits["throttleProducerReceiptWaitTimeMillis"] = (0, 10, 16, 50)[pick % 4]
     return document("broker", (broker, "*")[pick % 3 == 0], **limits)
 
 
-OPS = st.tuples(
-    st.sampled_from(KINDS), st.sampled_from(STEPS_NS), st.integers(0, 5), st.integers(0, 63),
-    st.integers(0, 9),
-)
+
+
+def _ops(kinds: tuple[str, ...]) -> st.SearchStrategy[tuple[str, int, int, int, int]]:
+    return st.tuples(
+        st.sampled_from(kinds), st.sampled_from(STEPS_NS), st.integers(0, 5), st.integers(0, 63),
+        st.integers(0, 9),
+    )
+
+
+OPS = _ops(KINDS)
+EXCHANGE_OPS = _ops(EXCHANGE)
 
 
 def _record(
@@ -117,7 +140,13 @@ def _record(
     elif kind in ("producer_created", "producer_closed"):
         r |= {"cnx_id": cnx, "topic": topic, "producer_id": producer, "producer_name": name}
     elif kind == "connection_opened":
-        r |= {"cnx_id": cnx, "io_thread": THREADS[cnx]}
+        r |= {"cnx_id": cnx, "io_thread": THREADS[cnx], "supports_throttle": c % 4 != 3}
+    elif kind == "throttle_receipt":
+        r |= {"cnx_id": cnx, "request_id": 1 + b % 4}
+    elif kind == "send_timeout":
+        sent = START_MS + ns // MS - (None, 0, 5, 100, 1000)[c // 2] if c > 1 else None
+        r |= {"cnx_id": cnx if c % 2 else None, "topic": topic, "producer_id": producer,
+              "sequence_id": b, "publish_time_ms": sent}
     elif kind == "policy":
         r["policy_json"] = _document(c, b, broker)
         if a % 3 == 0 and walled:
@@ -154,16 +183,18 @@ def _configured(draw: st.DrawFn) -> list[str]:
 @st.composite
 def traces(
     draw: st.DrawFn, brokers: tuple[str, ...] = ("b1",), most: int = 60, least: int = 20,
-    starts: bool = True, walls: bool = True,
+    starts: bool = True, walls: bool = True, switches: bool = False,
 ) -> Trace:
     """A trace with policies of all scopes, both kinds of limiters and several windows."""
-    ops = draw(st.lists(OPS, min_size=least, max_size=most))
+    ops = draw(st.lists(EXCHANGE_OPS if switches else OPS, min_size=least, max_size=most))
     with_walls = walls or draw(st.booleans())
     configured = draw(_configured())
     params = {
         "idle_state_ms": draw(st.sampled_from((400, 3_000, 3_600_000))),
         "stats_window_ms": draw(st.sampled_from((1_000, 7_000))),
     }
+    if switches:
+        params |= {name: draw(st.sampled_from(values)) for name, values in SWITCHES.items()}
     ns, records = 0, []
     runs = dict.fromkeys(brokers, (0, 0))
     if draw(st.integers(0, 3)):

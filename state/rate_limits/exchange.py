@@ -1,0 +1,315 @@
+"""The exchange of PIP-385: commands to clients, receipts, and the client's side of a throttle.
+
+A mark of a topic or a resource group sends its producer a command and waits for the receipt; reads
+stay on unless it fails to come in time. Marks for the other reasons pause reads at once and tell
+every producer of the connection, for information.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.rate_limits.layout import (
+    DROPPED,
+    INFORMED_ONLY,
+    MODEL_OBSERVED,
+    NEVER,
+    NOBODY,
+    NOT_WAITED,
+    NULL,
+    RECEIPT,
+    RECEIPT_IN_TIME,
+    RECEIPT_TIMEOUT,
+    RECEIVED,
+    RESOURCE_GROUP,
+    SEND_TIMEOUT,
+    STATE_CHANGED,
+    THROTTLED_EXCEPTION,
+    TIMED_OUT,
+    TIMEOUT_EXCEPTION,
+    TOPIC,
+    TYPE_CHANGED,
+    WAITING_FOR,
+    Array,
+    Int,
+    Out,
+    Record,
+    World,
+    compiled,
+)
+from state.rate_limits.timers import schedule_receipt
+from state.rate_limits.tracker import blame, counts, start_blocking, write_row
+
+NS_PER_MS = np.int64(1_000_000)
+MS_PER_S = np.int64(1000)
+HAS_LIMITER = 4
+
+
+@compiled
+def _sift(a: Array, b: Array, c: Array, root: int, end: int) -> None:
+    while 2 * root + 1 < end:
+        child = 2 * root + 1
+        if child + 1 < end and (
+            a[child + 1] > a[child] or (a[child + 1] == a[child] and b[child + 1] > b[child])
+        ):
+            child += 1
+        if a[root] > a[child] or (a[root] == a[child] and b[root] >= b[child]):
+            return
+        a[root], a[child] = a[child], a[root]
+        b[root], b[child] = b[child], b[root]
+        c[root], c[child] = c[child], c[root]
+        root = child
+
+
+@compiled
+def sort_by_two(a: Array, b: Array, c: Array) -> None:
+    """Sort three columns in place by the first two (heap sort: it needs no room of its own)."""
+    n = len(a)
+    for root in range(n // 2 - 1, -1, -1):
+        _sift(a, b, c, root, n)
+    for end in range(n - 1, 0, -1):
+        a[0], a[end] = a[end], a[0]
+        b[0], b[end] = b[end], b[0]
+        c[0], c[end] = c[end], c[0]
+        _sift(a, b, c, 0, end)
+
+
+@compiled
+def client_clock(now: int, wall: int) -> Int:
+    """Milliseconds of the client: wall time, the broker's monotonic time where it is unknown."""
+    return np.int64(now // NS_PER_MS) if wall == NULL else np.int64(wall)
+
+
+@compiled
+def _pause_sent(w: World, row: Record) -> Int:
+    """The pause (ms) that the commands of a mark announce; 0 = unknown."""
+    wall = row["ts_wall_ms"]
+    if wall == NULL:
+        return np.int64(0)
+    if w.key[0]["sends_model"] != 0:
+        return row["pause_ns"] // NS_PER_MS if row["has"] & HAS_LIMITER else np.int64(0)
+    if row["type"] == TOPIC or row["type"] == RESOURCE_GROUP:
+        return MS_PER_S - wall % MS_PER_S
+    return np.int64(0)
+
+
+@compiled
+def _new_row(
+    w: World, o: Out, now: int, wall: int, feed: int, p: int, kind: int, rule: int
+) -> Int:
+    """A row of producer_throttle with the columns of the decision and of the producer."""
+    k = w.key[0]
+    if k["command_ns"] != now:
+        k["command_ns"], k["command_no"] = now, 0
+    n = k["command_rows"]
+    row = o.commands[n]
+    row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = now, wall, feed
+    row["row_no"], row["type"], row["rule"] = k["command_no"], kind, rule
+    row["timed"], row["start_ms"], row["pause_ms"], row["end_ms"] = 0, 0, 0, 0
+    row["request"], row["total_ms"], row["sequence_id"], row["exception"] = NULL, NULL, NULL, 0
+    if p >= 0:
+        producer = w.producers[p]
+        row["cnx"] = w.cnxs[producer["cnx"]]["name"]
+        row["topic"] = w.topics[producer["topic"]]["name"]
+        row["producer_id"], row["producer_name"] = producer["producer_id"], producer["name"]
+    k["command_rows"] = n + 1
+    k["command_no"] += 1
+    return n
+
+
+@compiled
+def _command(
+    w: World, o: Out, p: int, now: int, wall: int, feed: int, kind: int, rule: int, pause: int
+) -> Int:
+    """Send a command to a producer; answers its request id on the connection."""
+    producer = w.producers[p]
+    cnx, link = w.cnxs[producer["cnx"]], w.links[producer["link"]]
+    cnx["requests"] += 1
+    request = cnx["requests"]
+    link["throttled_ms"][kind] += pause
+    at = client_clock(now, wall)
+    row = o.commands[_new_row(w, o, now, wall, feed, p, kind, rule)]
+    row["timed"] = 1 if wall != NULL else 0
+    row["start_ms"], row["pause_ms"], row["end_ms"] = at, pause, at + pause
+    row["request"], row["total_ms"] = request, link["throttled_ms"][kind]
+    producer["heard_ms"] = at
+    if (
+        w.key[0]["keeps_later"] == 0 or producer["kept_end_ms"] == NEVER
+        or at + pause >= producer["kept_end_ms"]
+    ):
+        producer["kept_start_ms"], producer["kept_pause_ms"] = at, pause
+        producer["kept_end_ms"], producer["kept_request"] = at + pause, request
+        producer["kept_type"], producer["kept_timed"] = kind, row["timed"]
+    return request
+
+
+@compiled
+def _inform(
+    w: World, o: Out, c: int, first: int, now: int, wall: int, feed: int, kind: int, pause: int
+) -> Int:
+    """A command to every producer of a connection, by id; answers the request id of the first
+    one's, or of the smallest producer's (first = -1), NULL without a producer."""
+    start = 2 * len(w.cnxs)
+    most = len(w.producers)
+    ids = w.scratch[start : start + most]
+    ages = w.scratch[start + most : start + 2 * most]
+    places = w.scratch[start + 2 * most : start + 3 * most]
+    n = 0
+    link = w.cnxs[c]["first_link"]
+    while link >= 0:
+        p = w.links[link]["first_producer"]
+        while p >= 0:
+            if w.producers[p]["open"] != 0:
+                ids[n], ages[n] = w.producers[p]["producer_id"], w.producers[p]["opened"]
+                places[n] = p
+                n += 1
+            p = w.producers[p]["next"]
+        link = w.links[link]["next"]
+    sort_by_two(ids[:n], ages[:n], places[:n])
+    answer = NULL
+    for i in range(n):
+        p = places[i]
+        request = _command(w, o, p, now, wall, feed, kind, INFORMED_ONLY, pause)
+        if i == 0 or p == first:
+            answer = request
+    return answer
+
+
+@compiled
+def announce(w: World, o: Out, row: int, place: int) -> None:
+    """Send the commands of a mark whose row has just been written.
+
+    `place` is that of the mark in the FIFO of its limiter; flags have none.
+    """
+    k, r = w.key[0], o.rows[row]
+    receipt = r["receipt"]
+    if k["protocol"] == 0 or r["transition"] == DROPPED:
+        return
+    now, wall, feed, c, kind = r["ts_mono_ns"], r["ts_wall_ms"], r["feed"], r["cnx"], r["type"]
+    request = NULL
+    if receipt == RECEIVED or receipt == WAITING_FOR:
+        request = _command(
+            w, o, r["producer"], now, wall, feed, kind, r["rule"], _pause_sent(w, r)
+        )
+    elif receipt == NOT_WAITED:
+        request = _inform(w, o, c, r["producer"], now, wall, feed, kind, _pause_sent(w, r))
+    r["request"] = request
+    if counts(kind, k["shared"]):
+        w.waiting[place]["request"], w.waiting[place]["receipt"] = request, receipt
+        mark = w.waiting[place]["order"]
+    else:
+        cnx = w.cnxs[c]
+        mark = k["timer_order"]
+        k["timer_order"] += 1
+        cnx["flag_request"][kind], cnx["flag_mark"][kind] = request, mark
+        place = -1 - kind
+    if receipt == WAITING_FOR:
+        schedule_receipt(w, now + k["receipt_wait_ns"], c, place, mark, request)
+
+
+@compiled
+def _is_waiting(w: World, c: int, place: int, mark: int) -> bool:
+    """Whether the mark that a receipt is awaited for is still active and undecided."""
+    if place >= 0:
+        e = w.waiting[place]
+        return e["order"] == mark and e["receipt"] == WAITING_FOR
+    cnx = w.cnxs[c]
+    return cnx["flag_mark"][-1 - place] == mark and cnx["flag_receipt"][-1 - place] == WAITING_FOR
+
+
+@compiled
+def _decide(
+    w: World, o: Out, now: int, wall: int, feed: int, c: int, place: int, receipt: int
+) -> None:
+    """The wait of a mark has ended: a late receipt lets its reads pause."""
+    cnx = w.cnxs[c]
+    if place >= 0:
+        e = w.waiting[place]
+        e["receipt"] = receipt
+        producer, culprit, request = e["producer"], e["culprit"], e["request"]
+        kind = e["type"]
+    else:
+        kind = -1 - place
+        cnx["flag_receipt"][kind] = receipt
+        producer, culprit = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
+        request = cnx["flag_request"][kind]
+    was = cnx["paused"]
+    if receipt == TIMED_OUT:
+        start_blocking(w, c, now, kind, culprit)
+        blame(w, c, now, culprit)
+    topic = w.producers[producer]["topic"] if producer >= 0 else NOBODY
+    write_row(
+        w, o, now, wall, feed, c, producer, topic, RECEIPT, kind,
+        STATE_CHANGED if cnx["paused"] != was else TYPE_CHANGED,
+        RECEIPT_TIMEOUT if receipt == TIMED_OUT else RECEIPT_IN_TIME, culprit, request, receipt,
+    )
+
+
+@compiled
+def take_receipt(
+    w: World, o: Out, now: int, wall: int, feed: int, c: int, request: int
+) -> None:
+    """A client has confirmed a command; too late, unknown or not waited for: no effect."""
+    k = w.key[0]
+    if k["protocol"] == 0 or k["receipt_model"] != MODEL_OBSERVED:
+        return
+    for i in range(k["timers"]):
+        t = w.timers[i]
+        if t["limiter"] < 0 and t["cnx"] == c and t["request"] == request:
+            place, mark = t["place"], t["mark"]
+            if _is_waiting(w, c, place, mark):
+                _decide(w, o, now, wall, feed, c, place, RECEIVED)
+                return
+
+
+@compiled
+def end_wait(
+    w: World, o: Out, now: int, wall: int, feed: int, c: int, place: int, mark: int
+) -> None:
+    """The time for a receipt is over."""
+    if _is_waiting(w, c, place, mark):
+        _decide(w, o, now, wall, feed, c, place, TIMED_OUT)
+
+
+@compiled
+def time_out(
+    w: World, o: Out, now: int, wall: int, feed: int, p: Int, cnx_name: int, topic_name: int,
+    topic: int, producer_id: int, sequence_id: int, publish_ms: int,
+) -> None:
+    """A send has failed in the client by timeout: which exception it sees.
+
+    `p` is the producer named by the record, -1 if its connection is not known.
+    """
+    k = w.key[0]
+    if k["protocol"] == 0:
+        return
+    if cnx_name < 0 and topic >= 0:
+        latest = NEVER
+        for i in range(len(w.producers)):
+            e = w.producers[i]
+            if (
+                e["open"] != 0 and e["topic"] == topic and e["producer_id"] == producer_id
+                and e["opened"] > latest
+            ):
+                p, latest = np.int64(i), e["opened"]
+    if p >= 0 and w.producers[p]["open"] == 0:
+        p = NOBODY
+    row = o.commands[_new_row(w, o, now, wall, feed, p, NOBODY, SEND_TIMEOUT)]
+    row["sequence_id"], row["exception"] = sequence_id, TIMEOUT_EXCEPTION
+    if p < 0:
+        row["cnx"], row["topic"], row["producer_id"] = cnx_name, topic_name, producer_id
+        row["producer_name"] = NOBODY
+        return
+    e = w.producers[p]
+    if k["seen_counts"] != 0:
+        throttled = e["heard_ms"] != NEVER and (
+            publish_ms == NULL or e["heard_ms"] >= publish_ms
+        )
+    else:
+        throttled = e["kept_end_ms"] != NEVER and client_clock(now, wall) < e["kept_end_ms"]
+    if throttled:
+        row["exception"], row["type"], row["timed"] = (
+            THROTTLED_EXCEPTION, e["kept_type"], e["kept_timed"]
+        )
+        row["start_ms"], row["pause_ms"] = e["kept_start_ms"], e["kept_pause_ms"]
+        row["end_ms"], row["request"] = e["kept_end_ms"], e["kept_request"]
