@@ -9,9 +9,10 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from app import archive, govern, replay
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 JOBS = ["rate_limits"]
-OUTPUTS = ("throttle_events", "topic_throttle_stats", "publish_verdicts")
+OUTPUTS = (
+    "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
+    "publish_verdicts",
+)
 JITTER_MS = 490
-TRACES = 60
+TRACES = 24
 POLICIES = [
     json.loads(document("topic", "t/ns/a", publishRateInMsgs=20, publishRateInBytes=200)),
     json.loads(document("broker", "*", maxPublishRatePerTopicInMessages=7,
@@ -38,8 +42,18 @@ POLICIES = [
 ]
 PARAMETERS = {
     "idle_state_ms": 3_000, "stats_window_ms": 7_000, "policies": POLICIES, "shards": 5,
-    "rate_limits": {"extra_outputs": ["publish_verdicts"]},
 }
+VERSIONS: dict[str, dict[str, str]] = {
+    "newest": {},
+    "observed": {"protocol": "pip385", "receipt_model": "observed", "limit_change": "scheduled",
+                 "timeout_rule": "seen"},
+    "supported": {"protocol": "pip385", "receipt_model": "supported", "broker_reason": "wait",
+                  "tokenbucket": "per_tick", "repeat_throttle": "max"},
+    "all": {"protocol": "pip385", "receipt_model": "all", "pause_rule": "model",
+            "tokenbucket": "wrapping", "throttle_tracker": "shared_counter",
+            "release_condition": "positive"},
+}
+"""Sets of version parameters in which every value of every parameter stands."""
 Rows = dict[str, list[str]]
 
 
@@ -115,6 +129,15 @@ def stream(spark: SparkSession, config: Settings) -> None:
         query.awaitTermination()
 
 
+def test_the_versions_hold_every_value_of_every_parameter() -> None:
+    from app.settings import SWITCHES, RateLimitsSettings
+
+    for name in SWITCHES["rate_limits"]:
+        field = RateLimitsSettings.model_fields[name]
+        used = {version.get(name, field.default) for version in VERSIONS.values()}
+        assert used == set(get_args(field.annotation)), name
+
+
 def draw_traces() -> list[Trace]:
     """Random traces, the same in every run.
 
@@ -126,7 +149,7 @@ def draw_traces() -> list[Trace]:
         max_examples=TRACES, phases=[Phase.generate], derandomize=True, database=None,
         deadline=None, suppress_health_check=list(HealthCheck),
     )
-    @given(traces(brokers=("b1", "b2"), least=20))
+    @given(traces(brokers=("b1", "b2"), least=20, switches=True))
     def keep(drawn: Trace) -> None:
         found.append(drawn)
 
@@ -134,8 +157,9 @@ def draw_traces() -> list[Trace]:
     return found
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 def test_random_traces(
-    spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path
+    version: str, spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path
 ) -> None:
     drawn = draw_traces()
     rng = random.Random(5)
@@ -157,6 +181,7 @@ def test_random_traces(
     config = make_settings(
         source={"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "2"}},
         **PARAMETERS,
+        rate_limits={"extra_outputs": ["publish_verdicts"], **VERSIONS[version]},
     )
     stream(spark, config)
     live = live_rows(config.warehouse)
@@ -167,6 +192,8 @@ def test_random_traces(
         assert batch[name] == core[name], name
     assert len(live["throttle_events"]) > len(drawn)
     assert len(live["topic_throttle_stats"]) > len(drawn)
+    assert len(live["limiter_stats"]) > len(drawn)
+    assert bool(live["producer_throttle"]) == (config.rate_limits.protocol == "pip385")
 
 
 def test_the_demo_trace(
@@ -205,7 +232,7 @@ def test_the_demo_trace(
     ]
     live, batch = live_rows(config.warehouse), sorted_rows(replay.replay(spark, config, JOBS))
     core = core_rows(config, known, max(e["ts_wall_ms"] or 0 for e in events))
-    for name in ("throttle_events", "topic_throttle_stats"):
+    for name in ("throttle_events", "topic_throttle_stats", "limiter_stats"):
         assert live[name] == core[name], name
         assert batch[name] == core[name], name
     assert len(live["throttle_events"]) > 50
