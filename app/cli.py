@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -145,11 +146,35 @@ def quality(config: Config = None, warehouse: Warehouse = None, as_json: Json = 
 
 
 @alerts_app.command("check")
-def alerts_check(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> None:
+def alerts_check(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="As of this moment of event time: ms since the epoch, or ISO 8601."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Evaluate the rules once; exit code 1 while one fires."""
     from app.alerts import check
 
-    _found(check(_settings(config, warehouse), as_json))
+    at_ms = None if at is None else _moment(at)
+    _found(check(_settings(config, warehouse), as_json, at_ms))
+
+
+def _moment(text: str) -> int:
+    """Milliseconds since the epoch of a time on the command line; UTC unless it says otherwise."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f"--at {text}: is not a time\n"
+            "allowed: milliseconds since the epoch, or ISO 8601 such as 2026-01-31T14:05:00Z"
+        ) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
 
 
 @alerts_app.command("rules")

@@ -129,6 +129,9 @@ class RateLimitsSettings(Model):
     connectionsPerBroker: Positive = 1
 
 
+_ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
+"""delta-rs takes it for the sign it stands for, and cannot work on a path with a `[`."""
+
 SWITCHES: dict[str, tuple[str, ...]] = {
     "rate_limits": (
         "tokenbucket", "release_condition", "throttle_tracker", "limit_change", "protocol",
@@ -168,6 +171,17 @@ class Settings(Model):
     policy_files: list[str] = []
 
     _text = field_validator("storage_options", mode="before")(_as_text)
+
+    @field_validator("warehouse")
+    @classmethod
+    def _plain_path(cls, warehouse: str) -> str:
+        for sign, found in (("[", "[" in warehouse), ("%XX", _ESCAPED.search(warehouse))):
+            if found:
+                raise ValueError(
+                    f"{warehouse!r} has {sign} in it, which tables are not safe under; take "
+                    "another path (allowed: any path without [ and without % before two digits)"
+                )
+        return warehouse
 
     @field_validator("queries")
     @classmethod

@@ -66,6 +66,16 @@ def test_the_example_policies_are_valid() -> None:
         ("shards: true", "c.yaml: shards: True is not a whole number"),
         ("commit: fast", "c.yaml: commit: 'fast' is not supported (allowed: delta-rs, spark)"),
         (
+            "warehouse: a[b",
+            "c.yaml: warehouse: 'a[b' has [ in it, which tables are not safe under; take another"
+            " path (allowed: any path without [ and without % before two digits)",
+        ),
+        (
+            "warehouse: a%20b",
+            "c.yaml: warehouse: 'a%20b' has %XX in it, which tables are not safe under; take"
+            " another path (allowed: any path without [ and without % before two digits)",
+        ),
+        (
             "rate_limits: {tokenbucket: per_second}",
             "c.yaml: rate_limits.tokenbucket: 'per_second' is not supported"
             " (allowed: saturating, wrapping, per_tick)",

@@ -57,7 +57,7 @@ def rows_of(warehouse: str, table: str, *without: str) -> list[tuple[Any, ...]]:
 
 def all_rows(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
     """`rows_of` every table that a run writes."""
-    names = ("events", "quarantine", "throttle_events", "topic_throttle_stats")
+    names = ("events", "quarantine", "throttle_events", "topic_throttle_stats", "limiter_stats")
     return {name: rows_of(warehouse, name) for name in names}
 
 

@@ -87,7 +87,9 @@ def _pause_sent(w: World, row: Record) -> Int:
     if wall == NULL:
         return np.int64(0)
     if w.key[0]["sends_model"] != 0:
-        return row["pause_ns"] // NS_PER_MS if row["has"] & HAS_LIMITER else np.int64(0)
+        if row["has"] & HAS_LIMITER:
+            return max(row["pause_ns"], np.int64(0)) // NS_PER_MS
+        return np.int64(0)
     if row["type"] == TOPIC or row["type"] == RESOURCE_GROUP:
         return MS_PER_S - wall % MS_PER_S
     return np.int64(0)

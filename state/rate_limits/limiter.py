@@ -248,8 +248,17 @@ def charge_limiter(
     announce(w, o, row, e["tail"])
     if e["waiting"] == 1:
         pause, _, _ = read_limiter(w, limiter, now)
-        schedule(w, limiter, now + pause if now <= LARGEST - pause else LARGEST)
+        schedule(w, limiter, _after(now, pause))
     return True
+
+
+@compiled
+def _after(now: int, pause: int) -> Int:
+    """When a release task is due. A pause whose product has wrapped below 0 would have the broker
+    try again without end: here it is one resolution, before which no bucket changes."""
+    if pause < 0:
+        pause = np.int64(RESOLUTION_NS)
+    return now + pause if now <= LARGEST - pause else LARGEST
 
 
 @compiled
@@ -301,7 +310,7 @@ def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> I
         describe(w, o, row, limiter, msgs, size, now)
     if e["waiting"] == 0:
         return NULL
-    schedule(w, limiter, now + pause if now <= LARGEST - pause else LARGEST)
+    schedule(w, limiter, _after(now, pause))
     return pause
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tests.reference.bucket import BUCKETS, LARGEST
+from tests.reference.bucket import BUCKETS, LARGEST, RESOLUTION_NS
 from tests.reference.client import Client, Command
 from tests.reference.connection import (
     BROKER,
@@ -54,9 +54,10 @@ class Broker:
         self._window_ms = params["stats_window_ms"]
         self._switches = switches(params)
         self._bucket_kind = BUCKETS[self._switches["tokenbucket"]]
+        self._forget_ns = params["idle_state_ms"] * NS_PER_MS
         self._idle_ns: int | None = None
         if self._switches["tokenbucket"] == "saturating":
-            self._idle_ns = params["idle_state_ms"] * NS_PER_MS
+            self._idle_ns = self._forget_ns
         self._verdicts = "publish_verdicts" in params["extra_outputs"]
         self.rows: dict[str, list[Row]] = {
             "throttle_events": [], "topic_throttle_stats": [], "limiter_stats": [],
@@ -542,8 +543,10 @@ class Broker:
             self._schedule(limiter, ns, pause)
 
     def _schedule(self, limiter: Limiter, ns: int, pause: int) -> None:
-        """A release task after the pause; a product that wrapped below 0 is no delay."""
-        self._set_timer(ns + max(pause, 0), partial(self._release, limiter))
+        """A release task after the pause, or one resolution where its product wrapped below 0."""
+        self._set_timer(
+            ns + (pause if pause >= 0 else RESOLUTION_NS), partial(self._release, limiter)
+        )
 
     def _release(self, limiter: Limiter, ns: int, wall: int | None) -> None:
         assert self.last is not None
@@ -615,7 +618,7 @@ class Broker:
             if self._switches["pause_rule"] == "pip":
                 lasts_ms = self._pause_pip(kind, wall)
             elif pause is not None:
-                lasts_ms = pause // NS_PER_MS
+                lasts_ms = max(pause, 0) // NS_PER_MS
         command = Command(cnx.requests, REASONS[kind], at_ms, lasts_ms, wall is not None)
         cnx.producers[p].take(command, self._switches["repeat_throttle"])
         cnx.throttled_ms[p.topic, command.reason] += lasts_ms
@@ -720,7 +723,7 @@ class Broker:
         self, limiter: Limiter, rates: tuple[int, int], ns: int, topics: Sequence[str]
     ) -> None:
         used = [self._topic_used[t] for t in topics if t in self._topic_used]
-        seen = any(self._idle_ns is None or ns - at < self._idle_ns for at in used)
+        seen = any(ns - at < self._forget_ns for at in used)
         self._change_limiter(limiter, rates, ns, seen)
 
     def _change_limiter(
