@@ -21,6 +21,8 @@ app = typer.Typer(
 )
 alerts_app = typer.Typer(no_args_is_help=True, help="Evaluate the alert rules on the tables.")
 app.add_typer(alerts_app, name="alerts")
+what_if_app = typer.Typer(no_args_is_help=True, help="What another quota would have done.")
+app.add_typer(what_if_app, name="what-if")
 
 Config = Annotated[Path | None, typer.Option("--config", help="Configuration file (YAML).")]
 Warehouse = Annotated[
@@ -143,6 +145,30 @@ def quality(config: Config = None, warehouse: Warehouse = None, as_json: Json = 
     from app.quality import quality as run_quality
 
     _found(run_quality(_settings(config, warehouse), as_json))
+
+
+@what_if_app.command("dispatch")
+def what_if_dispatch(
+    msgs: Annotated[int, typer.Option(help="Messages per period; -1: no limit.")] = -1,
+    size: Annotated[int, typer.Option("--bytes", help="Bytes per period; -1: no limit.")] = -1,
+    period_s: Annotated[int, typer.Option(min=1, help="Length of the period (s).")] = 1,
+    relative: Annotated[
+        bool, typer.Option("--relative", help="The limit comes on top of the publish rate.")
+    ] = False,
+    by: Annotated[str, typer.Option(help="Limit each: topic or subscription.")] = "topic",
+    every: Annotated[bool, typer.Option("--all", help="Every row, not the first twenty.")] = False,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """What a dispatch limit would have held back on the archived trace."""
+    from app.dispatch import NS_PER_S, what_if
+    from state.rate_limits.dispatch import Quota
+
+    if by not in ("topic", "subscription"):
+        raise UserError(f"--by {by}: is not a scope\nallowed: topic, subscription")
+    quota = Quota(msgs, size, period_s * NS_PER_S, relative)
+    _found(what_if(_settings(config, warehouse), quota, by, every, as_json))  # type: ignore[arg-type]
 
 
 @alerts_app.command("check")

@@ -253,7 +253,7 @@ def charge_limiter(
 
 
 @compiled
-def _after(now: int, pause: int) -> Int:
+def _after(now: int, pause: Int) -> Int:
     """When a release task is due. A pause whose product has wrapped below 0 would have the broker
     try again without end: here it is one resolution, before which no bucket changes."""
     if pause < 0:

@@ -29,6 +29,13 @@ def run(bench: Bench) -> Result:
     settings = bench.settings("columnar", {"format": "demo"})
     first = floors.identity(bench, trace)
     ours = bench.to_nothing(judged(settings, floors.typed(bench, trace)), "rate-limits-columnar")
+    exchange = bench.settings(
+        "columnar-exchange", {"format": "demo"},
+        rate_limits={"protocol": "pip385", "receipt_model": "all"},
+    )
+    asked = bench.to_nothing(
+        judged(exchange, floors.typed(bench, trace)), "rate-limits-columnar-pip385"
+    )
     second = floors.identity(bench, trace)
     named = floors.identity(bench, trace, names=True)
     single = per_topic.speed(bench, trace)
@@ -36,9 +43,12 @@ def run(bench: Bench) -> Result:
     result.add("identity, names as hashes", floor, spread=(first.median, second.median))
     result.add("identity, names as text", named.median, spread=named.spread)
     result.add("rate_limits from columns", ours.median, spread=ours.spread)
+    result.add("rate_limits from columns, pip385", asked.median, spread=asked.spread)
     result.add("one group per topic", single.median, spread=single.spread)
     result.ratio("rate_limits from columns", "identity, names as hashes", 0.65)
     result.ratio("rate_limits from columns", "identity, names as text")
+    result.ratio("rate_limits from columns, pip385", "identity, names as hashes", 0.5)
+    result.ratio("rate_limits from columns, pip385", "rate_limits from columns")
     result.ratio("rate_limits from columns", "one group per topic", 20)
     return result
 
