@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from app.contract import Limits, Parsed, from_table, parse
 from app.layout import INDEX
-from state.events import KIND_INDEX, SCHEMA
-from state.records import INGEST_KEY
+from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
+from state.records import INGEST_KEY, SOURCE_COLUMNS
 from udfs.hashing import combine_hashes, hash_strings, shard_of
 
 Array = np.ndarray
@@ -101,6 +101,19 @@ def typed_packer(
             yield pack_parsed(parsed, batch, routes, shards, int(ingest.max()), left_out)
 
     return pack
+
+
+def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
+    """Columns of `events` that `typed_packer` needs for these jobs, and the kinds that they read.
+
+    Of records that have been validated before; what is not needed need not be read.
+    """
+    kinds = [kind for kind in KINDS if set(kind.jobs) & set(routes)]
+    wanted = {*COMMON, "partition", "ts_wall_ms", "ts_mono_ns"}
+    wanted |= {column for route in routes.values() for column in route.columns}
+    wanted |= {column for kind in kinds for column in kind.required}
+    columns = [name for name in SCHEMA.names if name in wanted]
+    return [*columns, *SOURCE_COLUMNS, "ingest_ms"], [kind.name for kind in kinds]
 
 
 def _left_out(batch: pa.RecordBatch) -> dict[str, Array]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from app.commit import shaped, table_path
 from app.govern import ANSWERS, SIGNAL, decode, encode
 from app.operators import Operator, operators
-from app.pack import CLOCK_ROW, PACKED, typed_packer
+from app.pack import CLOCK_ROW, PACKED, Route, needed, typed_packer
 from app.tables import TABLES
 from state.job import Job
 
@@ -56,7 +56,7 @@ def judge(
     latest = events.selectExpr("max(ts_wall_ms)").collect()[0][0]
     stream_ms = max((latest or 0) - settings.idle_advance_ms, 0)
     routes = {name: operator.route for name, operator in group.items()}
-    packed = events.mapInArrow(typed_packer(routes, settings.shards), PACKED)
+    packed = narrowed(events, routes).mapInArrow(typed_packer(routes, settings.shards), PACKED)
     step = _stepper({name: o.job for name, o in group.items()}, stream_ms)
     answers = (
         packed.where(packed.job != CLOCK_ROW)
@@ -66,6 +66,13 @@ def judge(
         .toArrow()
     )
     return _tables(answers, group)
+
+
+def narrowed(events: DataFrame, routes: Mapping[str, Route]) -> DataFrame:
+    """Only the records and columns that the jobs read, so that no more leaves the files."""
+    columns, kinds = needed(routes)
+    kept = [name for name in (*columns, "left_out") if name in events.columns]
+    return events.where(events.event_type.isin(*kinds)).select(*kept)
 
 
 def _stepper(

@@ -14,6 +14,7 @@ from app.contract import from_table
 from app.govern import ANSWERS, STATE, stepper
 from app.operators import operators
 from app.pack import PACKED, Route, pack_parsed, typed_packer
+from app.replay import narrowed
 from tests.bench import floors, per_topic
 from tests.bench.result import Result
 from tests.bench.stream import Bench
@@ -59,7 +60,7 @@ def judged(settings: Settings, rows: DataFrame) -> DataFrame:
     idle_ms = settings.idle_advance_ms
     routes = {name: o.route for name, o in group.items()}
     rows = rows.withColumn("ingest_ms", F.lit(0).cast("long"))
-    packed = rows.mapInArrow(typed_packer(routes, settings.shards), PACKED)
+    packed = narrowed(rows, routes).mapInArrow(typed_packer(routes, settings.shards), PACKED)
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
         "job", "shard", "blob",
         F.lit(None).cast("timestamp").alias(
