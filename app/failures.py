@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _OURS = re.compile(r"app\.errors\.UserError: ([^\n]+(?:\n(?!\s*(?:at |\n|$))[^\n]+)?)")
 _PASSING = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable"
-    r"|LeaderNotAvailable|NotLeaderOrFollower|ReplicaNotAvailable)Exception"
+    r"|LeaderNotAvailable|NotLeaderOrFollower|ReplicaNotAvailable"
+    r"|NotEnoughReplicas(?:AfterAppend)?)Exception"
     r"|Cannot fetch record for offset|No resolvable bootstrap urls"
 )
 _FIXABLE = (
@@ -40,6 +41,18 @@ _FIXABLE = (
     ),
     (re.compile(r"No space left on device"), "no space left on the device of the warehouse"),
 )
+_FEED = re.compile(r'throttle_feed\.py", line \d+, in publish')
+_FEED_FIXABLE = (
+    (
+        re.compile(r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION"),
+        "the topic of throttle_feed is gone\n"
+        "make it again and start again: the run goes on with the batch that could not be sent",
+    ),
+    (
+        re.compile(r"(?:Topic|Cluster)AuthorizationException|SaslAuthenticationException"),
+        "Kafka refuses this user\nthrottle_feed.options: the kafka.* security options name it",
+    ),
+)
 
 
 class QueryFailed(Exception):
@@ -56,19 +69,25 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
     ours = _OURS.search(text)
     if ours:
         return UserError(ours[1])
-    for pattern, message in _FIXABLE:
+    feed = _FEED.search(text) is not None
+    for pattern, message in _FEED_FIXABLE if feed else _FIXABLE:
         if pattern.search(text):
             return UserError(f"query {name}: {message}")
     found = _PASSING.search(text)
     if found:
-        return Passing(found[0].rpartition(".")[2])
+        return Passing(found[0].rpartition(".")[2] + (" of throttle_feed" if feed else ""))
     return QueryFailed(f"query {name}: {_cause(text)}")
 
 
 def without_secrets(text: str, settings: Settings) -> str:
-    """The text with every secret of the source's options masked."""
-    written = settings.source.options
-    for key, value in settings.source.reader_options().items():
+    """The text with every secret of the options of the source and of the throttle feed masked."""
+    feed = settings.throttle_feed
+    text = _masked(text, settings.source.options, settings.source.reader_options())
+    return text if feed is None else _masked(text, feed.options, feed.writer_options())
+
+
+def _masked(text: str, written: dict[str, str], resolved: dict[str, str]) -> str:
+    for key, value in resolved.items():
         if value and (SECRET.search(key) or ENV.search(written[key])):
             text = text.replace(value, MASK)
     for match in (m for value in written.values() for m in ENV.finditer(value)):

@@ -19,6 +19,7 @@ from app.operators import Operator, operators
 from app.pack import PACKED, packer
 from app.sources import open_stream
 from app.tables import TABLES
+from app.throttle_feed import COMMANDS, ThrottleFeed
 from app.worker import settle
 from state.job import Step
 
@@ -119,14 +120,18 @@ class Committer:
 
     def __init__(
         self, writer: Writer, group: dict[str, Operator],
-        on_late: Callable[[int], None] | None = None,
+        on_late: Callable[[int], None] | None = None, feed: ThrottleFeed | None = None,
     ) -> None:
-        """`on_late` is told the `idle_advance_ms` that would have kept late records."""
+        """`on_late` is told the `idle_advance_ms` that would have kept late records.
+
+        `feed` takes the throttle commands, before the tables do: see `app.throttle_feed`.
+        """
         self._writer = writer
         self._constants = {
             table: operator.constants for operator in group.values() for table in operator.tables
         }
         self._on_late = on_late
+        self._feed = feed
 
     def prepare(self) -> None:
         """Create the tables of the group."""
@@ -141,9 +146,13 @@ class Committer:
         for signal in blobs.pop(SIGNAL, ()):
             if self._on_late is not None:
                 self._on_late(int(signal.to_pybytes()))
+        if self._feed is not None and COMMANDS in blobs:
+            self._feed.publish(self._rows(COMMANDS, blobs[COMMANDS]))
         for name, parts in blobs.items():
-            constants = self._constants.get(name, {})
-            self._writer.append(name, shaped(decode(parts), TABLES[name], constants), batch)
+            self._writer.append(name, self._rows(name, parts), batch)
+
+    def _rows(self, name: str, parts: Sequence[Any]) -> pa.Table:
+        return shaped(decode(parts), TABLES[name], self._constants.get(name, {}))
 
 
 def start(
@@ -153,7 +162,8 @@ def start(
     """Start the query of a group of jobs."""
     name = query_name(group)
     writer = Writer(settings, application_id(settings, name), spark)
-    committer = Committer(writer, operators(settings, group), on_late)
+    feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
+    committer = Committer(writer, operators(settings, group), on_late, feed)
     committer.prepare()
     return (
         frame(spark, settings, group)

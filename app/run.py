@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from app import archive, govern, manifest, sources
+from app import archive, govern, manifest, sources, throttle_feed
 from app.errors import UserError
 from app.failures import Passing, failure
 from app.progress import Progress
@@ -37,6 +37,8 @@ def run(settings: Settings, available_now: bool = False, jobs: Sequence[str] | N
     """
     groups = chosen(settings, jobs)
     sources.check(settings)
+    if groups != [ARCHIVE]:
+        throttle_feed.check(settings)
     kept = manifest.check(settings)
     if kept is not None:
         settings = settings.model_copy(update={"partitions": kept.partitions})

@@ -14,10 +14,19 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from app.config_file import describe, merge, policy_documents, read_yaml
 from app.errors import UserError, did_you_mean
+from state.rate_limits import wire
 
 JOBS = ("rate_limits",)
 """Jobs that this version runs."""
@@ -132,6 +141,58 @@ class RateLimitsSettings(Model):
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 """delta-rs takes it for the sign it stands for, and cannot work on a path with a `[`."""
 
+FieldNumber = Annotated[int, Field(ge=1, le=wire.MOST_NUMBER)]
+
+
+class CommandFields(Model):
+    """Field numbers of CommandThrottleProducer in the feed's `command` headers."""
+
+    request_id: FieldNumber = wire.PROPOSED.request_id
+    producer_id: FieldNumber = wire.PROPOSED.producer_id
+    throttling_reason: FieldNumber = wire.PROPOSED.throttling_reason
+    pause_for_millis: FieldNumber = wire.PROPOSED.pause_for_millis
+
+    @model_validator(mode="after")
+    def _encodable(self) -> CommandFields:
+        self.numbers()
+        return self
+
+    def numbers(self) -> wire.Fields:
+        """The numbers as the codec takes them."""
+        return wire.Fields(**self.model_dump())
+
+
+class ThrottleFeedSettings(Model):
+    """Where throttle commands are published."""
+
+    topic: str = ""
+    options: dict[str, str] = {}
+    fields: CommandFields = CommandFields()
+
+    _text = field_validator("options", mode="before")(_as_text)
+
+    @model_validator(mode="after")
+    def _complete(self) -> ThrottleFeedSettings:
+        if not self.topic:
+            raise ValueError("topic: is missing (the Kafka topic that takes the commands)")
+        if "kafka.bootstrap.servers" not in self.options:
+            raise ValueError("options.kafka.bootstrap.servers: is missing (host:port,...)")
+        for key in self.options:
+            if not key.startswith("kafka."):
+                raise ValueError(f"options.{key}: unknown option (allowed: kafka.*)")
+        return self
+
+    def writer_options(self) -> dict[str, str]:
+        """Options for the writer, secrets put in from the environment."""
+        return resolved(self.options, "throttle_feed.options")
+
+    def __repr_args__(self) -> Any:
+        return [
+            (name, shown(self.options) if name == "options" else value)
+            for name, value in super().__repr_args__()
+        ]
+
+
 SWITCHES: dict[str, tuple[str, ...]] = {
     "rate_limits": (
         "tokenbucket", "release_condition", "throttle_tracker", "limit_change", "protocol",
@@ -167,6 +228,7 @@ class Settings(Model):
     idle_state_ms: Milliseconds = 3_600_000
     stats_window_ms: Positive = 60_000
     rate_limits: RateLimitsSettings = RateLimitsSettings()
+    throttle_feed: ThrottleFeedSettings | None = None
     policies: list[PolicyDocument] = []
     policy_files: list[str] = []
 
@@ -195,6 +257,18 @@ class Settings(Model):
             if named.count(job) > 1:
                 raise ValueError(f"{job!r} stands in more than one place; a job runs once")
         return groups
+
+    @field_validator("throttle_feed")
+    @classmethod
+    def _has_commands(
+        cls, feed: ThrottleFeedSettings | None, info: ValidationInfo
+    ) -> ThrottleFeedSettings | None:
+        job = info.data.get("rate_limits")
+        if feed is not None and job is not None and job.protocol != "pip385":
+            raise ValueError(
+                f"there are no commands with rate_limits.protocol {job.protocol} (allowed: pip385)"
+            )
+        return feed
 
     @property
     def jobs(self) -> tuple[str, ...]:
@@ -230,6 +304,8 @@ class Settings(Model):
         plain = self.model_dump()
         plain["source"]["options"] = shown(self.source.options)
         plain["storage_options"] = shown(self.storage_options)
+        if self.throttle_feed is not None:
+            plain["throttle_feed"]["options"] = shown(self.throttle_feed.options)
         return plain
 
     def storage(self) -> dict[str, str]:

@@ -16,6 +16,8 @@ from app.settings import ENV, Settings, load_settings
 def unset_variables(settings: Settings) -> list[str]:
     """Environment variables that the options name and this environment does not have."""
     texts = [*settings.source.options.values(), *settings.storage_options.values()]
+    if settings.throttle_feed is not None:
+        texts += settings.throttle_feed.options.values()
     names = {name for text in texts for name in ENV.findall(text)}
     return sorted(name for name in names if name not in os.environ)
 

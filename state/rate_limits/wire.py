@@ -1,0 +1,201 @@
+"""The two commands of PIP-385 and their feature flag as protobuf bytes.
+
+    CommandThrottleProducer         request_id 1, producer_id 2, throttling_reason 4,
+                                    pause_for_millis 5, all required (3 is unused)
+    CommandThrottleProducerReceipt  request_id 1, required
+    FeatureFlags                    supports_throttle_producer_commands 6 (proposed), optional
+
+No release has assigned these numbers for good: Pulsar 4.2.4 uses flag 6 for another one. So they
+are the fields of `Fields`. Whatever else a message holds is skipped, as protobuf readers do; the
+last of repeated fields counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+REASONS = (
+    "TopicProduceQuotaExceeded",
+    "ResourceGroupProduceQuotaExceeded",
+    "ConnectionPendingMessagesBreach",
+    "MessageBufferSizeBreach",
+    "BrokerProduceQuotaExceeded",
+)
+"""Names of the reasons; the place is the number on the wire."""
+
+MOST = 2**64 - 1
+"""The largest uint64."""
+MOST_NUMBER = 2**29 - 1
+"""The largest number that a field can have."""
+RESERVED = range(19_000, 20_000)
+"""Numbers that protobuf keeps for itself."""
+LONGEST_VARINT = 10
+VARINT, FIXED_64, BYTES, GROUP, END_GROUP, FIXED_32 = range(6)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Field numbers: four of the command, one of the receipt and the feature flag's."""
+
+    request_id: int = 1
+    producer_id: int = 2
+    throttling_reason: int = 4
+    pause_for_millis: int = 5
+    receipt_request_id: int = 1
+    supports_throttle_producer_commands: int = 6
+
+    def __post_init__(self) -> None:
+        for name, number in vars(self).items():
+            if not 1 <= number <= MOST_NUMBER or number in RESERVED:
+                raise ValueError(f"{name}: {number} cannot be the number of a field")
+        seen: dict[int, str] = {}
+        for name in ("request_id", "producer_id", "throttling_reason", "pause_for_millis"):
+            number = getattr(self, name)
+            if number in seen:
+                raise ValueError(f"{name}: number {number} is taken by {seen[number]}")
+            seen[number] = name
+
+
+PROPOSED = Fields()
+"""The numbers of the proposal."""
+
+
+@dataclass(frozen=True)
+class ThrottleCommand:
+    """CommandThrottleProducer: a broker tells a client that a producer is throttled."""
+
+    request_id: int
+    """Unique on the connection while it is open."""
+    producer_id: int
+    reason: str
+    """One of REASONS."""
+    pause_ms: int
+    """Announced pause (ms); 0 = unknown."""
+
+
+def encode_command(command: ThrottleCommand, fields: Fields = PROPOSED) -> bytes:
+    """The command's bytes, its fields by their numbers; ValueError for what has no encoding."""
+    values = (
+        (fields.request_id, command.request_id),
+        (fields.producer_id, command.producer_id),
+        (fields.throttling_reason, reason_number(command.reason)),
+        (fields.pause_for_millis, command.pause_ms),
+    )
+    return b"".join(_field(number, value) for number, value in sorted(values))
+
+
+def decode_command(data: bytes, fields: Fields = PROPOSED) -> ThrottleCommand:
+    """The command that the bytes hold; ValueError if they are none."""
+    found = _varints(data)
+    what = "CommandThrottleProducer"
+    number = _required(found, fields.throttling_reason, what, "throttling_reason")
+    if number >= len(REASONS):
+        raise ValueError(f"{what}: unknown throttling_reason {number}")
+    return ThrottleCommand(
+        _required(found, fields.request_id, what, "request_id"),
+        _required(found, fields.producer_id, what, "producer_id"),
+        REASONS[number],
+        _required(found, fields.pause_for_millis, what, "pause_for_millis"),
+    )
+
+
+def encode_receipt(request_id: int, fields: Fields = PROPOSED) -> bytes:
+    """The bytes of the receipt for the command `request_id`."""
+    return _field(fields.receipt_request_id, request_id)
+
+
+def decode_receipt(data: bytes, fields: Fields = PROPOSED) -> int:
+    """The request id of the receipt that the bytes hold; ValueError if they are none."""
+    what = "CommandThrottleProducerReceipt"
+    return _required(_varints(data), fields.receipt_request_id, what, "request_id")
+
+
+def encode_flag(supported: bool, fields: Fields = PROPOSED, others: bytes = b"") -> bytes:
+    """FeatureFlags with the flag after `others`, the bytes of the flags that are set already."""
+    _varints(others)
+    return others + _field(fields.supports_throttle_producer_commands, int(supported))
+
+
+def decode_flag(data: bytes, fields: Fields = PROPOSED) -> bool:
+    """Whether FeatureFlags hold the flag; without it, its default is false."""
+    return _varints(data).get(fields.supports_throttle_producer_commands, 0) != 0
+
+
+def reason_number(reason: str) -> int:
+    """The number of a reason on the wire; ValueError for a name that the proposal does not have."""
+    if reason not in REASONS:
+        raise ValueError(f"unknown throttling reason {reason!r}")
+    return REASONS.index(reason)
+
+
+def _required(found: dict[int, int], number: int, what: str, name: str) -> int:
+    if number not in found:
+        raise ValueError(f"{what}: the required field {name} ({number}) is missing")
+    return found[number]
+
+
+def _varint(value: int) -> bytes:
+    if not 0 <= value <= MOST:
+        raise ValueError(f"{value} is not an unsigned number of 64 bits")
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _field(number: int, value: int) -> bytes:
+    return _varint(number << 3 | VARINT) + _varint(value)
+
+
+def _read(data: bytes, at: int) -> tuple[int, int]:
+    """The varint at a place and the place after it."""
+    value = 0
+    for i in range(LONGEST_VARINT):
+        if at + i >= len(data):
+            raise ValueError(f"truncated: the bytes end in the number at {at}")
+        value |= (data[at + i] & 0x7F) << 7 * i
+        if data[at + i] < 0x80:
+            if value > MOST:
+                break
+            return value, at + i + 1
+    raise ValueError(f"the number at {at} is longer than 64 bits")
+
+
+def _varints(data: bytes) -> dict[int, int]:
+    """The last value of every varint field of a message, by number."""
+    return dict(_fields(data))
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int]]:
+    """(number, value) of the varint fields; those of other types and in groups are skipped."""
+    at, groups = 0, list[int]()
+    while at < len(data):
+        start = at
+        tag, at = _read(data, at)
+        number, kind = tag >> 3, tag & 7
+        if not 1 <= number <= MOST_NUMBER:
+            raise ValueError(f"the field at {start} has the number {number}, which none can have")
+        if kind == VARINT:
+            value, at = _read(data, at)
+            if not groups:
+                yield number, value
+        elif kind == BYTES:
+            length, at = _read(data, at)
+            at += length
+        elif kind in (FIXED_64, FIXED_32):
+            at += 8 if kind == FIXED_64 else 4
+        elif kind == GROUP:
+            groups.append(number)
+        elif kind == END_GROUP and groups and groups[-1] == number:
+            groups.pop()
+        elif kind == END_GROUP:
+            raise ValueError(f"the field at {start} ends a group {number} that is not open")
+        else:
+            raise ValueError(f"the field at {start} has the unknown wire type {kind}")
+        if at > len(data):
+            raise ValueError(f"truncated: the bytes end in the field at {start}")
+    if groups:
+        raise ValueError(f"truncated: the bytes end in the group {groups[-1]}")
