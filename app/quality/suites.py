@@ -21,7 +21,7 @@ REASONS = (
 RULES = (
     "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
     "buffer_limit", "buffer_half", "receipt_in_time", "receipt_timeout", "client_unsupported",
-    "informed_only", "connection_closed",
+    "informed_only", "connection_closed", "send_timeout",
 )
 LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread")
 KEY = ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no")
@@ -116,7 +116,7 @@ SUITES: dict[str, list[Check]] = {
         *not_null("job", "cluster", "broker", "ts_mono_ns", "rule", "params_hash", "row_no",
                   "cnx_id", "action", "throttle_type", "reason", "limiter", "transition",
                   "reads_paused"),
-        values("action", ("mark", "unmark")),
+        values("action", ("mark", "unmark", "receipt")),
         values("transition", ("ConnectionStateChanged", "TypeStateChanged", "Dropped")),
         values("throttle_type", TYPES),
         values("reason", REASONS),
@@ -162,6 +162,40 @@ SUITES: dict[str, list[Check]] = {
         rows_that(
             "windows are aligned to the epoch", "window_start_ms % window_ms <> 0",
         ),
+    ],
+    "limiter_stats": [
+        *schema("limiter_stats"),
+        unique(*KEY),
+        unique("cluster", "broker", "limiter", "limiter_name", "window_start_ms"),
+        *not_null("job", "cluster", "broker", "params_hash", "row_no", "window_start_ms",
+                  "window_ms", "limiter", "limiter_name", "throttles", "utilisation"),
+        values("limiter", LIMITERS),
+        between("window_ms", 1),
+        *(between(column, 0) for column in (
+            "row_no", "messages", "bytes", "limit_msgs", "limit_bytes", "limit_level", "throttles",
+            "max_waiting", "utilisation")),
+        rows_that(
+            "a limiter has a rate or a level",
+            "limit_msgs IS NULL AND limit_bytes IS NULL AND limit_level IS NULL",
+        ),
+    ],
+    "producer_throttle": [
+        *schema("producer_throttle"),
+        unique(*KEY),
+        *not_null("job", "cluster", "broker", "ts_mono_ns", "rule", "params_hash", "row_no",
+                  "producer_id", "topic"),
+        values("rule", RULES),
+        values("reason", REASONS),
+        values("exception", ("ProducerThrottledException", "TimeoutException")),
+        between("row_no", 0),
+        between("pause_ms", 0),
+        between("throttled_ms_total", 0),
+        rows_that(
+            "a row is a command or a send that timed out",
+            "(exception IS NULL) <> (rule <> 'send_timeout')"
+            " OR (exception IS NULL AND request_id IS NULL)",
+        ),
+        rows_that("an announced pause ends when it is over", "end_ms <> start_ms + pause_ms"),
     ],
 }
 """The checks of each audited table."""
