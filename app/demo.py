@@ -45,6 +45,13 @@ def demo(out: Path, seed: int, events: int) -> int:
     console.print(f"Judged and committed in {time.monotonic() - began:.0f} s. What was found:\n",
                   markup=False)
     demo_report.render(_summary(out / "warehouse"), console)
+    other = demo_report.other_protocol(
+        _rows(out / "warehouse" / "topic_throttle_stats", demo_report.STATS_COLUMNS),
+        _with_exchange(config),
+    )
+    if other is not None:
+        console.print()
+        console.print(demo_report.indented(other))
     demo_report.render_next_steps(out, console)
     return 0
 
@@ -93,6 +100,23 @@ def _judge(config: Path) -> int:
     from app.settings import load_settings
 
     return run(load_settings(config), available_now=True, jobs=None)
+
+
+def _with_exchange(config: Path) -> list[dict[str, Any]]:
+    """topic_throttle_stats of the archived trace, had every client known the throttle command."""
+    from app.replay import replay_here
+    from app.settings import load_settings
+
+    settings = load_settings(config)
+    exchange = {"protocol": "pip385", "receipt_model": "all"}
+    asked = settings.model_copy(
+        update={"rate_limits": settings.rate_limits.model_copy(update=exchange)}
+    )
+    tables = replay_here(asked, ["rate_limits"])
+    if "topic_throttle_stats" not in tables:
+        return []
+    columns = list(demo_report.STATS_COLUMNS)
+    return tables["topic_throttle_stats"].select(columns).to_pylist()
 
 
 def _summary(warehouse: Path) -> demo_report.Summary:

@@ -136,6 +136,21 @@ def sentences(summary: Summary) -> list[str]:
     return said
 
 
+def other_protocol(stats: Iterable[Row], with_exchange: Iterable[Row]) -> str | None:
+    """What the throttle command would have spared the innocent, from rows of topic_throttle_stats
+    without and with it; None if nobody paid for others."""
+    lost: dict[str, int] = defaultdict(int)
+    for row in stats:
+        lost[row["topic"]] += row["collateral_ns"] or 0
+    innocent = [topic for topic, ns in lost.items() if ns]
+    if not innocent:
+        return None
+    after = sum(row["collateral_ns"] or 0 for row in with_exchange)
+    return (f"With the throttle command of PIP-385, if every client knew it, the "
+            f"{_counted(len(innocent), 'topic')} that stood still for others would have lost "
+            f"{duration(after)} instead of {duration(sum(lost.values()))}.")
+
+
 def _sentence(cause: Cause) -> str:
     paused, others = duration(cause.paused_ns), len(cause.others)
     times = _counted(cause.pauses, "time")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 LATE = ("TOO_LATE", "DUPLICATE_RECORD")
+PARTS = ("job", "shard", "blob")
+ROWS_PER_BLOCK = 50_000
 
 
 def replay(
@@ -46,6 +48,59 @@ def _without(events: DataFrame, refused: DataFrame) -> DataFrame:
         .agg(F.collect_set("job").alias("left_out"))
     )
     return events.join(left_out, identity, "left")
+
+
+def replay_here(settings: Settings, jobs: Sequence[str]) -> dict[str, pa.Table]:
+    """The same without Spark, in this process, shard after shard: for small archives."""
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable
+
+    group = operators(settings, jobs)
+    routes = {name: operator.route for name, operator in group.items()}
+    columns, kinds = needed(routes)
+    archive = DeltaTable(
+        table_path(settings, "events"), storage_options=settings.storage()
+    ).to_pyarrow_dataset()
+    events = archive.to_table(columns=columns, filter=pc.field("event_type").isin(kinds))
+    latest = pc.max(archive.to_table(columns=["ts_wall_ms"]).column("ts_wall_ms")).as_py()
+    events = events.append_column("left_out", _left_out_here(settings, events))
+    blobs: dict[tuple[str, int], list[bytes]] = {}
+    batches = events.combine_chunks().to_batches(max_chunksize=ROWS_PER_BLOCK)
+    for packed in typed_packer(routes, settings.shards)(iter(batches)):
+        for job, shard, blob in zip(*(packed.column(c).to_pylist() for c in PARTS), strict=True):
+            if job != CLOCK_ROW:
+                blobs.setdefault((job, shard), []).append(blob)
+    stream_ms = max((latest or 0) - settings.idle_advance_ms, 0)
+    found: dict[str, list[pa.Table]] = {}
+    for (job, _), mine in sorted(blobs.items()):
+        first = group[job].job.step(None, mine, 0)
+        for answer in (first, group[job].job.step(first.state, [], stream_ms)):
+            for name, rows in answer.tables.items():
+                constants = group[job].constants if name in group[job].tables else {}
+                found.setdefault(name, []).append(shaped(rows, TABLES[name], constants))
+    return {name: pa.concat_tables(parts) for name, parts in found.items()}
+
+
+def _left_out_here(settings: Settings, events: pa.Table) -> pa.Array:
+    """The jobs that refused each record, as `_without` finds them."""
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable
+
+    refused = DeltaTable(
+        table_path(settings, "quarantine"), storage_options=settings.storage()
+    ).to_pyarrow_dataset().to_table(
+        columns=["source_partition", "source_offset", "job"],
+        filter=pc.field("reason_code").isin(LATE),
+    )
+    jobs: dict[tuple[str, int], list[str]] = {}
+    for row in refused.to_pylist():
+        jobs.setdefault((row["source_partition"], row["source_offset"]), []).append(row["job"])
+    lists: list[list[str] | None] = [None] * events.num_rows
+    near = pc.is_in(events.column("source_offset"), refused.column("source_offset"))
+    for i in pc.indices_nonzero(near).to_pylist():
+        place = events.column("source_partition")[i].as_py()
+        lists[i] = jobs.get((place, events.column("source_offset")[i].as_py()))
+    return pa.array(lists, pa.list_(pa.string()))
 
 
 def judge(

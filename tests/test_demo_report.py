@@ -18,6 +18,7 @@ from app.demo_report import (
     THROTTLE_COLUMNS,
     Cause,
     duration,
+    other_protocol,
     render,
     render_next_steps,
     sentences,
@@ -189,3 +190,15 @@ def test_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is a file; a folder is needed"):
         command.prepare(tmp_path / "file", 1, 7)
+
+
+def test_what_the_throttle_command_would_have_spared() -> None:
+    def stats(*values: tuple[str, float]) -> list[Row]:
+        return [{"topic": topic, "collateral_ns": int(ns * SECOND)} for topic, ns in values]
+
+    lost = stats(*((topic, 2.0) for topic in OTHERS), (OTHERS[0], 16.0), (NOISY, 0))
+    assert other_protocol(lost, stats((OTHERS[0], 0.0))) == (
+        "With the throttle command of PIP-385, if every client knew it, the 11 topics that stood "
+        "still for others would have lost 0.0 s instead of 38 s."
+    )
+    assert other_protocol(stats((NOISY, 0)), []) is None

@@ -187,9 +187,11 @@ def test_random_traces(
     live = live_rows(config.warehouse)
     core = core_rows(config, records, max(r["ts_wall_ms"] for r in records))
     batch = sorted_rows(replay.replay(spark, config, JOBS))
+    here = sorted_rows(replay.replay_here(config, JOBS))
     for name in OUTPUTS:
         assert live[name] == core[name], name
         assert batch[name] == core[name], name
+        assert here[name] == core[name], name
     assert len(live["throttle_events"]) > len(drawn)
     assert len(live["topic_throttle_stats"]) > len(drawn)
     assert len(live["limiter_stats"]) > len(drawn)
@@ -232,9 +234,11 @@ def test_the_demo_trace(
     ]
     live, batch = live_rows(config.warehouse), sorted_rows(replay.replay(spark, config, JOBS))
     core = core_rows(config, known, max(e["ts_wall_ms"] or 0 for e in events))
+    here = sorted_rows(replay.replay_here(config, JOBS))
     for name in ("throttle_events", "topic_throttle_stats", "limiter_stats"):
         assert live[name] == core[name], name
         assert batch[name] == core[name], name
+        assert here[name] == core[name], name
     assert len(live["throttle_events"]) > 50
 
 
