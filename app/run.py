@@ -152,13 +152,13 @@ class Service:
         if not due:
             if attempt >= ATTEMPTS and not self._endless:
                 raise UserError(
-                    f"query {name}: the source does not answer ({reason})\n"
+                    f"query {name}: Kafka does not answer ({reason})\n"
                     "start again when it does: the run goes on where it was"
                 )
             pause = min(2.0**attempt, LONGEST_PAUSE_S)
             self._again[name] = (time.monotonic() + pause, attempt + 1)
             self._progress.say(
-                f"{name}: the source does not answer ({reason}); again in {pause:.0f} s"
+                f"{name}: Kafka does not answer ({reason}); again in {pause:.0f} s"
             )
         elif time.monotonic() >= due:
             self._again[name] = (0.0, attempt)

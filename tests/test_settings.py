@@ -202,6 +202,7 @@ source:
     maxOffsetsPerTrigger: 1000
     kafka.sasl.jaas.config: ${env:WEIR_TEST_JAAS}
     kafka.ssl.keystore.password: plain-text
+    kafka.ssl.keystore.key: private-plain-text
 """
 
 
@@ -216,6 +217,7 @@ def test_secrets_come_from_the_environment_and_are_never_shown(
         "maxOffsetsPerTrigger": "1000",
         "kafka.sasl.jaas.config": "the-secret",
         "kafka.ssl.keystore.password": "plain-text",
+        "kafka.ssl.keystore.key": "private-plain-text",
     }
     for text in (repr(settings), str(settings), str(settings.display())):
         assert "the-secret" not in text

@@ -57,12 +57,22 @@ def build_limiter(w: World, limiter: int, now: int) -> None:
 
 
 @compiled
+def owes_a_task(w: World, limiter: int, now: int) -> bool:
+    """A limiter without buckets whose next change of limits schedules a task: it has throttled
+    someone, and has been used within idle_state_ms."""
+    e = w.limiters[limiter]
+    return e["throttled_before"] != 0 and (
+        e["waiting"] > 0 or now - e["used_ns"] < w.key[0]["idle_ns"]
+    )
+
+
+@compiled
 def idle_and_full(w: World, limiter: int, now: int) -> bool:
     """Not used for idle_state_ms, nobody waiting, both buckets full: as good as new. Only the
     newest bucket forgets its past so."""
     e = w.limiters[limiter]
     if e["built"] == 0:
-        return True
+        return not owes_a_task(w, limiter, now)
     if w.key[0]["tokenbucket"] != SATURATING:
         return False
     if e["waiting"] > 0 or now - e["used_ns"] < w.key[0]["idle_ns"]:
@@ -86,7 +96,7 @@ def use(w: World, limiter: int, now: int) -> None:
     if e["limit_msgs"] <= 0 and e["limit_bytes"] <= 0:
         return
     if e["built"] == 0:
-        if e["waiting"] == 0:
+        if not owes_a_task(w, limiter, now):
             e["throttled_before"] = 0
         build_limiter(w, limiter, now)
     elif version == SATURATING and now - e["used_ns"] >= w.key[0]["idle_ns"]:
@@ -327,7 +337,7 @@ def change_limits(
     e = w.limiters[limiter]
     rested = idle_and_full(w, limiter, now) if e["built"] != 0 else not seen
     rested = rested and e["waiting"] == 0
-    if e["waiting"] == 0 and (rested or e["built"] == 0):
+    if rested or (e["built"] == 0 and not owes_a_task(w, limiter, now)):
         e["throttled_before"] = 0  # it may have been dropped meanwhile
     e["limit_msgs"], e["limit_bytes"] = limit_msgs, limit_bytes
     if rested or (limit_msgs <= 0 and limit_bytes <= 0):

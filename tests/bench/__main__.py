@@ -30,11 +30,12 @@ BENCHES = {
     "topics": "end_to_end.topics",
     "transport": "transport.run",
     "freshness": "freshness.run",
+    "claim": "claim.run",
 }
 RESULTS = ("govern", "govern-demo", "columnar", "transport", "core", "topics", "state",
-           "freshness", "generator")
+           "freshness", "generator", "claim")
 """Result files in the order of docs/benchmarks.md."""
-WITHOUT_SPARK = ("generator", "core", "state", "freshness")
+WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim")
 
 
 def environment() -> None:

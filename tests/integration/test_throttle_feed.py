@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from deltalake import DeltaTable
 
+from app import throttle_feed
+from app.commit import Writer
 from app.errors import UserError
+from app.failures import QueryFailed
 from app.run import run
 from app.settings import Settings
 from app.throttle_feed import ThrottleFeed, messages
@@ -30,6 +35,7 @@ pytestmark = pytest.mark.kafka
 PARTITIONS = 2
 START_NS = 2**53 + 1
 MakeSettings = Callable[..., Settings]
+Parts = tuple[bytes, bytes, tuple[tuple[str, bytes], ...]]
 
 
 @pytest.fixture
@@ -72,9 +78,17 @@ def read(kafka: Kafka, topic: str) -> list[Message]:
     return found
 
 
-def parts(message: Message) -> tuple[bytes, bytes, tuple[tuple[str, bytes], ...]]:
+def parts(message: Message) -> Parts:
     """Key, value and headers of a record."""
     return message.key(), message.value(), tuple(message.headers())
+
+
+def expected(rows: pa.Table) -> list[Parts]:
+    """What the topic should hold of rows of producer_throttle, sorted."""
+    return sorted(
+        (r["key"], r["value"], tuple((h["key"], h["value"]) for h in r["headers"]))
+        for r in messages(rows).to_pylist()
+    )
 
 
 def test_a_batch_that_is_published_twice_has_the_same_records_twice(
@@ -93,12 +107,8 @@ def test_a_batch_that_is_published_twice_has_the_same_records_twice(
     feed.publish(table)
     both = read(kafka, topic)
 
-    expected = sorted(
-        (r["key"], r["value"], tuple((h["key"], h["value"]) for h in r["headers"]))
-        for r in messages(table).to_pylist()
-    )
-    assert sorted(map(parts, first)) == expected
-    assert sorted(map(parts, both)) == sorted(expected * 2)
+    assert sorted(map(parts, first)) == expected(table)
+    assert sorted(map(parts, both)) == sorted(expected(table) * 2)
     for number in range(PARTITIONS):  # a repetition stands where the first is, in the same order
         own = [parts(m) for m in both if m.partition() == number]
         assert own[: len(own) // 2] == own[len(own) // 2 :]
@@ -121,9 +131,8 @@ def record(kind: str, at_ms: int, seq: int, **columns: Any) -> str:
     })
 
 
-def test_the_commands_of_a_run_are_those_of_its_table(
-    kafka: Kafka, topic: str, spark: SparkSession, make_settings: MakeSettings, tmp_path: Path
-) -> None:
+def throttled(make: MakeSettings, kafka: Kafka, topic: str, folder: Path) -> Settings:
+    """Settings with the feed on, over two batches of records of a topic above its limit."""
     name = "persistent://t/ns/a"
     lines = [record("connection_opened", 0, 0, supports_throttle=True, io_thread=1)]
     lines += [
@@ -131,34 +140,85 @@ def test_the_commands_of_a_run_are_those_of_its_table(
                num_messages=1, entry_bytes=10)
         for n in range(1, 31)
     ]
-    (tmp_path / "in").mkdir()
+    (folder / "in").mkdir()
     for n, part in enumerate((lines[:16], lines[16:])):  # two batches
-        path = tmp_path / "in" / f"{n}.jsonl"
+        path = folder / "in" / f"{n}.jsonl"
         path.write_text("\n".join(part), encoding="utf-8")
         os.utime(path, (START_MS // 1000 + n,) * 2)
-    settings = feed_settings(
-        make_settings, kafka, topic,
-        source={"format": "files", "path": str(tmp_path / "in"),
+    return feed_settings(
+        make, kafka, topic,
+        source={"format": "files", "path": str(folder / "in"),
                 "options": {"maxFilesPerTrigger": 1}},
         policies=[{"scope": "topic", "name": name, "limits": {"publishRateInMsgs": 2}}],
     )
+
+
+def committed(settings: Settings) -> pa.Table:
+    """The rows of producer_throttle."""
+    return DeltaTable(f"{settings.warehouse}/producer_throttle").to_pyarrow_table()
+
+
+def test_the_commands_of_a_run_are_those_of_its_table(
+    kafka: Kafka, topic: str, spark: SparkSession, make_settings: MakeSettings, tmp_path: Path
+) -> None:
+    settings = throttled(make_settings, kafka, topic, tmp_path)
     assert run(settings, available_now=True) == 0
 
-    table = DeltaTable(f"{settings.warehouse}/producer_throttle").to_pyarrow_table()
+    table = committed(settings)
     rows = table.to_pylist()
     assert len(rows) > 5
     assert {r["exception"] for r in rows} == {None}
     found = read(kafka, topic)
-    assert sorted(map(parts, found)) == sorted(
-        (r["key"], r["value"], tuple((h["key"], h["value"]) for h in r["headers"]))
-        for r in messages(table).to_pylist()
-    )
+    assert sorted(map(parts, found)) == expected(table)
     values = sorted((json.loads(m.value()) for m in found), key=lambda v: v["ts_mono_ns"])
     for value, row in zip(values, sorted(rows, key=lambda r: r["ts_mono_ns"]), strict=True):
         assert value["reason_number"] == 0
         assert {k: row[k] for k in value if k != "reason_number"} == {
             k: v for k, v in value.items() if k != "reason_number"
         }
+
+
+def test_a_batch_that_fails_after_its_commands_sends_the_same_bytes_again(
+    kafka: Kafka, topic: str, spark: SparkSession, make_settings: MakeSettings, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = throttled(make_settings, kafka, topic, tmp_path)
+    append = Writer.append
+
+    def fails(self: Writer, name: str, rows: pa.Table, batch: int) -> None:
+        if name == throttle_feed.COMMANDS:
+            raise RuntimeError("the tables are away")
+        append(self, name, rows, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "append", fails)
+        with pytest.raises(QueryFailed, match="the tables are away"):
+            run(settings, available_now=True)
+    sent = [parts(m) for m in read(kafka, topic)]
+    assert sent
+    assert committed(settings).num_rows == 0
+    assert run(settings, available_now=True) == 0
+
+    told = expected(committed(settings))
+    assert len(told) > len(sent)  # the second batch has commands, too
+    assert Counter(parts(m) for m in read(kafka, topic)) == Counter(told) + Counter(sent)
+    assert set(sent) <= set(told)
+    assert len({key for key, _, _ in told}) == len(told)
+
+
+def test_a_topic_that_is_gone_during_a_run_is_said_in_two_lines_and_nothing_is_committed(
+    kafka: Kafka, spark: SparkSession, make_settings: MakeSettings, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(throttle_feed, "check", lambda settings: None)  # it was there at the start
+    settings = throttled(make_settings, kafka, f"gone-{uuid4().hex}", tmp_path)
+    with pytest.raises(UserError) as refused:
+        run(settings, available_now=True)
+    assert str(refused.value).splitlines() == [
+        "query rate_limits: the topic of throttle_feed is gone",
+        "make it again and start again: the run goes on with the batch that could not be sent",
+    ]
+    assert committed(settings).num_rows == 0
 
 
 def test_a_feed_that_cannot_be_written_is_refused_in_two_lines(

@@ -1,0 +1,112 @@
+"""The claim of PIP-385 in figures: what a shared connection costs its innocent topics.
+
+The demo's fleet, with a noisy neighbour on a shared connection among its incidents, judged by the
+core alone: as brokers are (`protocol=none`), and with the throttle command when the clients that
+announced it, or all of them, confirm in time.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.contract import Limits
+from app.generate.scenario import load_scenario
+from app.generate.trace import plan_trace
+from app.pack import CLOCK_ROW, Route, packer
+from state.rate_limits.operator import RateLimits
+from tests.bench.core import PARAMS, SHARDS
+from tests.bench.result import Result
+from tests.bench.stream import Bench
+
+PROTOCOLS: dict[str, dict[str, str]] = {
+    "none": {},
+    "pip385, clients that announced it": {"protocol": "pip385", "receipt_model": "supported"},
+    "pip385, all clients": {"protocol": "pip385", "receipt_model": "all"},
+}
+NS = 1e9
+IDLE_ADVANCE_MS = 10_000
+"""How far a silent broker's clock stays behind the latest record, as in `run` and `replay`."""
+
+
+def run(bench: Bench) -> Result:
+    """Paused time by fault, counts by fault, and how long pauses are."""
+    trace = plan_trace(load_scenario("demo"), 25_000 if bench.small else 300_000, 7)
+    lines = [line for part in trace.slices() for line in part.lines()]
+    result = Result("claim", len(lines), bench.small)
+    blobs, stream_ms = _blobs(lines)
+    policies = sorted(json.dumps(document, sort_keys=True) for document in trace.policies)
+    for name, switches in PROTOCOLS.items():
+        stats, events = _judge(blobs, stream_ms, policies, switches)
+        culprit, collateral = (_sum(stats, f"{w}_ns") / NS for w in ("culprit", "collateral"))
+        result.add(f"{name}: collateral pause time", collateral, "s")
+        result.add(f"{name}: its share of all paused time",
+                   100 * collateral / (culprit + collateral) if culprit + collateral else 0, "%")
+        result.add(f"{name}: limited_times", _sum(stats, "limited_times"), "times")
+        result.add(f"{name}: culprit_times", _sum(stats, "culprit_times"), "times")
+        if not switches:
+            _pauses(result, events)
+    result.ratio("pip385, all clients: collateral pause time", "none: collateral pause time")
+    result.ratio("none: limited_times", "none: culprit_times")
+    return result
+
+
+def _pauses(result: Result, events: pa.Table) -> None:
+    """Pauses that brokers schedule, against the "at most one second" of the proposal."""
+    marks = events.filter(
+        (pc.field("rule") == "bucket_empty") & (pc.field("waiting") == 1)
+    )
+    pauses = marks.column("pause_model_ns").to_numpy() / NS
+    for name, value in (
+        ("median", np.median(pauses)), ("95 of 100 up to", np.quantile(pauses, 0.95)),
+        ("longest", pauses.max()),
+    ):
+        result.add(f"scheduled pause, {name}", round(float(value), 3), "s")
+    result.add("scheduled pauses above one second", 100 * float((pauses > 1).mean()), "%",
+               note="the proposal: at most one second")
+
+
+def _blobs(lines: list[bytes]) -> tuple[dict[int, list[bytes]], int]:
+    """The records of rate_limits by shard, parsed and judged as a task does it; the stream time
+    (ms) after the last of them."""
+    route = Route(RateLimits.columns, RateLimits.key)
+    pack = packer({"rate_limits": route}, SHARDS, Limits(3_600_000), live=True)
+    table = pa.table({
+        "value": pa.array(lines, pa.binary()),
+        "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
+        "source_offset": pa.array(np.arange(len(lines))),
+    })
+    found: dict[int, list[bytes]] = {}
+    latest_us = 0
+    for packed in pack(iter(table.to_batches(max_chunksize=50_000))):
+        columns = (packed.column(c).to_pylist() for c in ("job", "shard", "blob"))
+        latest_us = max(latest_us, pc.max(packed.column("ts").cast(pa.int64())).as_py() or 0)
+        for job, shard, blob in zip(*columns, strict=True):
+            if job != CLOCK_ROW:
+                found.setdefault(shard, []).append(blob)
+    return found, latest_us // 1000 - IDLE_ADVANCE_MS
+
+
+def _judge(
+    blobs: dict[int, list[bytes]], stream_ms: int, policies: list[str], switches: dict[str, str]
+) -> tuple[pa.Table, pa.Table]:
+    """topic_throttle_stats and throttle_events of the whole trace."""
+    job = RateLimits({**PARAMS, **switches}, policies)
+    found: dict[str, list[pa.Table]] = {}
+    for mine in blobs.values():
+        first = job.step(None, mine, 0)
+        for step in (first, job.step(first.state, [], stream_ms)):
+            for name, rows in step.tables.items():
+                found.setdefault(name, []).append(rows)
+    stats, events = (
+        pa.concat_tables(found[name]) for name in ("topic_throttle_stats", "throttle_events")
+    )
+    return stats, events
+
+
+def _sum(rows: pa.Table, column: str) -> Any:
+    return pc.sum(rows.column(column)).as_py()
