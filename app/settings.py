@@ -31,7 +31,8 @@ from state.rate_limits import wire
 JOBS = ("rate_limits",)
 """Jobs that this version runs."""
 SECRET = re.compile(
-    r"password|secret|jaas|token|credential|access_?key|account_?key|sas_?key|private|keystore\.key", re.IGNORECASE
+    r"password|secret|jaas|token|credential|access_?key|account_?key|sas_?key|private|keystore\.key",
+    re.IGNORECASE,
 )
 ENV = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 MASK = "********"
