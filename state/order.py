@@ -19,7 +19,11 @@ BROKER_STARTED = KIND_INDEX["broker_started"]
 FIRST = np.int64(-(2**63))
 """A broker start stands before everything of its run."""
 _PARTITION = re.compile(r"^(.*)-partition-(\d+)$", re.DOTALL)
-_LEADING = ("ledger_id", "entry_id", "event_type", "source_feed", "ts_wall_ms")
+_TEXT = {c.name for c in COLUMNS if str(c.type) == "string"} - {"event_type"}
+_TEXT |= {"marker_ids", "source_partition"}
+_LEADING = (
+    "ledger_id", "entry_id", "event_type", "source_feed", "broker", "ts_mono_ns", "ts_wall_ms",
+)
 
 
 def split_partition(topic: str) -> tuple[str, int]:
@@ -77,7 +81,8 @@ def order(
 
 
 def repeated(rows: Array, tied: Array, records: Records) -> Array:
-    """Rows (by position) that repeat feed and seq of an earlier row of the same key and time."""
+    """Rows (by position) that repeat feed, broker and seq of an earlier row of the same key and
+    time."""
     if not tied.any():
         return np.zeros(0, np.int64)
     member = tied.copy()
@@ -87,7 +92,9 @@ def repeated(rows: Array, tied: Array, records: Records) -> Array:
     subset = rows[inside]
     known = records["has_seq"][subset] != 0
     group, subset = group[known], subset[known]
-    identity = np.stack([group, records["seq"][subset], records["source_feed"][subset]])
+    identity = np.stack(
+        [group, *(records[name][subset] for name in ("seq", "source_feed", "broker"))]
+    )
     _, first = np.unique(identity, axis=1, return_index=True)
     return np.delete(subset, first)
 
@@ -100,7 +107,7 @@ def _same_as_before(key: Array, run: Array, time: Array, rows: Array) -> Array:
 
 
 def _tie_columns(columns: Sequence[str]) -> list[str]:
-    done = {"seq", "topic", "ts_mono_ns", "cluster", "broker", *_LEADING}
+    done = {"seq", "topic", "cluster", *_LEADING}
     later = [c.name for c in COLUMNS if c.name in columns and c.name not in done]
     return [
         "has_seq", "seq", "topic", *[c for c in _LEADING if c in columns], *later,
@@ -112,8 +119,7 @@ def _comparable(name: str, records: Records, rows: Array, names: Names) -> list[
     """Sort levels of one column: integers as they are, names by rank, topics by name and
     partition."""
     values = records[name][rows]
-    text = {c.name for c in COLUMNS if str(c.type) == "string"} - {"event_type"}
-    if name not in text and name != "source_partition":
+    if name not in _TEXT:
         return [values]
     distinct, position = np.unique(values, return_inverse=True)
     strings = [names.get(int(i)) if i >= 0 else "" for i in distinct]

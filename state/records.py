@@ -25,11 +25,21 @@ too late by one clock and not by the other, until the cause is known."""
 INGEST_KEY = b"ingest_ms"
 
 
-def read_blob(blob: bytes, names: Names, columns: Sequence[str]) -> Records:
-    """Columns of a blob with its names interned; `event_type` is the position of its kind."""
+def read_blob(
+    blob: bytes, names: Names, columns: Sequence[str], payloads: list[pa.Array] | None = None
+) -> Records:
+    """Columns of a blob with its names interned; `event_type` is the position of its kind.
+
+    `payloads` takes the blob's payloads, if it has any (null where a record has none).
+    """
     with pa.ipc.open_stream(blob) as reader:
         batch = reader.read_all()
     ingest = int((batch.schema.metadata or {}).get(INGEST_KEY, b"0"))
+    if payloads is not None:
+        payloads.append(
+            batch.column("payload").combine_chunks() if "payload" in batch.schema.names
+            else pa.nulls(batch.num_rows, pa.binary())
+        )
     records: Records = {}
     for name in (*columns, *SOURCE_COLUMNS):
         records[name] = _column(batch.column(name), names)

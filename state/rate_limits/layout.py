@@ -8,36 +8,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
-Array = np.ndarray
-compiled = numba.njit(cache=True, nogil=True, _nrt=False)
-"""For functions that only read and write the arrays they are given.
+from state.kernel import NULL as NEVER
+from state.kernel import Array, Int, Record, codes, compiled
 
-Without numba's reference counting, which would count every array of a World at every call: six
-times the time of the rules themselves. So nothing below may create an array.
-"""
-Record = Any
-"""One element of a structured array; indexing by field name reads and writes in place."""
+__all__ = ["NEVER", "Array", "Int", "Record", "compiled"]
 
-Int = Any
-"""An integer of Python or of numpy: one and the same to the compiler."""
-
-NEVER = np.int64(-(2**63))
-"""A bucket that has not been read yet, and the null of 64-bit columns that cannot hold it."""
 NULL = NEVER
+"""A bucket that has not been read yet, and the null of 64-bit columns that cannot hold it."""
 NOBODY = np.int64(-1)
 """The place of an entity that is not there."""
 
 
-def _codes(count: int) -> list[np.int64]:
-    """Small constants; as Python integers each would make the compiler copy what it is given to."""
-    return [np.int64(i) for i in range(count)]
-
-
 # ThrottleType ordinals of Pulsar 4.2.4
-CONNECTION, IO_THREAD, TOPIC, RESOURCE_GROUP, BROKER, OUTBOUND_BUFFER, COOLDOWN = _codes(7)
+CONNECTION, IO_THREAD, TOPIC, RESOURCE_GROUP, BROKER, OUTBOUND_BUFFER, COOLDOWN = codes(7)
 TYPES = 7
 TYPE_NAMES = (
     "ConnectionMaxPendingPublishRequestsExceeded",
@@ -61,14 +46,14 @@ REASONS = (
 REASON_NUMBERS = (2, 3, 0, 1, 4, -1, -1)
 """Numbers of PIP-385; -1 = the proposal has none."""
 
-STATE_CHANGED, TYPE_CHANGED, DROPPED = _codes(3)
+STATE_CHANGED, TYPE_CHANGED, DROPPED = codes(3)
 TRANSITIONS = ("ConnectionStateChanged", "TypeStateChanged", "Dropped")
-MARK, UNMARK, RECEIPT = _codes(3)
+MARK, UNMARK, RECEIPT = codes(3)
 ACTIONS = ("mark", "unmark", "receipt")
 (
     BUCKET_EMPTY, RELEASED, LIMIT_REMOVED, IN_FLIGHT_LIMIT, IN_FLIGHT_HALF, BUFFER_LIMIT,
     BUFFER_HALF, CONNECTION_CLOSED, RECEIPT_IN_TIME, RECEIPT_TIMEOUT, INFORMED_ONLY, SEND_TIMEOUT,
-) = _codes(12)
+) = codes(12)
 RULES = (
     "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
     "buffer_limit", "buffer_half", "connection_closed", "receipt_in_time", "receipt_timeout",
@@ -76,7 +61,7 @@ RULES = (
 )
 
 # What PIP-385 makes of a mark
-NO_EXCHANGE, NOT_SUPPORTED, RECEIVED, TIMED_OUT, NOT_WAITED, WAITING_FOR = _codes(6)
+NO_EXCHANGE, NOT_SUPPORTED, RECEIVED, TIMED_OUT, NOT_WAITED, WAITING_FOR = codes(6)
 RECEIPT_STATES = (None, "not_supported", "received", "timed_out", "not_waited", None)
 
 # Values of the version parameters, by position
@@ -85,7 +70,7 @@ RELEASE_CONDITIONS = ("target", "positive")
 LIMIT_CHANGES = ("immediate", "scheduled")
 PROTOCOLS = ("none", "pip385")
 RECEIPT_MODELS = ("none", "supported", "observed", "all")
-MODEL_NONE, MODEL_SUPPORTED, MODEL_OBSERVED, MODEL_ALL = _codes(4)
+MODEL_NONE, MODEL_SUPPORTED, MODEL_OBSERVED, MODEL_ALL = codes(4)
 BROKER_REASONS = ("inform", "wait")
 PAUSE_RULES = ("pip", "model")
 REPEAT_THROTTLES = ("replace", "max")

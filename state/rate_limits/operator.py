@@ -9,7 +9,6 @@ and its late or repeated records for `quarantine`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ import pyarrow as pa
 from state import order
 from state.events import MONO
 from state.job import Step
-from state.names import Names
 from state.rate_limits import bucket, clocks, rows
 from state.rate_limits import layout as L
 from state.rate_limits import shard as shards
@@ -30,9 +28,9 @@ from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT
 from state.rate_limits.shard import COLUMNS, NAME, Shard, Star, policy_of
 from state.rate_limits.store import new_world
 from state.records import Records, concat, empty, length, read_blob, take
+from state.refused import DUPLICATE, TOO_LATE, Refused
 
 NS_PER_MS = 1_000_000
-TOO_LATE, DUPLICATE = "TOO_LATE", "DUPLICATE_RECORD"
 SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
     "tokenbucket": ("tokenbucket", bucket.VERSIONS),
     "release_condition": ("positive", L.RELEASE_CONDITIONS),
@@ -46,47 +44,6 @@ SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
     "timeout_rule": ("seen_counts", L.TIMEOUT_RULES),
 }
 """Version parameters: the field of the key that holds each, and its values, default first."""
-
-
-@dataclass
-class _Refused:
-    """Records that are not applied, with the reason of each."""
-
-    parts: list[Records] = field(default_factory=list)
-    codes: list[str] = field(default_factory=list)
-    details: list[str] = field(default_factory=list)
-    needed_idle_advance_ms: int | None = None
-
-    def add(self, records: Records, picked: Array, code: str, details: Sequence[str]) -> None:
-        self.parts.append(take(records, picked))
-        self.codes.extend([code] * len(picked))
-        self.details.extend(details)
-
-    def table(self, names: Names) -> pa.Table | None:
-        if not self.codes:
-            return None
-        r = concat(self.parts)
-        strings = names.strings()
-
-        def text(ids: Array) -> pa.Array:
-            return strings.take(pa.array(ids, mask=ids < 0)).cast(pa.string())
-
-        return pa.table(
-            {
-                "reason_code": pa.array(self.codes),
-                "detail": pa.array(self.details),
-                "job": pa.repeat(pa.scalar(NAME), len(self.codes)),
-                "source_feed": text(r["source_feed"]),
-                "cluster": text(r["cluster"]),
-                "broker": text(r["broker"]),
-                "seq": pa.array(r["seq"], mask=r["has_seq"] == 0),
-                "ts_wall_ms": pa.array(r["ts_wall_ms"], mask=r["ts_wall_ms"] == NULL),
-                "source_partition": text(r["source_partition"]),
-                "source_offset": pa.array(r["source_offset"]),
-                "raw": pa.nulls(len(self.codes), pa.string()),
-                "ingest_ms": pa.array(r["ingest_ms"]),
-            }
-        )
 
 
 class RateLimits:
@@ -122,7 +79,7 @@ class RateLimits:
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
         """Judge a batch of one shard; see `state.job`."""
         s = shards.read(state, self._policies) if state else shards.new(self._policies)
-        refused = _Refused()
+        refused = Refused(NAME)
         parts = [read_blob(blob, s.names, COLUMNS) for blob in blobs]
         records = concat(parts) if parts else empty(COLUMNS)
         self._change_configured(s)
@@ -161,7 +118,7 @@ class RateLimits:
                 if text is None:
                     b.documents = {k: p for k, p in b.documents.items() if k != source}
 
-    def _take_stars(self, s: Shard, records: Records, refused: _Refused) -> Records:
+    def _take_stars(self, s: Shard, records: Records, refused: Refused) -> Records:
         """Policies for every broker of a cluster are kept once for all keys of the shard."""
         everywhere = s.names.intern_one("*")
         star = (records["event_type"] == POLICY) & (records["broker"] == everywhere)
@@ -212,7 +169,7 @@ class RateLimits:
 
     # -- admission ---------------------------------------------------------------------------
 
-    def _admit(self, s: Shard, records: Records, stream_ms: int, refused: _Refused) -> None:
+    def _admit(self, s: Shard, records: Records, stream_ms: int, refused: Refused) -> None:
         """Sort new and waiting records by key, refuse what is late or repeated, judge the rest."""
         fresh = length(records)
         merged = concat([s.waiting, records])
@@ -253,7 +210,7 @@ class RateLimits:
         return b
 
     def _judge_key(
-        self, s: Shard, b: Broker, r: Records, is_new: Array, stream_ms: int, refused: _Refused
+        self, s: Shard, b: Broker, r: Records, is_new: Array, stream_ms: int, refused: Refused
     ) -> Records:
         """One key's batch; answers the records that go on waiting."""
         b.key["verdicts"] = self._verdicts
@@ -332,7 +289,7 @@ class RateLimits:
 
     def _drop_late(
         self, b: Broker, r: Records, late: Array, is_new: Array, floats: Array, stream_ms: int,
-        refused: _Refused,
+        refused: Refused,
     ) -> tuple[Records, Array, Array]:
         picked = np.flatnonzero(late)
         if not len(picked):
@@ -341,7 +298,7 @@ class RateLimits:
         return take(r, ~late), is_new[~late], floats[~late]
 
     def _refuse_late(
-        self, b: Broker, r: Records, picked: Array, stream_ms: int, refused: _Refused
+        self, b: Broker, r: Records, picked: Array, stream_ms: int, refused: Refused
     ) -> None:
         details = []
         own = int(b.key["latest_ns"]) - self._lateness_ns if b.key["latest_ns"] != NEVER else None
@@ -363,7 +320,7 @@ class RateLimits:
 
     def _judge_rows(
         self, s: Shard, b: Broker, r: Records, run: Array, time: Array, floating: Records,
-        aside: Records, begun: Moment | None, refused: _Refused,
+        aside: Records, begun: Moment | None, refused: Refused,
     ) -> Records:
         sort, tied = order.order(
             np.zeros(len(time), np.int64), run, time, r, s.names, COLUMNS
@@ -387,7 +344,7 @@ class RateLimits:
         rest = take(r, np.arange(judged, len(time)))
         return concat([rest, floating, aside])
 
-    def _floating(self, r: Records, refused: _Refused) -> Records:
+    def _floating(self, r: Records, refused: Refused) -> Records:
         """Policies that have only a wall time, in order, without repetitions."""
         n = length(r)
         if n < 2:

@@ -1,0 +1,609 @@
+"""Records and timers of a shard in their order: subscriptions, shared modes, windows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.chunks import layout as L
+from state.chunks.consumer import (
+    add_position,
+    arm,
+    deliver,
+    expire,
+    finish,
+    new_row,
+    next_pass,
+    vanish,
+)
+from state.chunks.layout import NOBODY, NULL, Feed, Int, Out, World, compiled
+from state.chunks.tables import (
+    acknowledge,
+    find_binding,
+    find_held,
+    index_all,
+    put,
+    remove,
+    slot,
+)
+from state.events import KIND_INDEX
+
+CREATED = np.int64(KIND_INDEX["consumer_created"])
+CLOSED = np.int64(KIND_INDEX["consumer_closed"])
+ENTRY_ADDED = np.int64(KIND_INDEX["entry_added"])
+DISPATCH = np.int64(KIND_INDEX["dispatch"])
+ACK = np.int64(KIND_INDEX["ack"])
+NS_PER_MS = np.int64(1_000_000)
+ROWS_PER_CHUNK = np.int64(6)
+DONE = np.int64(-1)
+
+
+# -- time ------------------------------------------------------------------------------------
+
+
+@compiled
+def mono_at(w: World, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) -> Int:
+    """Monotonic time at a wall time, from the key's last record; not beyond the next one's."""
+    k = w.keys[key]
+    if k["any"] == 0 or k["last_ns"] == NULL:
+        return NULL
+    mono = k["last_ns"] + (at_ms - k["last_ms"]) * NS_PER_MS
+    if next_ns != NULL and next_broker == k["broker"]:
+        mono = min(mono, next_ns)
+    return mono
+
+
+@compiled
+def set_timer(w: World, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) -> None:
+    """Let `w.chunk[0]` be a timer of a key."""
+    c, k = w.chunk[0], w.keys[key]
+    c["key"], c["at_ms"] = key, at_ms
+    c["mono_ns"] = mono_at(w, key, at_ms, next_ns, next_broker)
+    c["broker"], c["feed"] = k["broker"], k["feed"]
+    c["sub"], c["consumer"], c["uuid"] = NOBODY, NOBODY, NOBODY
+    c["chunk_id"], c["num_chunks"], c["ledger"], c["entry"] = NULL, NULL, NULL, NULL
+
+
+@compiled
+def touch(w: World, key: Int, at_ms: Int) -> None:
+    """Something happens at this time: the window it lies in is open."""
+    k = w.keys[key]
+    if k["open"] == 0:
+        k["open"] = 1
+        period = w.settings[0]["window_ms"]
+        k["window_ms"] = at_ms // period * period
+
+
+@compiled
+def earliest(w: World, key: Int, now: Int) -> Int:
+    """The consumer of a key whose timer comes first, -1 without; sets `due_ms` of the key.
+
+    Timers of one time fire in the order in which they were set. One that a pass has set again
+    comes after those that records set at the same time, so a later start comes first.
+    """
+    k = w.keys[key]
+    found, due, begin, order = NOBODY, NULL, NULL, np.int64(0)
+    at = k["first_consumer"]
+    while at >= 0:
+        e = w.consumers[at]
+        mine, start, number = next_pass(w, at, now), e["start_ms"], e["start_order"]
+        if e["closed_ms"] != NULL and e["open"] == 0:
+            mine = e["closed_ms"] + w.settings[0]["expiry_ms"]
+            start, number = e["closed_ms"], e["closed_order"]
+        if mine != NULL and (
+            found < 0 or mine < due
+            or (mine == due and (start > begin or (start == begin and number < order)))
+        ):
+            found, due, begin, order = at, mine, start, number
+        at = e["next"]
+    k["due_ms"] = due
+    return found
+
+
+@compiled
+def short(w: World, o: Out, chunks: Int) -> bool:
+    """Whether the rows of this many chunks, or of one timer, may not fit."""
+    p = w.settings[0]
+    more = p["contexts"] + p["held"] + ROWS_PER_CHUNK * (chunks + 1)
+    return bool(
+        p["rows"] + more > len(o.rows)
+        or p["positions"] + p["nodes"] + more + p["contexts"] > len(o.positions)
+        or p["messages"] + chunks + 1 > len(o.messages)
+        or p["parts"] + p["nodes"] + chunks + 1 > len(o.parts)
+        or p["levels"] + p["consumers"] > len(o.levels)
+        or p["missing"] + p["contexts"] > len(o.missing)
+        or p["windows"] + 1 > len(o.windows)
+    )
+
+
+@compiled
+def advance(
+    w: World, o: Out, key: Int, until_ms: Int, next_ns: Int, next_broker: Int
+) -> bool:
+    """Fire what is due before `until_ms` and write the windows that have ended by then; False if
+    there was no room to go on."""
+    p, c, k = w.settings[0], w.chunk[0], w.keys[key]
+    while True:
+        end = k["window_ms"] + p["window_ms"] if k["open"] != 0 else NULL
+        due = k["due_ms"]
+        fires = due != NULL and due < until_ms
+        ends = end != NULL and end <= until_ms
+        if not fires and not ends:
+            return True
+        if short(w, o, np.int64(1)):
+            return False
+        if fires and (not ends or due < end):
+            consumer = earliest(w, key, due)
+            if consumer < 0 or k["due_ms"] > due:
+                continue
+            e = w.consumers[consumer]
+            set_timer(w, key, due, next_ns, next_broker)
+            c["sub"], c["consumer"] = e["sub"], consumer
+            if e["closed_ms"] != NULL and e["open"] == 0:
+                if e["contexts"] > 0:
+                    touch(w, key, due)
+                vanish(w, o, consumer)
+            else:
+                expire(w, o, consumer)
+            earliest(w, key, due)
+        else:
+            set_timer(w, key, end, next_ns, next_broker)
+            close_window(w, o, key, end)
+
+
+# -- windows ---------------------------------------------------------------------------------
+
+
+@compiled
+def close_window(w: World, o: Out, key: Int, end: Int) -> None:
+    """Write the open window of a key; the next one opens at once while anything has a level."""
+    p, c, k = w.settings[0], w.chunk[0], w.keys[key]
+    forget_held(w, o, key, end)
+    live, most, deepest = np.int64(0), k["most"], np.int64(0)
+    window = p["windows"]
+    at = k["first_consumer"]
+    while at >= 0:
+        e = w.consumers[at]
+        level = e["contexts"] > 0 or e["counter"] > 0
+        deepest = max(deepest, e["contexts"])
+        if level:
+            live += 1
+        if level or e["touched"] != 0:
+            row = o.levels[p["levels"]]
+            p["levels"] += 1
+            row["window"], row["sub"], row["consumer"] = window, e["sub"], at
+            row["contexts"], row["counter"] = e["contexts"], e["counter"]
+            row["buffered"], row["entries"], row["lost"] = (
+                e["buffered"], e["entries"], e["lost"]
+            )
+            row["declared"], row["oldest_ms"] = 0, NULL
+            list_missing(w, o, at, window, p["levels"] - 1)
+        e["touched"] = 0
+        at = e["next"]
+    row = o.windows[window]
+    p["windows"] += 1
+    row["key"], row["at_ms"], row["mono_ns"] = key, end, c["mono_ns"]
+    row["broker"], row["feed"] = c["broker"], c["feed"]
+    row["start_ms"], row["window_ms"] = k["window_ms"], p["window_ms"]
+    row["topic_row"] = 1 if k["touched"] != 0 or most > 0 else 0
+    row["chunks"], row["bytes"], row["firsts"] = k["chunks"], k["bytes"], k["firsts"]
+    row["producers"], row["most"] = k["producers"], most
+    k["chunks"], k["bytes"], k["firsts"], k["producers"] = 0, 0, 0, 0
+    k["most"], k["touched"] = deepest, 0
+    k["open"] = 1 if live > 0 or k["held"] > 0 else 0
+    k["window_ms"] = end
+
+
+@compiled
+def list_missing(w: World, o: Out, consumer: Int, window: Int, level: Int) -> None:
+    """Every context of a consumer, in order of creation; their sums go into its level."""
+    p, row = w.settings[0], o.levels[level]
+    at, order = w.consumers[consumer]["first"], np.int64(0)
+    while at >= 0:
+        e = w.contexts[at]
+        row["declared"] += e["declared"]
+        if row["oldest_ms"] == NULL or e["first_ms"] < row["oldest_ms"]:
+            row["oldest_ms"] = e["first_ms"]
+        m = o.missing[p["missing"]]
+        p["missing"] += 1
+        m["window"], m["sub"], m["consumer"] = window, row["sub"], consumer
+        m["order"], m["uuid"], m["producer"] = order, e["uuid"], e["producer"]
+        m["sequence_id"], m["num_chunks"] = e["sequence_id"], e["num_chunks"]
+        m["next_chunk"] = e["last"] + 1
+        m["first_ledger"] = m["first_entry"] = m["last_ledger"] = m["last_entry"] = NULL
+        if e["first"] >= 0:
+            first, last = w.nodes[e["first"]], w.nodes[e["newest"]]
+            m["first_ledger"], m["first_entry"] = first["ledger"], first["entry"]
+            m["last_ledger"], m["last_entry"] = last["ledger"], last["entry"]
+        elif e["more"] != 0:
+            m["first_ledger"], m["first_entry"] = e["more_ledger"], e["more_entry"]
+            m["last_ledger"], m["last_entry"] = e["more_ledger"], e["more_entry"]
+        m["first_ms"], m["last_ms"] = e["first_ms"], e["last_ms"]
+        m["buffered"], m["declared"] = e["bytes"], e["declared"]
+        order += 1
+        at = e["next"]
+
+
+@compiled
+def forget_held(w: World, o: Out, key: Int, now: Int) -> None:
+    """Chunks whose marker has not come within the expiry are reported and forgotten."""
+    p, c, k = w.settings[0], w.chunk[0], w.keys[key]
+    if k["held"] == 0 or p["expiry_ms"] <= 0:
+        return
+    while True:
+        oldest = NOBODY
+        for i in range(len(w.held)):
+            h = w.held[i]
+            if (
+                h["key"] == key and now - h["at_ms"] > p["expiry_ms"]
+                and (oldest < 0 or h["order"] < w.held[oldest]["order"])
+            ):
+                oldest = np.int64(i)
+        if oldest < 0:
+            return
+        h = w.held[oldest]
+        c["sub"], c["consumer"], c["uuid"] = h["sub"], NOBODY, h["uuid"]
+        c["chunk_id"], c["num_chunks"] = h["chunk_id"], h["num_chunks"]
+        c["ledger"], c["entry"] = h["ledger"], h["entry"]
+        row = new_row(w, o, L.ORPHANED, L.NO_DEFECT)
+        row["age_ms"] = now - h["at_ms"]
+        add_position(w, o, h["ledger"], h["entry"])
+        row["orphaned"] = 1
+        drop_held(w, oldest)
+
+
+# -- shared subscriptions --------------------------------------------------------------------
+
+
+@compiled
+def drop_held(w: World, place: Int) -> None:
+    p, h = w.settings[0], w.held[place]
+    remove(w.held_table, slot(h["sub"], h["ledger"], h["entry"], w.held_table), place)
+    w.keys[h["key"]]["held"] -= 1
+    h["key"], h["next"] = NOBODY, p["free_held"]
+    p["free_held"] = place
+    p["held"] -= 1
+
+
+@compiled
+def drop_binding(w: World, place: Int) -> None:
+    p, b = w.settings[0], w.bindings[place]
+    remove(w.binding_table, slot(b["sub"], b["hash"], 0, w.binding_table), place)
+    b["sub"], b["next"] = NOBODY, p["free_binding"]
+    p["free_binding"] = place
+    p["bindings"] -= 1
+
+
+@compiled
+def bind(w: World, consumer: Int) -> None:
+    """Bind the uuid of the chunk to a consumer."""
+    p, c = w.settings[0], w.chunk[0]
+    place = p["free_binding"]
+    b = w.bindings[place]
+    p["free_binding"] = b["next"]
+    p["bindings"] += 1
+    b["sub"], b["uuid"], b["hash"] = c["sub"], c["uuid"], c["hash"]
+    b["consumer"], b["used_ms"] = consumer, c["at_ms"]
+    put(w.binding_table, slot(c["sub"], c["hash"], 0, w.binding_table), place)
+
+
+@compiled
+def bound(w: World) -> Int:
+    """The consumer that the uuid of the chunk is bound to, -1 without; a binding that nobody has
+    used for idle_state_ms is forgotten."""
+    c = w.chunk[0]
+    place = find_binding(w, c["sub"], c["hash"], c["uuid"])
+    if place < 0:
+        return NOBODY
+    b = w.bindings[place]
+    if c["at_ms"] - b["used_ms"] >= w.settings[0]["idle_ms"]:
+        drop_binding(w, place)
+        return NOBODY
+    b["used_ms"] = c["at_ms"]
+    return b["consumer"]
+
+
+@compiled
+def release_last(w: World) -> None:
+    """The last chunk, by its own count, removes the binding of its uuid."""
+    c = w.chunk[0]
+    if c["chunk_id"] == c["num_chunks"] - 1:
+        place = find_binding(w, c["sub"], c["hash"], c["uuid"])
+        if place >= 0:
+            drop_binding(w, place)
+
+
+@compiled
+def picked(w: World, key: Int, sub: Int, pick: Int, default: Int) -> Int:
+    """The open consumer that a hash chooses, by order of opening."""
+    n = np.int64(0)
+    at = w.keys[key]["first_consumer"]
+    while at >= 0:
+        if w.consumers[at]["sub"] == sub and w.consumers[at]["open"] != 0:
+            n += 1
+        at = w.consumers[at]["next"]
+    if n == 0:
+        return default
+    wanted = pick % n
+    at = w.keys[key]["first_consumer"]
+    while at >= 0:
+        e = w.consumers[at]
+        if e["sub"] == sub and e["open"] != 0:
+            rank, other = np.int64(0), w.keys[key]["first_consumer"]
+            while other >= 0:
+                x = w.consumers[other]
+                if x["sub"] == sub and x["open"] != 0 and x["opened_order"] < e["opened_order"]:
+                    rank += 1
+                other = x["next"]
+            if rank == wanted:
+                return at
+        at = e["next"]
+    return default
+
+
+@compiled
+def orphan(w: World, o: Out) -> None:
+    """A chunk that no consumer is bound for, or that a stalled subscription does not deliver."""
+    p, c = w.settings[0], w.chunk[0]
+    touch(w, c["key"], c["at_ms"])
+    begin = p["rows"]
+    row = new_row(w, o, L.SHARED_ORPHAN, L.NO_DEFECT)
+    if p["orphan"] == L.ACK_SKIP and w.subs[c["sub"]]["stalled"] == 0:
+        add_position(w, o, c["ledger"], c["entry"])
+        row["acks"] = 1
+    finish(w, o, begin, np.int64(0))
+
+
+@compiled
+def hold(w: World) -> None:
+    """Keep the chunk until its marker comes."""
+    p, c = w.settings[0], w.chunk[0]
+    old = find_held(w, c["sub"], c["ledger"], c["entry"])
+    if old >= 0:
+        drop_held(w, old)
+    place = p["free_held"]
+    h = w.held[place]
+    p["free_held"] = h["next"]
+    p["held"] += 1
+    w.keys[c["key"]]["held"] += 1
+    h["key"], h["sub"], h["at_ms"] = c["key"], c["sub"], c["at_ms"]
+    h["order"] = p["next_order"]
+    p["next_order"] += 1
+    h["uuid"], h["hash"], h["chunk_id"] = c["uuid"], c["hash"], c["chunk_id"]
+    h["num_chunks"], h["declared"], h["size"] = c["num_chunks"], c["declared"], c["size"]
+    h["crc"], h["has_crc"], h["payload"] = c["crc"], c["has_crc"], c["payload"]
+    h["file"], h["row"], h["ledger"], h["entry"] = c["file"], c["row"], c["ledger"], c["entry"]
+    h["publish_ms"], h["sequence_id"] = c["publish_ms"], c["sequence_id"]
+    h["producer"] = c["producer"]
+    put(w.held_table, slot(c["sub"], c["ledger"], c["entry"], w.held_table), place)
+    touch(w, c["key"], c["at_ms"])
+
+
+@compiled
+def play_marker(w: World, o: Out, f: Feed, i: Int, consumer: Int) -> None:
+    """Deliver the held chunks that a marker lists, in its order."""
+    c = w.chunk[0]
+    for at in range(f.marker_start[i], f.marker_start[i + 1]):
+        place = find_held(w, c["sub"], f.marker_ledger[at], f.marker_entry[at])
+        if place < 0:
+            continue
+        h = w.held[place]
+        c["uuid"], c["hash"], c["chunk_id"] = h["uuid"], h["hash"], h["chunk_id"]
+        c["num_chunks"], c["declared"], c["size"] = h["num_chunks"], h["declared"], h["size"]
+        c["crc"], c["has_crc"], c["payload"] = h["crc"], h["has_crc"], h["payload"]
+        c["file"], c["row"], c["ledger"], c["entry"] = (
+            h["file"], h["row"], h["ledger"], h["entry"]
+        )
+        c["publish_ms"], c["sequence_id"] = h["publish_ms"], h["sequence_id"]
+        c["producer"] = h["producer"]
+        drop_held(w, place)
+        c["consumer"] = consumer
+        touch(w, c["key"], c["at_ms"])
+        deliver(w, o, w.settings[0]["rows"])
+
+
+@compiled
+def dispatch_shared(w: World, o: Out, f: Feed, i: Int) -> None:
+    """A chunk on a shared subscription: who gets it, if anybody."""
+    p, c = w.settings[0], w.chunk[0]
+    s, own, begin = w.subs[c["sub"]], c["consumer"], p["rows"]
+    if s["stalled"] != 0:
+        orphan(w, o)
+        return
+    if p["mode"] == L.MARKER:
+        hold(w)
+        return
+    consumer = bound(w)
+    if consumer < 0 and p["mode"] == L.HASH:
+        consumer = picked(w, c["key"], c["sub"], f.pick[i], own)
+        bind(w, consumer)
+    elif consumer < 0 and c["chunk_id"] == 0:
+        consumer = own
+        bind(w, consumer)
+    elif consumer < 0:
+        if p["orphan"] == L.STALL:
+            s["stalled"] = 1
+        orphan(w, o)
+        if p["orphan"] != L.DISPATCH_ANY:
+            return
+        consumer = own
+    release_last(w)
+    c["consumer"] = consumer
+    touch(w, c["key"], c["at_ms"])
+    deliver(w, o, begin)
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+@compiled
+def open_consumer(w: World, consumer: Int, at_ms: Int) -> None:
+    """A consumer is there, perhaps again."""
+    p, e = w.settings[0], w.consumers[consumer]
+    if e["known"] == 0 or e["open"] == 0:
+        e["opened_ms"], e["opened_order"] = at_ms, p["next_order"]
+        p["next_order"] += 1
+        e["known"], e["open"], e["closed_ms"] = 1, 1, NULL
+        arm(w, consumer, at_ms)
+
+
+@compiled
+def close_consumer(w: World, o: Out, consumer: Int) -> None:
+    """A consumer has gone; its contexts stay for an expiry, its bindings do not."""
+    p, c, e = w.settings[0], w.chunk[0], w.consumers[consumer]
+    if e["known"] == 0 or e["open"] == 0:
+        return
+    e["open"] = 0
+    for i in range(len(w.bindings)):
+        if w.bindings[i]["sub"] >= 0 and w.bindings[i]["consumer"] == consumer:
+            drop_binding(w, np.int64(i))
+    if p["expiry_ms"] <= 0:
+        if e["contexts"] > 0:
+            touch(w, c["key"], c["at_ms"])
+        vanish(w, o, consumer)
+        return
+    e["closed_ms"], e["closed_order"] = c["at_ms"], p["next_order"]
+    p["next_order"] += 1
+    arm(w, consumer, c["at_ms"])
+
+
+@compiled
+def set_chunk(w: World, f: Feed, i: Int) -> None:
+    """Let `w.chunk[0]` be a record."""
+    c = w.chunk[0]
+    c["key"], c["at_ms"], c["mono_ns"] = f.key[i], f.at_ms[i], f.mono_ns[i]
+    c["broker"], c["feed"], c["sub"] = f.broker[i], f.feed[i], f.sub[i]
+    c["consumer"], c["uuid"], c["hash"] = f.consumer[i], f.uuid[i], f.hash[i]
+    c["chunk_id"], c["num_chunks"], c["declared"] = f.chunk_id[i], f.num_chunks[i], f.declared[i]
+    c["size"], c["crc"], c["has_crc"] = f.size[i], f.crc[i], f.has_crc[i]
+    c["payload"], c["file"], c["row"] = f.payload[i], f.file[i], f.row[i]
+    c["ledger"], c["entry"], c["publish_ms"] = f.ledger[i], f.entry[i], f.publish_ms[i]
+    c["sequence_id"], c["producer"] = f.sequence_id[i], f.producer[i]
+
+
+@compiled
+def take_dispatch(w: World, o: Out, f: Feed, i: Int) -> None:
+    """A delivered entry: a chunk, a marker, or an ordinary message, which is passed over."""
+    p, sub = w.settings[0], f.sub[i]
+    chunked = f.num_chunks[i] > 1
+    marker = not chunked and f.marker_start[i + 1] > f.marker_start[i]
+    if sub < 0:
+        return
+    s = w.subs[sub]
+    if f.shared[i] >= 0:
+        s["shared"] = f.shared[i]
+    if not chunked and not marker:
+        return
+    if marker and (s["shared"] == 0 or p["mode"] != L.MARKER or s["stalled"] != 0):
+        return
+    open_consumer(w, f.consumer[i], f.at_ms[i])
+    set_chunk(w, f, i)
+    if marker:
+        play_marker(w, o, f, i, f.consumer[i])
+        return
+    now = f.at_ms[i]
+    if s["last_chunk_ms"] != NULL and now - s["last_chunk_ms"] >= p["idle_ms"]:
+        s["epoch"] += 1
+        s["has_cumulative"] = 0
+    s["last_chunk_ms"] = now
+    if s["shared"] != 0:
+        dispatch_shared(w, o, f, i)
+        return
+    touch(w, f.key[i], now)
+    deliver(w, o, p["rows"])
+
+
+@compiled
+def take_ack(w: World, f: Feed, i: Int) -> None:
+    """An acknowledgement, of a subscription that chunks have been delivered to."""
+    sub = f.sub[i]
+    if sub < 0:
+        return
+    s = w.subs[sub]
+    now = f.at_ms[i]
+    if s["last_chunk_ms"] == NULL or now - s["last_chunk_ms"] >= w.settings[0]["idle_ms"]:
+        return
+    ledger, entry = f.ledger[i], f.entry[i]
+    if f.cumulative[i] == 0:
+        acknowledge(w, sub, ledger, entry)
+    elif s["has_cumulative"] == 0 or ledger > s["ledger"] or (
+        ledger == s["ledger"] and entry > s["entry"]
+    ):
+        s["has_cumulative"], s["ledger"], s["entry"] = 1, ledger, entry
+
+
+@compiled
+def take_added(w: World, f: Feed, i: Int) -> None:
+    """A persisted entry: chunks count for their topic."""
+    if f.num_chunks[i] <= 1:
+        return
+    key = f.key[i]
+    touch(w, key, f.at_ms[i])
+    k = w.keys[key]
+    k["touched"] = 1
+    k["chunks"] += 1
+    k["bytes"] += f.entry_bytes[i]
+    if f.chunk_id[i] == 0:
+        k["firsts"] += 1
+    if f.producer[i] >= 0:
+        sender = w.producers[f.producer[i]]
+        if sender["window_ms"] != k["window_ms"]:
+            sender["window_ms"] = k["window_ms"]
+            k["producers"] += 1
+
+
+@compiled
+def take(w: World, o: Out, f: Feed, i: Int) -> None:
+    """One record, once its key has reached its time."""
+    kind = f.kind[i]
+    if kind == DISPATCH:
+        take_dispatch(w, o, f, i)
+    elif kind == ACK:
+        take_ack(w, f, i)
+    elif kind == ENTRY_ADDED:
+        take_added(w, f, i)
+    elif kind == CREATED or kind == CLOSED:
+        if f.sub[i] >= 0 and f.shared[i] >= 0:
+            w.subs[f.sub[i]]["shared"] = f.shared[i]
+        if f.consumer[i] >= 0:
+            set_chunk(w, f, i)
+            if kind == CREATED:
+                open_consumer(w, f.consumer[i], f.at_ms[i])
+            else:
+                close_consumer(w, o, f.consumer[i])
+    k = w.keys[f.key[i]]
+    k["any"], k["last_ms"], k["last_ns"] = 1, f.at_ms[i], f.mono_ns[i]
+    k["broker"], k["feed"] = f.broker[i], f.feed[i]
+
+
+@compiled
+def judge(w: World, o: Out, f: Feed, begin: Int) -> Int:
+    """Judge records from `begin` on; answers the first that there was no room for, or DONE."""
+    for i in range(begin, len(f.key)):
+        marked = f.marker_start[i + 1] - f.marker_start[i]
+        if not advance(w, o, f.key[i], f.at_ms[i], f.mono_ns[i], f.broker[i]):
+            return i
+        if short(w, o, marked + 1):
+            return i
+        take(w, o, f, i)
+    return DONE
+
+
+@compiled
+def move_on(w: World, o: Out, begin: Int, next_ns: L.Array, next_broker: L.Array) -> Int:
+    """Move every key from `begin` on to its clock; answers the first without room, or DONE.
+
+    `next_ns` and `next_broker`: the first record of each key that still waits.
+    """
+    for key in range(begin, len(w.keys)):
+        k = w.keys[key]
+        if k["has_clock"] != 0 and not advance(
+            w, o, np.int64(key), k["clock_ms"], next_ns[key], next_broker[key]
+        ):
+            return key
+    return DONE
+
+
+@compiled
+def prepare(w: World) -> None:
+    """Enter what was read into the tables."""
+    index_all(w)

@@ -1,0 +1,250 @@
+"""The state of one shard of `chunks` as arrays of records, and the rows that the kernel emits.
+
+Positions in these arrays are the identities inside a shard; they are renumbered when state is
+written. Lists are linked by position, -1 ends them; a free element is linked by `next`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from state.kernel import NULL, Array, Int, Record, codes, compiled
+
+__all__ = ["NULL", "Array", "Int", "Record", "compiled"]
+
+NOBODY = np.int64(-1)
+FREE = np.int64(-2)
+"""A place of a hash table whose element has gone."""
+
+OUTCOMES = (
+    "BUFFERED", "COMPLETE", "DUP_ACKED", "DUP_SAME_ID", "GAP", "NO_FIRST_CHUNK",
+    "OVERFLOW_EXCEPTION", "COUNT_EXCEPTION", "GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT",
+    "RESTART_REDELIVERY", "RESTART_CORRUPTED", "EVICTED", "EXPIRED", "ORPHANED",
+    "ALREADY_ACKED", "SHARED_ORPHAN",
+)
+"""DECOMPRESS_FAILED of the specification cannot be seen: content stays compressed."""
+(
+    BUFFERED, COMPLETE, DUP_ACKED, DUP_SAME_ID, GAP, NO_FIRST_CHUNK, OVERFLOW_EXCEPTION,
+    COUNT_EXCEPTION, GIVEN_UP_OVERFLOW, GIVEN_UP_COUNT, RESTART_REDELIVERY, RESTART_CORRUPTED,
+    EVICTED, EXPIRED, ORPHANED, ALREADY_ACKED, SHARED_ORPHAN,
+) = codes(17)
+DEFECTS = ("B1", "B2", "B3", "B4", "B7", "B8")
+NO_DEFECT, B1, B2, B3, B4, B7, B8 = codes(7)
+
+FIRST_DUPS = ("restart", "lose")
+SHARED_MODES = ("pin", "hash", "marker")
+PIN, HASH, MARKER = codes(3)
+SHARED_ORPHANS = ("ack_skip", "stall", "dispatch")
+ACK_SKIP, STALL, DISPATCH_ANY = codes(3)
+
+_i8, _u1 = "<i8", "|u1"
+
+
+def _layout(*fields: tuple[Any, ...]) -> np.dtype:
+    return np.dtype(list(fields), align=True)
+
+
+SETTINGS = _layout(
+    ("max_pending", _i8), ("auto_ack", _i8), ("expiry_ms", _i8), ("lose", _i8), ("mode", _i8),
+    ("orphan", _i8), ("window_ms", _i8), ("idle_ms", _i8), ("max_payload", _i8),
+    ("b1", _i8), ("b2", _i8), ("b3", _i8), ("b4", _i8), ("b7", _i8), ("b8", _i8),
+    ("free_context", _i8), ("free_node", _i8), ("free_entry", _i8), ("free_binding", _i8),
+    ("free_held", _i8), ("contexts", _i8), ("nodes", _i8), ("held", _i8), ("bindings", _i8),
+    ("subs", _i8), ("consumers", _i8), ("producers", _i8), ("next_order", _i8), ("acks", _i8),
+    ("rows", _i8), ("positions", _i8), ("messages", _i8), ("parts", _i8), ("levels", _i8),
+    ("missing", _i8), ("windows", _i8),
+)
+"""One element: the parameters, how much of each array is in use, and the rows of this call."""
+
+KEY = _layout(
+    ("cluster", _i8), ("topic", _i8), ("has_clock", _u1), ("clock_ms", _i8), ("latest_ms", _i8),
+    ("any", _u1), ("last_ms", _i8), ("last_ns", _i8), ("broker", _i8), ("feed", _i8),
+    ("first_consumer", _i8), ("held", _i8), ("open", _u1), ("touched", _u1), ("window_ms", _i8),
+    ("due_ms", _i8),
+    ("chunks", _i8), ("bytes", _i8), ("firsts", _i8), ("producers", _i8), ("most", _i8),
+    ("row_ms", _i8), ("row_no", _i8), ("message_ms", _i8), ("message_no", _i8),
+)
+"""A cluster and topic with its clock. `window_ms`: start of the open window; from `chunks` to
+`most` what it counts. `due_ms`: earliest timer of its consumers, NULL = none."""
+
+SUB = _layout(
+    ("key", _i8), ("name", _i8), ("shared", _u1), ("stalled", _u1), ("has_cumulative", _u1),
+    ("ledger", _i8), ("entry", _i8), ("last_chunk_ms", _i8), ("epoch", _i8),
+)
+"""A subscription: greatest cumulative acknowledgement since its acknowledgements were forgotten
+last (`epoch`)."""
+
+CONSUMER = _layout(
+    ("sub", _i8), ("name", _i8), ("key", _i8), ("next", _i8), ("known", _u1), ("open", _u1),
+    ("touched", _u1), ("opened_ms", _i8), ("opened_order", _i8), ("counter", _i8),
+    ("contexts", _i8), ("first", _i8), ("last", _i8), ("head", _i8), ("tail", _i8),
+    ("entries", _i8), ("buffered", _i8), ("lost", _i8), ("start_ms", _i8), ("start_order", _i8),
+    ("passed_ms", _i8), ("closed_ms", _i8), ("closed_order", _i8), ("used_ms", _i8),
+)
+"""A consumer of a subscription: contexts in order of creation (`first`, `last`), `fifo` as a list
+of entries (`head`, `tail`), the counter of pending chunked messages, and its timers: expiry passes
+since `start_ms`, the last of them at `passed_ms`; vanishing if still closed an expiry after
+`closed_ms`."""
+
+CONTEXT = _layout(
+    ("consumer", _i8), ("uuid", _i8), ("hash", _i8), ("next", _i8), ("previous", _i8),
+    ("num_chunks", _i8), ("last", _i8), ("first_ms", _i8), ("last_ms", _i8), ("declared", _i8),
+    ("bytes", _i8), ("unknown", _u1), ("crc", _i8), ("has_crc", _u1), ("publish_ms", _i8),
+    ("sequence_id", _i8), ("producer", _i8), ("first", _i8), ("newest", _i8), ("nodes", _i8),
+    ("more", _u1), ("more_ledger", _i8), ("more_entry", _i8),
+)
+"""A chunked message that is being assembled; `more`: the id of a chunk that did not fit stands at
+the next place."""
+
+NODE = _layout(
+    ("next", _i8), ("ledger", _i8), ("entry", _i8), ("size", _i8), ("payload", _i8),
+    ("file", _i8), ("row", _i8),
+)
+"""A stored chunk: position, and where its payload is: in this shard (`payload`), in a row of a
+staged file, or nowhere."""
+
+ENTRY = _layout(("hash", _i8), ("next", _i8), ("previous", _i8))
+"""A uuid in a consumer's fifo, by its hash."""
+
+BINDING = _layout(
+    ("next", _i8), ("sub", _i8), ("uuid", _i8), ("hash", _i8), ("consumer", _i8), ("used_ms", _i8)
+)
+HELD = _layout(
+    ("next", _i8), ("key", _i8), ("sub", _i8), ("at_ms", _i8), ("order", _i8), ("uuid", _i8),
+    ("hash", _i8), ("chunk_id", _i8), ("num_chunks", _i8), ("declared", _i8), ("size", _i8), ("crc", _i8),
+    ("has_crc", _u1), ("payload", _i8), ("file", _i8), ("row", _i8), ("ledger", _i8),
+    ("entry", _i8), ("publish_ms", _i8), ("sequence_id", _i8), ("producer", _i8),
+)
+"""A chunk that waits at the broker for its marker."""
+
+CHUNK = _layout(
+    ("key", _i8), ("sub", _i8), ("consumer", _i8), ("at_ms", _i8), ("mono_ns", _i8),
+    ("broker", _i8), ("feed", _i8), ("uuid", _i8), ("hash", _i8), ("chunk_id", _i8),
+    ("num_chunks", _i8), ("declared", _i8), ("size", _i8), ("crc", _i8), ("has_crc", _u1),
+    ("payload", _i8), ("file", _i8), ("row", _i8), ("ledger", _i8), ("entry", _i8),
+    ("publish_ms", _i8), ("sequence_id", _i8), ("producer", _i8),
+)
+"""One element: the chunk, or the timer, that is being judged."""
+
+PRODUCER = _layout(("key", _i8), ("name", _i8), ("window_ms", _i8))
+"""A producer name of a topic and the window in which it last sent a chunk."""
+
+RANGE = _layout(
+    ("sub", _i8), ("epoch", _i8), ("ledger", _i8), ("first", _i8), ("last", _i8)
+)
+"""Entries of a ledger that were acknowledged one by one, first and last included."""
+
+ROW = _layout(
+    ("key", _i8), ("at_ms", _i8), ("mono_ns", _i8), ("broker", _i8), ("feed", _i8),
+    ("row_no", _i8), ("outcome", _i8), ("defect", _i8), ("sub", _i8), ("consumer", _i8),
+    ("uuid", _i8), ("chunk_id", _i8), ("num_chunks", _i8), ("ledger", _i8), ("entry", _i8),
+    ("start", _i8), ("acks", _i8), ("tracked", _i8), ("orphaned", _i8), ("permits", _i8),
+    ("counter", _i8), ("contexts", _i8), ("buffered", _i8), ("age_ms", _i8),
+)
+"""A row of chunk_events; its positions begin at `start`: acks, then tracked, then orphaned."""
+
+MESSAGE = _layout(
+    ("key", _i8), ("at_ms", _i8), ("mono_ns", _i8), ("broker", _i8), ("feed", _i8),
+    ("row_no", _i8), ("sub", _i8), ("consumer", _i8), ("uuid", _i8), ("producer", _i8),
+    ("sequence_id", _i8), ("num_chunks", _i8), ("start", _i8), ("parts", _i8), ("declared", _i8),
+    ("bytes", _i8), ("unknown", _u1), ("crc", _i8), ("has_crc", _u1), ("first_ms", _i8),
+    ("publish_ms", _i8),
+)
+LEVEL = _layout(
+    ("window", _i8), ("sub", _i8), ("consumer", _i8), ("contexts", _i8), ("counter", _i8),
+    ("buffered", _i8), ("declared", _i8), ("oldest_ms", _i8), ("entries", _i8), ("lost", _i8),
+)
+"""A consumer at the end of a window."""
+
+MISSING = _layout(
+    ("window", _i8), ("sub", _i8), ("consumer", _i8), ("order", _i8), ("uuid", _i8),
+    ("producer", _i8), ("sequence_id", _i8), ("num_chunks", _i8), ("next_chunk", _i8),
+    ("first_ledger", _i8), ("first_entry", _i8), ("last_ledger", _i8), ("last_entry", _i8),
+    ("first_ms", _i8), ("last_ms", _i8), ("buffered", _i8), ("declared", _i8),
+)
+"""A live context at the end of a window."""
+
+WINDOW = _layout(
+    ("key", _i8), ("at_ms", _i8), ("mono_ns", _i8), ("broker", _i8), ("feed", _i8),
+    ("start_ms", _i8), ("window_ms", _i8), ("topic_row", _u1), ("chunks", _i8), ("bytes", _i8),
+    ("firsts", _i8), ("producers", _i8), ("most", _i8),
+)
+
+
+class World(NamedTuple):
+    """All arrays of a shard; `settings` and `chunk` have one element each."""
+
+    settings: Array
+    chunk: Array
+    keys: Array
+    subs: Array
+    consumers: Array
+    contexts: Array
+    nodes: Array
+    entries: Array
+    bindings: Array
+    held: Array
+    producers: Array
+    acked: Array
+    """Ranges acknowledged before this call, sorted by sub, ledger and first entry."""
+    acks: Array
+    """Acknowledgements of this call, as ranges of one entry."""
+    context_table: Array
+    binding_table: Array
+    held_table: Array
+    ack_table: Array
+
+
+class Out(NamedTuple):
+    """Rows of this call, with room for more."""
+
+    rows: Array
+    positions: Array
+    """(ledger, entry) pairs, by `start` of rows."""
+    messages: Array
+    parts: Array
+    """Nodes of completed messages, by `start` of messages."""
+    levels: Array
+    missing: Array
+    windows: Array
+
+
+class Feed(NamedTuple):
+    """Records to be judged, in order; NULL and -1 stand for null."""
+
+    key: Array
+    kind: Array
+    at_ms: Array
+    mono_ns: Array
+    broker: Array
+    feed: Array
+    sub: Array
+    consumer: Array
+    shared: Array
+    """1 = shared, 0 = another type, -1 = not said."""
+    uuid: Array
+    hash: Array
+    chunk_id: Array
+    num_chunks: Array
+    declared: Array
+    size: Array
+    crc: Array
+    has_crc: Array
+    payload: Array
+    file: Array
+    row: Array
+    ledger: Array
+    entry: Array
+    publish_ms: Array
+    sequence_id: Array
+    producer: Array
+    entry_bytes: Array
+    cumulative: Array
+    marker_start: Array
+    """Where the positions of a marker begin and, at the next row, end."""
+    marker_ledger: Array
+    marker_entry: Array
+    pick: Array
+    """With shared_mode=hash: a stable hash of the uuid, 0 to 2**32 - 1."""

@@ -1,0 +1,439 @@
+"""The stateful operator `chunks`: reassembly of chunked messages (PIP-37).
+
+Key: (cluster, topic). Clock: wall time. State: contexts, fifos and counters of consumers, payloads
+of incomplete messages, acknowledgements, waiting records. Timers: expiry passes, consumers that do
+not come back, window ends. Tables: `chunk_messages`, `chunk_events`, `chunk_state`,
+`incomplete_messages`, `chunk_topic_stats` and its late or repeated records for `quarantine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import mmh3
+import numpy as np
+import pyarrow as pa
+
+from state import wall
+from state.chunks import flow
+from state.chunks import layout as L
+from state.chunks import shard as shards
+from state.chunks.layout import NULL, Array, Feed, Out, World
+from state.chunks.rows import TOO_LARGE, Rows
+from state.chunks.shard import COLUMNS, NAME, PAYLOAD, Room, Shard
+from state.events import WALL
+from state.job import Step
+from state.names import Names
+from state.records import Records, concat, empty, length, read_blob
+from state.refused import Refused
+from udfs.hashing import hash_strings
+
+RELEASES = "chunk_payload_releases"
+PARTS = ("part_file", "part_row", "part_payload")
+"""Columns of `chunk_messages` that only a runner sees: where the chunks of a message are."""
+Stage = Callable[[pa.Table], str]
+_FIELDS = (
+    ("rows", "rows", L.ROW), ("messages", "messages", L.MESSAGE), ("parts", "parts", L.NODE),
+    ("levels", "levels", L.LEVEL), ("missing", "missing", L.MISSING),
+    ("windows", "windows", L.WINDOW),
+)
+
+
+class Chunks:
+    """See the module; one instance serves all shards and keeps nothing between calls."""
+
+    name = NAME
+    version = shards.VERSION
+    key = ("cluster", "topic")
+    clock = WALL
+    tables = (
+        "chunk_messages", "chunk_events", "chunk_state", "incomplete_messages",
+        "chunk_topic_stats",
+    )
+    columns = COLUMNS
+
+    def __init__(
+        self, params: Mapping[str, Any], policies: Sequence[str] = (), stage: Stage | None = None
+    ) -> None:
+        """`params` are the job's resolved parameters; `stage` writes payloads (cluster, topic,
+        ledger_id, entry_id, payload) that are too many for the state and answers their file."""
+        self._lateness_ms = int(params["allowed_lateness_ms"])
+        self._idle_advance_ms = int(params["idle_advance_ms"])
+        self._assemble = bool(params.get("assemble_payload", False))
+        self._max_bytes = int(params.get("max_bytes", 1 << 23))
+        self._stage = stage
+        defects = {str(d) for d in params.get("defects", ())}
+        self._hashed = params.get("shared_mode", "pin") == "hash"
+        self._settings = {
+            "max_pending": int(params.get("maxPendingChunkedMessage", 10)),
+            "auto_ack": int(bool(params.get("autoAckOldestChunkedMessageOnQueueFull", False))),
+            "expiry_ms": int(params.get("expireTimeOfIncompleteChunkedMessageMillis", 60_000)),
+            "lose": L.FIRST_DUPS.index(params.get("first_dup", "restart")),
+            "mode": L.SHARED_MODES.index(params.get("shared_mode", "pin")),
+            "orphan": L.SHARED_ORPHANS.index(params.get("shared_orphan", "ack_skip")),
+            "window_ms": int(params["stats_window_ms"]),
+            "idle_ms": int(params["idle_state_ms"]),
+            "max_payload": int(params.get("max_payload_bytes", 1 << 27)),
+            **{d.lower(): int(d in defects) for d in L.DEFECTS},
+        }
+
+    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
+        """Judge a batch of one shard; see `state.job`."""
+        s = shards.read(state) if state else shards.new()
+        refused = Refused(NAME)
+        records, is_new = self._records(s, blobs)
+        before = self._files(s, records)
+        keys, key = self._keys(s, records)
+        judged, key, waiting = wall.admit(
+            keys, key, records, is_new, stream_ms, self._lateness_ms, self._idle_advance_ms,
+            COLUMNS, s.names, refused,
+        )
+        waiting_key = self._keys_of(s, keys, waiting)
+        w, o = self._play(s, keys, judged, key, waiting, waiting_key)
+        rows = Rows(w, o, s.names)
+        tables = rows.tables()
+        if self._assemble and "chunk_messages" in tables:
+            tables["chunk_messages"] = self._with_parts(
+                tables["chunk_messages"], rows, w, o, s
+            )
+        quarantine = refused.table(s.names)
+        if quarantine is not None:
+            tables["quarantine"] = [quarantine][0]
+        s.parts = shards.pack(w, stream_ms)
+        s.next_order = int(w.settings[0]["next_order"])
+        s.waiting = waiting
+        self._spill(s)
+        released = self._released(s, before)
+        if released is not None:
+            tables[RELEASES] = released
+        return Step(
+            shards.write(s), tables, self._wake(s), refused.needed_idle_advance_ms
+        )
+
+    # -- records -----------------------------------------------------------------------------
+
+    def _records(self, s: Shard, blobs: Sequence[bytes]) -> tuple[Records, Array]:
+        """Waiting and new records; inline payloads of the new ones join the shard's store."""
+        payloads: list[pa.Array] = []
+        parts = [read_blob(blob, s.names, COLUMNS, payloads) for blob in blobs]
+        new = concat(parts) if parts else empty(COLUMNS)
+        n = length(new)
+        at = np.full(n, -1, np.int64)
+        if n and any(len(p) > p.null_count for p in payloads):
+            inline = pa.concat_arrays([p.cast(pa.large_binary()) for p in payloads])
+            has = inline.is_valid().to_numpy(zero_copy_only=False)
+            at[has] = len(s.store) + np.arange(int(has.sum()))
+            s.store = pa.concat_arrays([s.store, inline.drop_null()])
+        new[PAYLOAD] = at
+        is_new = np.zeros(length(s.waiting) + n, bool)
+        is_new[length(s.waiting):] = True
+        return concat([s.waiting, new]), is_new
+
+    def _keys(self, s: Shard, r: Records) -> tuple[Array, Array]:
+        """The keys of the shard, those of new records included, and the key of each record."""
+        keys = s.parts["keys"]
+        n, count = length(r), len(keys)
+        known = np.zeros((count + n, 3), np.int64)
+        known[:count, 0], known[:count, 1] = keys["cluster"], keys["topic"]
+        found = np.empty(n, np.int64)
+        made = wall.intern_tuples(
+            known, count, r["cluster"], r["topic"], np.zeros(n, np.int64), np.ones(n, bool), found
+        )
+        fresh = np.zeros(made - count, L.KEY)
+        fresh["cluster"], fresh["topic"] = known[count:made, 0], known[count:made, 1]
+        for field in ("clock_ms", "latest_ms", "last_ms", "last_ns", "due_ms", "row_ms",
+                      "message_ms"):
+            fresh[field] = NULL
+        fresh["broker"] = fresh["feed"] = fresh["first_consumer"] = -1
+        return np.concatenate([keys, fresh]), found
+
+    def _keys_of(self, s: Shard, keys: Array, r: Records) -> Array:
+        n = length(r)
+        known = np.zeros((len(keys) + n, 3), np.int64)
+        known[: len(keys), 0], known[: len(keys), 1] = keys["cluster"], keys["topic"]
+        found = np.empty(n, np.int64)
+        wall.intern_tuples(
+            known, len(keys), r["cluster"], r["topic"], np.zeros(n, np.int64), np.zeros(n, bool),
+            found,
+        )
+        return found
+
+    # -- judging -----------------------------------------------------------------------------
+
+    def _play(
+        self, s: Shard, keys: Array, r: Records, key: Array, waiting: Records, waiting_key: Array
+    ) -> tuple[World, Out]:
+        feed, parts = self._feed(s, keys, r, key)
+        chunks = int(((r["event_type"] == flow.DISPATCH) & (r["num_chunks"] > 1)).sum())
+        acks = int((r["event_type"] == flow.ACK).sum())
+        w = shards.unpack(parts, self._settings, s.next_order, Room(chunks, acks))
+        flow.prepare(w)
+        o = _room(w, None)
+        at = np.int64(0)
+        while True:
+            at = flow.judge(w, o, feed, at)
+            if at < 0:
+                break
+            marked = int(feed.marker_start[at + 1] - feed.marker_start[at])
+            o = _room(w, o, marked + 1)
+        mono, broker = wall.first_waiting(len(keys), waiting_key, waiting)
+        at = np.int64(0)
+        while True:
+            at = flow.move_on(w, o, at, mono, broker)
+            if at < 0:
+                return w, o
+            o = _room(w, o)
+
+    def _feed(
+        self, s: Shard, keys: Array, r: Records, key: Array
+    ) -> tuple[Feed, dict[str, Array]]:
+        """Records as the kernel takes them, with the subscriptions and consumers they name."""
+        n = length(r)
+        kind = r["event_type"]
+        chunked = r["num_chunks"] > 1
+        shared = self._shared(s.names, r["sub_type"])
+        start, ledger, entry = self._markers(s.names, r["marker_ids"], kind == flow.DISPATCH)
+        marker = ~chunked & (np.diff(start) > 0)
+        delivered = (kind == flow.DISPATCH) & (chunked | marker)
+        opened = (kind == flow.CREATED) & self._hashed
+        zero = np.zeros(n, np.int64)
+        subs, sub = _intern(
+            s.parts["subs"], ("key", "name"), L.SUB, key, r["subscription"],
+            delivered | (shared > 0) | opened, {"last_chunk_ms": NULL},
+        )
+        sub = np.where(r["subscription"] >= 0, sub, -1)
+        consumers, consumer = _intern(
+            s.parts["consumers"], ("sub", "name"), L.CONSUMER, np.maximum(sub, -1), r["consumer"],
+            delivered | opened,
+            {"start_ms": NULL, "closed_ms": NULL, "used_ms": NULL, "passed_ms": NULL,
+             "first": -1, "last": -1, "head": -1, "tail": -1, "next": -1},
+        )
+        consumer = np.where((sub >= 0) & (r["consumer"] >= 0), consumer, -1)
+        fresh = slice(len(s.parts["consumers"]), None)
+        consumers["key"][fresh] = subs["key"][consumers["sub"][fresh]]
+        added = (kind == flow.ENTRY_ADDED) & chunked & (r["producer_name"] >= 0)
+        producers, producer_row = _intern(
+            s.parts["producers"], ("key", "name"), L.PRODUCER, key, r["producer_name"], added,
+            {"window_ms": NULL},
+        )
+        uuid = np.where(chunked, r["uuid"], -1)
+        hashes, picks = self._hashes(s.names, uuid, n)
+        sized = r["payload_bytes"] != NULL
+        feed = Feed(
+            key=key, kind=kind, at_ms=r["ts_wall_ms"], mono_ns=r["ts_mono_ns"],
+            broker=r["broker"], feed=r["source_feed"], sub=sub, consumer=consumer, shared=shared,
+            uuid=uuid, hash=hashes, chunk_id=r["chunk_id"], num_chunks=r["num_chunks"],
+            declared=r["total_chunk_bytes"],
+            size=np.where(sized, r["payload_bytes"], r["entry_bytes"]),
+            crc=np.where(sized, r["payload_crc32"], zero), has_crc=sized.astype(np.int64),
+            payload=r[PAYLOAD], file=r["payload_file"], row=r["payload_row"],
+            ledger=r["ledger_id"], entry=r["entry_id"], publish_ms=r["publish_time_ms"],
+            sequence_id=r["sequence_id"],
+            producer=np.where(kind == flow.ENTRY_ADDED, producer_row, r["producer_name"]),
+            entry_bytes=r["entry_bytes"], cumulative=(r["ack_cumulative"] == 1).astype(np.int64),
+            marker_start=start, marker_ledger=ledger, marker_entry=entry, pick=picks,
+        )
+        feed = Feed(*[np.ascontiguousarray(column, np.int64) for column in feed])
+        parts = {**s.parts, "keys": keys, "subs": subs, "consumers": consumers,
+                 "producers": producers}
+        return feed, parts
+
+    def _shared(self, names: Names, sub_type: Array) -> Array:
+        distinct, position = np.unique(sub_type, return_inverse=True)
+        values = [
+            -1 if i < 0 else int(names.get(int(i)) == "shared") for i in distinct.tolist()
+        ]
+        return np.array(values, np.int64)[position] if len(values) else sub_type
+
+    def _markers(
+        self, names: Names, ids: Array, dispatched: Array
+    ) -> tuple[Array, Array, Array]:
+        """Where each record's positions begin, and all of them as ledgers and entries."""
+        count = np.zeros(len(ids) + 1, np.int64)
+        flat: list[tuple[int, int]] = []
+        for i in np.flatnonzero((ids >= 0) & dispatched):
+            text = names.get(int(ids[i]))
+            pairs = [p.split(":") for p in text.split(",")] if text else []
+            flat += [(int(a), int(b)) for a, b in pairs]
+            count[i + 1] = len(pairs)
+        both = np.array(flat, np.int64).reshape(-1, 2)
+        return np.cumsum(count), both[:, 0].copy(), both[:, 1].copy()
+
+    def _hashes(self, names: Names, uuid: Array, n: int) -> tuple[Array, Array]:
+        """Per record the hash of its uuid and, for shared_mode=hash, what picks its consumer."""
+        hashes, picks = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        has = uuid >= 0
+        if has.any():
+            distinct, position = np.unique(uuid[has], return_inverse=True)
+            texts = names.lookup(distinct)
+            hashes[has] = hash_strings(texts)[position]
+            if self._hashed:
+                one = np.array([mmh3.hash(t, 0, signed=False) for t in texts.to_pylist()], np.int64)
+                picks[has] = one[position]
+        return hashes, picks
+
+    # -- payloads ----------------------------------------------------------------------------
+
+    def _with_parts(
+        self, table: pa.Table, rows: Rows, w: World, o: Out, s: Shard
+    ) -> pa.Table:
+        """Completed messages with where their chunks are; null where none is to be assembled."""
+        p = w.settings[0]
+        messages, parts = o.messages[: p["messages"]], o.parts[: p["parts"]]
+        wanted = (messages["has_crc"] != 0) & (rows.integrity(messages) != TOO_LARGE)
+        offsets = np.concatenate([[0], np.cumsum(messages["parts"])]).astype(np.int32)
+        ids = np.where(parts["file"] >= 0, parts["file"], -1)
+        places = np.where(parts["payload"] >= 0, parts["payload"], -1)
+        columns = (
+            s.names.lookup(ids), pa.array(parts["row"]),
+            s.store.take(pa.array(places, mask=places < 0)),
+        )
+        starts = pa.array(offsets, mask=np.append(~wanted, False))
+        for name, values in zip(PARTS, columns, strict=True):
+            lists = (
+                pa.ListArray.from_arrays(starts, values) if name != "part_payload"
+                else pa.LargeListArray.from_arrays(starts.cast(pa.int64()), values)
+            )
+            table = table.append_column(name, lists)
+        return table
+
+    def _files(self, s: Shard, records: Records) -> Array:
+        """Staged files that the state and these records refer to, once per row."""
+        files = [s.parts["nodes"]["file"], s.parts["held"]["file"], records["payload_file"]]
+        every = np.concatenate(files)
+        return every[every >= 0]
+
+    def _released(self, s: Shard, before: Array) -> pa.Table | None:
+        """How many rows of which staged files nothing refers to any more."""
+        after = self._files(s, s.waiting)
+        many = len(s.names)
+        gone = np.bincount(before, minlength=many) - np.bincount(after, minlength=many)[:many]
+        files = np.flatnonzero(gone > 0)
+        if not len(files):
+            return None
+        return pa.table({"file": s.names.lookup(files), "rows": pa.array(gone[files])})
+
+    def _spill(self, s: Shard) -> None:
+        """Move payloads of consumers that keep too many, and of too many that wait, to a file."""
+        if self._stage is None or not len(s.store):
+            return
+        nodes, held, waiting = s.parts["nodes"], s.parts["held"], s.waiting
+        lengths = np.append(s.store.value_lengths().to_numpy(), 0) if len(s.store) else None
+        if lengths is None:
+            return
+        owner = s.parts["contexts"]["consumer"][nodes["next"]]
+        inline = nodes[PAYLOAD] >= 0
+        size = np.where(inline, lengths[nodes[PAYLOAD]], 0)
+        total = np.bincount(owner, size, minlength=len(s.parts["consumers"]))
+        many = inline & (total[owner] > self._max_bytes)
+        others = [held, waiting]
+        loose = sum(int(lengths[x[PAYLOAD]][x[PAYLOAD] >= 0].sum()) for x in others)
+        if loose > self._max_bytes:
+            groups: list[tuple[Any, Array]] = [
+                (nodes, many), (held, held[PAYLOAD] >= 0), (waiting, waiting[PAYLOAD] >= 0)
+            ]
+        else:
+            groups = [(nodes, many)]
+        picked = [np.flatnonzero(mask) for _, mask in groups]
+        if not sum(len(p) for p in picked):
+            return
+        places = np.concatenate([g[PAYLOAD][p] for (g, _), p in zip(groups, picked, strict=True)])
+        file = self._stage(self._staged_rows(s, groups, picked, places))
+        name, row = s.names.intern_one(file), 0
+        for (group, _), rows in zip(groups, picked, strict=True):
+            is_record = group is waiting
+            group["payload_file" if is_record else "file"][rows] = name
+            group["payload_row" if is_record else "row"][rows] = np.arange(row, row + len(rows))
+            group[PAYLOAD][rows] = -1
+            row += len(rows)
+
+    def _staged_rows(
+        self, s: Shard, groups: list[tuple[Any, Array]], picked: list[Array], places: Array
+    ) -> pa.Table:
+        """Rows of chunk_payloads for the picked elements of each group."""
+        keys, consumers, contexts = (s.parts[n] for n in ("keys", "consumers", "contexts"))
+        clusters, topics, ledgers, entries = [], [], [], []
+        for (group, _), rows in zip(groups, picked, strict=True):
+            if group is s.waiting:
+                clusters.append(group["cluster"][rows])
+                topics.append(group["topic"][rows])
+                ledgers.append(group["ledger_id"][rows])
+                entries.append(group["entry_id"][rows])
+                continue
+            if group is s.parts["nodes"]:
+                key = consumers["key"][contexts["consumer"][group["next"][rows]]]
+            else:
+                key = group["key"][rows]
+            clusters.append(keys["cluster"][key])
+            topics.append(keys["topic"][key])
+            ledgers.append(group["ledger"][rows])
+            entries.append(group["entry"][rows])
+        return pa.table({
+            "cluster": s.names.lookup(np.concatenate(clusters)),
+            "topic": s.names.lookup(np.concatenate(topics)),
+            "ledger_id": pa.array(np.concatenate(ledgers)),
+            "entry_id": pa.array(np.concatenate(entries)),
+            "payload": s.store.take(pa.array(places)).cast(pa.binary()),
+        })
+
+    # -- timers ------------------------------------------------------------------------------
+
+    def _wake(self, s: Shard) -> int | None:
+        """The first wall time of the stream at which this shard would do something by itself."""
+        times = []
+        if length(s.waiting):
+            times.append(int(s.waiting["ts_wall_ms"].min()))
+        keys = s.parts["keys"]
+        due = keys["due_ms"][keys["due_ms"] != NULL]
+        if len(due):
+            times.append(int(due.min()))
+        window = keys["window_ms"][keys["open"] != 0]
+        if len(window):
+            times.append(int(window.min()) + self._settings["window_ms"] - 1)
+        return max(min(times), 0) if times else None
+
+
+def _intern(
+    known: Array, fields: tuple[str, str], layout: np.dtype, first: Array, second: Array,
+    create: Array, blank: Mapping[str, Any],
+) -> tuple[Array, Array]:
+    """Elements by two names, new ones appended where `create` holds; and each row's element."""
+    n, count = len(first), len(known)
+    pairs = np.zeros((count + n, 3), np.int64)
+    pairs[:count, 0], pairs[:count, 1] = known[fields[0]], known[fields[1]]
+    found = np.empty(n, np.int64)
+    made = wall.intern_tuples(
+        pairs, count, first, second, np.zeros(n, np.int64), create, found
+    )
+    fresh = np.zeros(made - count, layout)
+    fresh[fields[0]], fresh[fields[1]] = pairs[count:made, 0], pairs[count:made, 1]
+    for field, value in blank.items():
+        fresh[field] = value
+    return np.concatenate([known, fresh]), found
+
+
+def _room(w: World, old: Out | None, chunks: int = 1) -> Out:
+    """Room for at least one more step: what is short gets twice what the step needs."""
+    p = w.settings[0]
+    more = int(p["contexts"] + p["held"]) + int(flow.ROWS_PER_CHUNK) * (chunks + 2)
+    need = {
+        "rows": int(p["rows"]) + more,
+        "positions": int(p["positions"] + p["nodes"] + p["contexts"]) + more,
+        "messages": int(p["messages"]) + chunks + 2,
+        "parts": int(p["parts"] + p["nodes"]) + chunks + 2,
+        "levels": int(p["levels"] + p["consumers"]) + 1,
+        "missing": int(p["missing"] + p["contexts"]) + 1, "windows": int(p["windows"]) + 2,
+    }
+    arrays: dict[str, Array] = {}
+    for name, _, layout in _FIELDS:
+        have = getattr(old, name) if old is not None else np.zeros(0, layout)
+        if need[name] > len(have):
+            have = np.concatenate([have, np.zeros(2 * need[name] - len(have) + 64, layout)])
+        arrays[name] = have
+    have = old.positions if old is not None else np.zeros((0, 2), np.int64)
+    if need["positions"] > len(have):
+        have = np.concatenate(
+            [have, np.zeros((2 * need["positions"] - len(have) + 64, 2), np.int64)]
+        )
+    return Out(positions=have, **arrays)

@@ -1,0 +1,369 @@
+"""State of one shard of `chunks`: keys, consumers, what they are assembling, payloads; as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from state import codec
+from state.chunks import layout as L
+from state.chunks.layout import NULL, Array, World
+from state.names import Names
+from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
+
+NAME = "chunks"
+VERSION = 1
+COLUMNS = (
+    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "topic",
+    "producer_name", "sequence_id", "ledger_id", "entry_id", "entry_bytes", "uuid", "chunk_id",
+    "num_chunks", "total_chunk_bytes", "marker_ids", "publish_time_ms", "subscription", "sub_type",
+    "consumer", "ack_cumulative", "payload_bytes", "payload_crc32", "payload_file", "payload_row",
+)
+"""Columns that the job carries. `topic` is the full name with its partition, `marker_ids` the list
+joined by commas; the last four tell of a chunk's payload: length and CRC-32, and the staged file
+and row that hold it, if any."""
+NAME_COLUMNS = (
+    "source_feed", "cluster", "broker", "topic", "producer_name", "uuid", "marker_ids",
+    "subscription", "sub_type", "consumer", "source_partition", "payload_file",
+)
+PAYLOAD = "payload"
+"""Column of records: position of an inline payload in the shard's store, -1 without."""
+NAME_FIELDS = {
+    "keys": ("cluster", "topic", "broker", "feed"), "subs": ("name",), "consumers": ("name",),
+    "contexts": ("uuid", "producer"), "nodes": ("file",), "bindings": ("uuid",),
+    "held": ("uuid", "producer", "file"), "producers": ("name",),
+}
+LAYOUTS: Mapping[str, np.dtype] = {
+    "keys": L.KEY, "subs": L.SUB, "consumers": L.CONSUMER, "contexts": L.CONTEXT, "nodes": L.NODE,
+    "entries": L.ENTRY, "bindings": L.BINDING, "held": L.HELD, "producers": L.PRODUCER,
+    "acked": L.RANGE,
+}
+_COMPACT_BELOW = 0.75
+"""Names are renumbered when less than this share of them is in use."""
+
+
+@dataclass
+class Shard:
+    """What one shard knows between two calls; lists are kept as orders."""
+
+    names: Names
+    parts: dict[str, Array]
+    waiting: Records
+    store: pa.Array = field(default_factory=lambda: pa.array([], pa.large_binary()))
+    """Payloads kept in state, by the `payload` of nodes, held chunks and waiting records."""
+    next_order: int = 0
+
+
+def new() -> Shard:
+    """A shard that has seen nothing."""
+    waiting = {**empty(COLUMNS), PAYLOAD: np.zeros(0, np.int64)}
+    return Shard(Names(), {name: np.zeros(0, kind) for name, kind in LAYOUTS.items()}, waiting)
+
+
+def read(data: bytes) -> Shard:
+    """The shard behind its bytes."""
+    arrays = codec.decode(NAME, VERSION, data)
+    parts = {}
+    for name, kind in LAYOUTS.items():
+        stored = arrays[f"world.{name}"]
+        parts[name] = np.zeros(len(stored), kind)
+        for column in kind.names or ():
+            parts[name][column] = stored[column]
+    waiting = {
+        name: arrays[f"waiting.{name}"]
+        for name in (*COLUMNS, *SOURCE_COLUMNS, *FLAGS, "ingest_ms", PAYLOAD)
+    }
+    offsets = np.concatenate([[0], np.cumsum(arrays["payload_lengths"])]).astype(np.int64)
+    store = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(offsets) - 1,
+        [None, pa.py_buffer(offsets), pa.py_buffer(arrays["payloads"])],
+    )
+    return Shard(
+        Names(arrays["names"], arrays["name_lengths"]), parts, waiting, store,
+        int(arrays["next_order"][0]),
+    )
+
+
+def write(shard: Shard) -> bytes:
+    """The bytes of a shard."""
+    arrays: dict[str, Array] = {"next_order": np.array([shard.next_order], np.int64)}
+    arrays |= {f"world.{name}": part for name, part in shard.parts.items()}
+    arrays |= {f"waiting.{name}": column for name, column in shard.waiting.items()}
+    _keep_payloads(shard, arrays)
+    names = _compact(shard.names, arrays)
+    arrays["names"], arrays["name_lengths"] = names.arrays()
+    return codec.encode(NAME, VERSION, arrays)
+
+
+def _keep_payloads(shard: Shard, arrays: dict[str, Array]) -> None:
+    """Only the payloads that something refers to, numbered anew."""
+    users = [arrays["world.nodes"][PAYLOAD], arrays["world.held"][PAYLOAD],
+             arrays[f"waiting.{PAYLOAD}"]]
+    used = np.unique(np.concatenate(users))
+    used = used[used >= 0]
+    kept = shard.store.take(pa.array(used))
+    for column in users:
+        column[...] = np.where(column >= 0, np.searchsorted(used, column), -1)
+    buffers = kept.buffers()
+    offsets = np.frombuffer(buffers[1], np.int64)[kept.offset : kept.offset + len(kept) + 1]
+    data = np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.zeros(0, np.uint8)
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(kept) else (0, 0)
+    arrays["payloads"] = data[first:last]
+    arrays["payload_lengths"] = np.diff(offsets) if len(kept) else np.zeros(0, np.int64)
+
+
+def _compact(names: Names, arrays: Mapping[str, Array]) -> Names:
+    """Leave out names that nothing refers to, once they are many."""
+    columns = [arrays[f"waiting.{name}"] for name in NAME_COLUMNS]
+    columns += [arrays[f"world.{part}"][f] for part, fields in NAME_FIELDS.items() for f in fields]
+    used = np.zeros(len(names) + 1, bool)
+    for column in columns:
+        used[column] = True
+    used = used[:-1]
+    if used.sum() >= _COMPACT_BELOW * len(names):
+        return names
+    smaller, number = names.compact(used)
+    for column in columns:
+        column[...] = number[column]
+    return smaller
+
+
+# -- between state and kernel ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Room:
+    """How much a call may need beside what lives: chunks, acknowledgements."""
+
+    chunks: int
+    acks: int
+
+
+def unpack(
+    parts: Mapping[str, Array], settings: Mapping[str, int], next_order: int, room: Room
+) -> World:
+    """The world behind stored arrays, with room for a batch and its lists linked."""
+    p = np.zeros(1, L.SETTINGS)
+    for name, value in settings.items():
+        p[name] = value
+    more = room.chunks + len(parts["held"])
+    sizes = {"contexts": more, "nodes": more, "entries": more, "bindings": room.chunks,
+             "held": room.chunks}
+    grown = {
+        name: np.concatenate([parts[name], np.zeros(sizes.get(name, 0), kind)])
+        for name, kind in LAYOUTS.items()
+    }
+    for array, first, name in (
+        ("contexts", "free_context", "contexts"), ("nodes", "free_node", "nodes"),
+        ("entries", "free_entry", None), ("bindings", "free_binding", "bindings"),
+        ("held", "free_held", "held"),
+    ):
+        live = len(parts[array])
+        free = np.arange(live, len(grown[array]))
+        grown[array]["next"][live:] = np.append(free[1:], -1)[: len(free)]
+        p[first] = live if len(free) else -1
+        if name is not None:
+            p[name] = live
+    grown["held"]["key"][len(parts["held"]):] = -1
+    grown["bindings"]["sub"][len(parts["bindings"]):] = -1
+    p["next_order"] = next_order
+    p["consumers"] = len(parts["consumers"])
+    world = World(
+        settings=p, chunk=np.zeros(1, L.CHUNK), acks=np.zeros(room.acks, L.RANGE),
+        context_table=_table(len(grown["contexts"])),
+        binding_table=_table(len(grown["bindings"])), held_table=_table(len(grown["held"])),
+        ack_table=_table(room.acks), **grown,
+    )
+    _link(world, len(parts["contexts"]), len(parts["nodes"]), len(parts["entries"]))
+    return world
+
+
+def _table(elements: int) -> Array:
+    size = 64
+    while size < 4 * elements:
+        size *= 2
+    return np.full(size, -1, np.int64)
+
+
+@numba.njit(cache=True, nogil=True)
+def _link(w: World, contexts: int, nodes: int, entries: int) -> None:
+    for k in range(len(w.keys)):
+        w.keys[k]["first_consumer"] = -1
+    for i in range(len(w.consumers)):
+        e = w.consumers[i]
+        e["next"] = w.keys[e["key"]]["first_consumer"]
+        w.keys[e["key"]]["first_consumer"] = i
+        e["first"], e["last"], e["head"], e["tail"] = -1, -1, -1, -1
+    for i in range(contexts):
+        e = w.contexts[i]
+        owner = w.consumers[e["consumer"]]
+        e["previous"], e["next"], e["first"], e["newest"] = owner["last"], -1, -1, -1
+        if owner["last"] >= 0:
+            w.contexts[owner["last"]]["next"] = i
+        else:
+            owner["first"] = i
+        owner["last"] = i
+    for i in range(nodes):
+        e = w.contexts[w.nodes[i]["next"]]
+        w.nodes[i]["next"] = -1
+        if e["newest"] >= 0:
+            w.nodes[e["newest"]]["next"] = i
+        else:
+            e["first"] = i
+        e["newest"] = i
+    for i in range(entries):
+        owner = w.consumers[w.entries[i]["next"]]
+        w.entries[i]["next"], w.entries[i]["previous"] = -1, owner["tail"]
+        if owner["tail"] >= 0:
+            w.entries[owner["tail"]]["next"] = i
+        else:
+            owner["head"] = i
+        owner["tail"] = i
+
+
+@numba.njit(cache=True, nogil=True)
+def _line_up(
+    w: World, contexts: Array, nodes: Array, owners: Array, entries: Array, holders: Array
+) -> tuple[int, int, int]:
+    """Places of contexts, chunks (with their contexts) and fifo elements (with their consumers),
+    list by list."""
+    a, b, c = 0, 0, 0
+    for i in range(len(w.consumers)):
+        at = w.consumers[i]["first"]
+        while at >= 0:
+            contexts[a] = at
+            a += 1
+            node = w.contexts[at]["first"]
+            while node >= 0:
+                nodes[b], owners[b] = node, at
+                b += 1
+                node = w.nodes[node]["next"]
+            at = w.contexts[at]["next"]
+        at = w.consumers[i]["head"]
+        while at >= 0:
+            entries[c], holders[c] = at, i
+            c += 1
+            at = w.entries[at]["next"]
+    return a, b, c
+
+
+def pack(w: World, stream_ms: int) -> dict[str, Array]:
+    """The arrays to store, without what is as good as new; inverse of `unpack`."""
+    p = w.settings[0]
+    contexts, nodes, owners = (np.empty(n, np.int64) for n in
+                               (len(w.contexts), len(w.nodes), len(w.nodes)))
+    entries, holders = np.empty(len(w.entries), np.int64), np.empty(len(w.entries), np.int64)
+    a, b, c = _line_up(w, contexts, nodes, owners, entries, holders)
+    contexts, nodes, owners = contexts[:a], nodes[:b], owners[:b]
+    entries, holders = entries[:c], holders[:c]
+    bindings = np.flatnonzero(w.bindings["sub"] >= 0)
+    held = np.flatnonzero(w.held["key"] >= 0)
+    used = w.bindings["used_ms"][bindings]
+    clock = w.keys["clock_ms"]
+    bindings = bindings[clock[w.subs["key"][w.bindings["sub"][bindings]]] - used < p["idle_ms"]]
+    keep = _kept(w, stream_ms, bindings, held)
+    number = {name: _renumber(mask) for name, mask in keep.items()}
+    number["contexts"] = np.full(len(w.contexts) + 1, -1, np.int64)
+    number["contexts"][contexts] = np.arange(a)
+    parts = {name: getattr(w, name)[mask].copy() for name, mask in keep.items()}
+    parts |= {
+        "contexts": w.contexts[contexts], "nodes": w.nodes[nodes], "entries": w.entries[entries],
+        "bindings": w.bindings[bindings], "held": w.held[held],
+    }
+    parts["nodes"]["next"] = number["contexts"][owners]
+    parts["entries"]["next"] = number["consumers"][holders]
+    parts["entries"] = parts["entries"][parts["entries"]["next"] >= 0]
+    parts["acked"] = _acknowledged(w)
+    parts["acked"] = parts["acked"][keep["subs"][parts["acked"]["sub"]]]
+    for part, field_, target in (
+        ("subs", "key", "keys"), ("consumers", "key", "keys"), ("consumers", "sub", "subs"),
+        ("contexts", "consumer", "consumers"), ("bindings", "sub", "subs"),
+        ("bindings", "consumer", "consumers"), ("held", "key", "keys"), ("held", "sub", "subs"),
+        ("producers", "key", "keys"), ("acked", "sub", "subs"),
+    ):
+        parts[part][field_] = number[target][parts[part][field_]]
+    return parts
+
+
+def _kept(w: World, stream_ms: int, bindings: Array, held: Array) -> dict[str, Array]:
+    p, k, e, s = w.settings[0], w.keys, w.consumers, w.subs
+    consumer_clock, sub_clock = k["clock_ms"][e["key"]], k["clock_ms"][s["key"]]
+    consumers = (e["touched"] != 0) | ((e["known"] != 0) & (
+        (e["contexts"] > 0) | (e["counter"] > 0) | (e["closed_ms"] != NULL)
+        | ((e["used_ms"] != NULL) & (consumer_clock - e["used_ms"] < p["idle_ms"]))
+        | (p["mode"] == L.HASH)
+    ))
+    consumers[w.bindings["consumer"][bindings]] = True
+    subs = (s["shared"] != 0) | (s["stalled"] != 0) | (
+        (s["last_chunk_ms"] != NULL) & (sub_clock - s["last_chunk_ms"] < p["idle_ms"])
+    )
+    subs[e["sub"][consumers]] = True
+    subs[w.bindings["sub"][bindings]] = True
+    subs[w.held["sub"][held]] = True
+    keys = (k["open"] != 0) | (k["touched"] != 0) | (k["held"] > 0) | (
+        (k["has_clock"] != 0) & (k["clock_ms"] > stream_ms)
+    ) | ((k["row_ms"] != NULL) & (k["row_ms"] >= k["clock_ms"]))
+    keys[s["key"][subs]] = True
+    producers = (k["open"][w.producers["key"]] != 0) & (
+        w.producers["window_ms"] == k["window_ms"][w.producers["key"]]
+    ) & keys[w.producers["key"]]
+    return {"keys": keys, "subs": subs, "consumers": consumers, "producers": producers}
+
+
+def _renumber(keep: Array) -> Array:
+    """New position by old one; what is dropped, and -1, become -1."""
+    number = np.full(len(keep) + 1, -1, np.int64)
+    number[:-1][keep] = np.arange(int(keep.sum()))
+    return number
+
+
+def _acknowledged(w: World) -> Array:
+    """Ranges of the subscriptions' present epochs, joined where they touch, without what a
+    cumulative acknowledgement covers."""
+    every = np.concatenate([w.acked, w.acks[: w.settings[0]["acks"]]])
+    s = w.subs[every["sub"]]
+    covered = (s["has_cumulative"] != 0) & (
+        (every["ledger"] < s["ledger"])
+        | ((every["ledger"] == s["ledger"]) & (every["last"] <= s["entry"]))
+    )
+    every = every[(every["epoch"] == s["epoch"]) & ~covered]
+    if not len(every):
+        return every
+    every = every[np.lexsort((every["first"], every["ledger"], every["sub"]))]
+    new_group = np.ones(len(every), bool)
+    new_group[1:] = (every["sub"][1:] != every["sub"][:-1]) | (
+        every["ledger"][1:] != every["ledger"][:-1]
+    )
+    group = np.cumsum(new_group) - 1
+    reach = _reach(every["last"], group)
+    begins = new_group.copy()
+    begins[1:] |= every["first"][1:] - 1 > reach[:-1]
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], len(every)) - 1
+    joined = every[starts]
+    joined["last"] = reach[ends]
+    return joined
+
+
+@numba.njit(cache=True, nogil=True)
+def _reach(last: Array, group: Array) -> Array:
+    """Largest `last` up to each row of its group."""
+    out = np.empty(len(last), np.int64)
+    for i in range(len(last)):
+        out[i] = last[i]
+        if i > 0 and group[i] == group[i - 1]:
+            out[i] = max(out[i], out[i - 1])
+    return out
+
+
+def describe(shard: Shard) -> dict[str, Any]:
+    """Sizes of what a shard keeps."""
+    return {
+        **{name: len(part) for name, part in shard.parts.items()},
+        "payload_bytes": int(shard.store.nbytes), "waiting": len(shard.waiting["cluster"]),
+    }

@@ -1,0 +1,257 @@
+"""Bloom filters of producer ids as consecutive words of one flat array.
+
+A filter is `words_of(m)` words (uint64) from an offset on; bit j is bit j % 64 of word j // 64.
+Bits from m on are never set. Every filter of a job has the same shape (m bits, k hashes), so a
+producer id is hashed once and its two halves serve all filters.
+
+Positions: with (low, high) of `murmur3`, x_0 = low and x_(i+1) = x_i * STEP + (high | 1) modulo
+2**64; position i is floor(x_i * m / 2**64). The multiplication keeps the positions of two ids that
+share some from being tied to each other, as they would be if `high` were just added: that has 12 %
+more false positives than stated for 1000 ids at 0.0001, and this has none. (A filter of ten ids has
+9 % more even with random positions: the formula is one for many.) The scheme belongs to the state
+version: other positions, other version.
+
+Worked example: 1000 ids at 0.01 give m = 9586, k = 7, 150 words, 1199 bytes.
+
+The sparse form of a filter is the list of its ids, ascending, one word each, in the place of the
+bits. While a filter has few ids it is smaller, and it has no false positives (so that it may call
+an id unseen which bits would have taken for seen); `densify` turns it into bits once the list would
+be as long as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from state.kernel import Array, Int, compiled
+from state.producer_ids.murmur import murmur3
+
+ROUNDINGS = ("ceil", "trunc")
+MOST_BITS = 2**32 - 1
+"""Positions are drawn by products of 32 bits."""
+STEP = np.uint64(0x5851F42D4C957F2D)
+_ONE, _SIX, _WORD = np.uint64(1), np.uint64(6), np.uint64(63)
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+_M1, _M2, _M4 = (
+    np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
+)
+_H01, _TWO, _FOUR, _TOP = np.uint64(0x0101010101010101), np.uint64(2), np.uint64(4), np.uint64(56)
+
+
+class Shape(NamedTuple):
+    """Bits (m) and hashes (k) of a filter."""
+
+    bits: int
+    hashes: int
+
+    @property
+    def words(self) -> int:
+        """Length in words of 64 bits."""
+        return (self.bits + 63) // 64
+
+    @property
+    def bytes(self) -> int:
+        """Length in bytes, without the unused rest of the last word."""
+        return (self.bits + 7) // 8
+
+
+def shape_of(items: int, fpp: float, rounding: str = "ceil") -> Shape:
+    """The shape for `items` ids at a rate of false positives 0 < fpp < 1.
+
+    m = -n ln p / (ln 2)**2, rounded up (`ceil`) or down (`trunc`), at least one bit;
+    k = max(1, m / n ln 2 rounded half up). Raises ValueError outside of what a filter can be.
+    """
+    if items < 1 or not 0.0 < fpp < 1.0:
+        raise ValueError(f"a filter of {items} ids at {fpp} false positives is not possible")
+    if rounding not in ROUNDINGS:
+        raise ValueError(f"bloom_rounding {rounding!r}, expected one of {', '.join(ROUNDINGS)}")
+    exact = -items * math.log(fpp) / (math.log(2) * math.log(2))
+    bits = max(math.ceil(exact) if rounding == "ceil" else math.trunc(exact), 1)
+    if bits > MOST_BITS:
+        raise ValueError(f"{bits} bits for {items} ids at {fpp}; at most {MOST_BITS}")
+    return Shape(bits, max(1, math.floor(bits / items * math.log(2) + 0.5)))
+
+
+@compiled
+def words_of(bits: int) -> Int:
+    """Words (64 bits each) of a filter of m bits."""
+    return np.int64((bits + 63) // 64)
+
+
+@compiled
+def _position(x: int, m: int) -> Int:
+    """floor(x * m / 2**64) for 64-bit x and m below 2**32."""
+    return ((x >> _HALF) * m + (((x & _LOW) * m) >> _HALF)) >> _HALF
+
+
+@compiled
+def insert(words: Array, at: int, bits: int, hashes: int, low: int, high: int) -> Int:
+    """Insert the id with hash (low, high) into the filter at word `at`.
+
+    Answers how many bits this has set that were not set: 0 = the id looked present before.
+    """
+    m, x, step = np.uint64(bits), np.uint64(low), np.uint64(high) | _ONE
+    new = np.uint64(0)
+    for _ in range(hashes):
+        p = _position(x, m)
+        w = at + np.int64(p >> _SIX)
+        word = words[w]
+        shift = p & _WORD
+        new += ((word >> shift) & _ONE) ^ _ONE
+        words[w] = word | (_ONE << shift)
+        x = x * STEP + step
+    return np.int64(new)
+
+
+@compiled
+def contains(words: Array, at: int, bits: int, hashes: int, low: int, high: int) -> bool:
+    """Whether the id with hash (low, high) may be in the filter at word `at`."""
+    m, x, step = np.uint64(bits), np.uint64(low), np.uint64(high) | _ONE
+    for _ in range(hashes):
+        p = _position(x, m)
+        if (words[at + np.int64(p >> _SIX)] >> (p & _WORD)) & _ONE == np.uint64(0):
+            return False
+        x = x * STEP + step
+    return True
+
+
+@compiled
+def newest_with(
+    words: Array, offsets: Array, first: int, end: int, bits: int, hashes: int, low: int, high: int
+) -> Int:
+    """The last of the filters first..end - 1 that may hold an id, -1 if none does.
+
+    Filter i starts at word offsets[i] (int64); the order is that of creation.
+    """
+    for i in range(end - 1, first - 1, -1):
+        if contains(words, offsets[i], bits, hashes, low, high):
+            return np.int64(i)
+    return np.int64(-1)
+
+
+@compiled
+def insert_ids(words: Array, at: int, bits: int, hashes: int, pids: Array) -> Int:
+    """Insert producer ids (int64, shape (n,)) into one filter; answers how many bits are new."""
+    new = np.int64(0)
+    for i in range(len(pids)):
+        low, high = murmur3(pids[i])
+        new += insert(words, at, bits, hashes, low, high)
+    return new
+
+
+@compiled
+def contains_ids(
+    words: Array, at: int, bits: int, hashes: int, pids: Array, found: Array
+) -> Int:
+    """Test producer ids (int64, (n,)); sets `found` (bool, (n,)) and answers how many are in."""
+    count = np.int64(0)
+    for i in range(len(pids)):
+        low, high = murmur3(pids[i])
+        found[i] = contains(words, at, bits, hashes, low, high)
+        count += np.int64(found[i])
+    return count
+
+
+@compiled
+def clear(words: Array, at: int, bits: int) -> None:
+    """Make the filter at word `at` empty."""
+    for w in range(at, at + words_of(bits)):
+        words[w] = np.uint64(0)
+
+
+@compiled
+def bits_set(words: Array, at: int, bits: int) -> Int:
+    """How many bits of the filter at word `at` are set."""
+    count = np.int64(0)
+    for w in range(at, at + words_of(bits)):
+        x = words[w]
+        x = x - ((x >> _ONE) & _M1)
+        x = (x & _M2) + ((x >> _TWO) & _M2)
+        x = (x + (x >> _FOUR)) & _M4
+        count += np.int64((x * _H01) >> _TOP)
+    return count
+
+
+@compiled
+def estimated_fpp(set_bits: int, bits: int, hashes: int) -> float:
+    """The rate of false positives of a filter as it stands: (share of bits set) ** k."""
+    fill = set_bits / bits
+    rate = 1.0
+    for _ in range(hashes):
+        rate *= fill
+    return rate
+
+
+def expected_fpp(items: int, shape: Shape) -> float:
+    """The rate of false positives after `items` ids: (1 - exp(-k n / m)) ** k."""
+    exponent = -shape.hashes * items / shape.bits
+    return float((-math.expm1(exponent)) ** shape.hashes)
+
+
+@compiled
+def sparse_place(words: Array, at: int, items: int, pid: int) -> Int:
+    """How many ids of the sparse filter at word `at` (`items` of them) are below an id.
+
+    Ids are ordered as unsigned numbers.
+    """
+    x = np.uint64(pid)
+    low, high = np.int64(0), np.int64(items)
+    while low < high:
+        middle = (low + high) >> 1
+        if words[at + middle] < x:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def sparse_contains(words: Array, at: int, items: int, pid: int) -> bool:
+    """Whether a producer id is in the sparse filter at word `at`, which holds `items` ids."""
+    place = sparse_place(words, at, items, pid)
+    return bool(place < items and words[at + place] == np.uint64(pid))
+
+
+@compiled
+def sparse_insert(words: Array, at: int, items: int, pid: int) -> Int:
+    """Insert a producer id into the sparse filter at word `at`; answers how many ids it then has.
+
+    The word after the last id must belong to the filter.
+    """
+    place = sparse_place(words, at, items, pid)
+    if place < items and words[at + place] == np.uint64(pid):
+        return np.int64(items)
+    for w in range(at + items, at + place, -1):
+        words[w] = words[w - 1]
+    words[at + place] = np.uint64(pid)
+    return np.int64(items + 1)
+
+
+@compiled
+def sparse_room(items: int, bits: int) -> Int:
+    """Words for a sparse filter of `items` ids: a power of two from 4 on.
+
+    0 = the bits take no more room than that, so the filter should be dense.
+    """
+    room = np.int64(4)
+    while room < items:
+        room *= 2
+    return room if room < words_of(bits) else np.int64(0)
+
+
+@compiled
+def densify(
+    ids: Array, start: int, items: int, words: Array, at: int, bits: int, hashes: int
+) -> Int:
+    """Insert the ids of the sparse filter ids[start:start + items] into the bits at words[at:].
+
+    Answers how many bits this has set. The two places must not overlap.
+    """
+    new = np.int64(0)
+    for i in range(items):
+        low, high = murmur3(np.int64(ids[start + i]))
+        new += insert(words, at, bits, hashes, low, high)
+    return new

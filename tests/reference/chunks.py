@@ -1,0 +1,884 @@
+"""Chunked messages of one topic: what every consumer decides, when, and what is written."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.reference.order import KINDS, Record
+
+Row = dict[str, Any]
+
+READ = ("consumer_created", "consumer_closed", "entry_added", "dispatch", "ack")
+TABLES = (
+    "chunk_messages", "chunk_events", "chunk_state", "incomplete_messages", "chunk_topic_stats",
+)
+NS_PER_MS = 1_000_000
+_LATER = (
+    "source_feed", "cluster", "broker", "ts_mono_ns", "cnx_id", "supports_throttle", "io_thread",
+    "principal", "client_id", "producer_id", "producer_name", "sequence_id", "entry_bytes",
+    "num_messages", "uuid", "chunk_id", "num_chunks", "total_chunk_bytes", "payload", "marker_ids",
+    "publish_time_ms", "broker_time_ms", "subscription", "sub_type", "consumer", "ack_cumulative",
+)
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+def _nulls_first(value: Any) -> tuple[bool, Any]:
+    if value is None:
+        return False, 0
+    if isinstance(value, str):
+        return True, value.encode()
+    if isinstance(value, list):
+        return True, [_nulls_first(v) for v in value]
+    return True, value
+
+
+def in_order(records: Iterable[Record]) -> list[Record]:
+    """Records of one topic by wall time and the rest of the contract's order, none repeated."""
+    found: list[Record] = []
+    known: set[tuple[Any, ...]] = set()
+    for r in sorted(records, key=lambda r: (
+        r["ts_wall_ms"], _nulls_first(r.get("seq")), _nulls_first(r.get("partition")),
+        _nulls_first(r.get("ledger_id")), _nulls_first(r.get("entry_id")),
+        KINDS.index(r["event_type"]), *[_nulls_first(r.get(name)) for name in _LATER],
+    )):
+        identity = (r["ts_wall_ms"], r["source_feed"], r["broker"], r.get("seq"))
+        if r.get("seq") is not None and identity in known:
+            continue
+        known.add(identity)
+        found.append(r)
+    return found
+
+
+def position_of(record: Record) -> str:
+    """`ledger:entry`."""
+    return f"{record['ledger_id']}:{record['entry_id']}"
+
+
+def murmur3_32(data: bytes) -> int:
+    """MurmurHash3 x86 32-bit with seed 0, unsigned."""
+    mask, h = 0xFFFFFFFF, 0
+
+    def mixed(k: int) -> int:
+        k = k * 0xCC9E2D51 & mask
+        k = (k << 15 | k >> 17) & mask
+        return k * 0x1B873593 & mask
+
+    whole = len(data) // 4 * 4
+    for i in range(0, whole, 4):
+        h ^= mixed(int.from_bytes(data[i : i + 4], "little"))
+        h = (h << 13 | h >> 19) & mask
+        h = (h * 5 + 0xE6546B64) & mask
+    if data[whole:]:
+        h ^= mixed(int.from_bytes(data[whole:], "little"))
+    h ^= len(data)
+    h = (h ^ h >> 16) * 0x85EBCA6B & mask
+    h = (h ^ h >> 13) * 0xC2B2AE35 & mask
+    return h ^ h >> 16
+
+
+# -- one consumer ----------------------------------------------------------------------------
+
+
+@dataclass
+class Chunk:
+    """One chunk as delivered; `size` is None where neither payload nor entry size is known."""
+
+    uuid: str
+    chunk_id: int
+    num_chunks: int
+    position: str
+    total_bytes: int
+    size: int | None
+    publish_time_ms: int | None = None
+    payload: bytes | None = None
+    producer_name: str | None = None
+    sequence_id: int | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """By its own count."""
+        return self.chunk_id == self.num_chunks - 1
+
+
+def chunk_of(record: Record) -> Chunk:
+    """The chunk in a `dispatch`."""
+    payload = record.get("payload")
+    return Chunk(
+        record["uuid"], record["chunk_id"], record["num_chunks"], position_of(record),
+        record["total_chunk_bytes"],
+        len(payload) if payload is not None else record.get("entry_bytes"),
+        record.get("publish_time_ms"), payload, record.get("producer_name"),
+        record.get("sequence_id"),
+    )
+
+
+def is_chunk(record: Record) -> bool:
+    """A message counts as chunked only if it has more than one chunk."""
+    return (record.get("num_chunks") or 0) > 1
+
+
+@dataclass
+class Context:
+    """A message that is being assembled; `first` is the chunk that began it."""
+
+    first: Chunk
+    received_ms: int
+    last: int = -1
+    last_ms: int = 0
+    buffered: int = 0
+    sizes_known: bool = True
+    ids: dict[int, str] = field(default_factory=dict)
+    payloads: list[bytes | None] = field(default_factory=list)
+
+    @property
+    def positions(self) -> list[str]:
+        """All positions it keeps, by chunk id."""
+        return [self.ids[i] for i in sorted(self.ids)]
+
+    @property
+    def last_chunk_id(self) -> int:
+        """Chunk 0 also where it was the one that overflowed."""
+        return max(self.last, 0)
+
+
+@dataclass
+class Decision:
+    """What was decided about a chunk or a context; a row unless the outcome is `BUFFERED`."""
+
+    outcome: str
+    uuid: str
+    chunk_id: int
+    num_chunks: int
+    position: str
+    age_ms: int | None = None
+    acks: list[str] = field(default_factory=list)
+    tracked: list[str] = field(default_factory=list)
+    orphaned: list[str] = field(default_factory=list)
+    defect: str | None = None
+    message: Context | None = None
+
+    @property
+    def rule(self) -> str:
+        """Outcome and the defect that shaped it."""
+        return self.outcome if self.defect is None else f"{self.outcome}+{self.defect}"
+
+
+@dataclass
+class Answer:
+    """The decisions about one chunk, in order, and the permits it returned."""
+
+    decisions: list[Decision]
+    permits: int
+
+    @property
+    def outcome(self) -> str:
+        """What became of the chunk itself."""
+        return self.decisions[-1].outcome
+
+    @property
+    def side_effects(self) -> list[str]:
+        """What happened to other messages or to an earlier delivery of this one."""
+        found = []
+        for d in self.decisions:
+            if d is not self.decisions[-1]:
+                found.append(d.outcome)
+            if d.orphaned:
+                found.append("ORPHANED")
+        return found
+
+    @property
+    def acks(self) -> list[str]:
+        """Positions acknowledged."""
+        return [p for d in self.decisions for p in d.acks]
+
+    @property
+    def tracked(self) -> list[str]:
+        """Positions left to the tracker of unacknowledged messages."""
+        return [p for d in self.decisions for p in d.tracked]
+
+    @property
+    def message(self) -> Context | None:
+        """The completed message."""
+        return self.decisions[-1].message
+
+
+class Consumer:
+    """The buffers of one consumer: sections 4 and 5."""
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self._most: int = params["maxPendingChunkedMessage"]
+        self._acks_evicted: bool = params["autoAckOldestChunkedMessageOnQueueFull"]
+        self._expiry: int = params["expireTimeOfIncompleteChunkedMessageMillis"]
+        self._defects = frozenset(params["defects"])
+        self._loses = params.get("first_dup", "restart") == "lose"
+        self.contexts: dict[str, Context] = {}
+        self.fifo: list[str] = []
+        self.counter = 0
+        self.permits_lost = 0
+        self.started_ms: int | None = None
+
+    @property
+    def leaked(self) -> int:
+        """What the counter counts without a context."""
+        return self.counter - len(self.contexts)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Known bytes of all contexts."""
+        return sum(c.buffered for c in self.contexts.values())
+
+    def chunk(
+        self, uuid: str, chunk_id: int, num_chunks: int, position: str, total_bytes: int,
+        size: int | None, now_ms: int, publish_time_ms: int | None = None,
+    ) -> Answer:
+        """One chunk delivered."""
+        return self.take(
+            Chunk(uuid, chunk_id, num_chunks, position, total_bytes, size, publish_time_ms),
+            now_ms,
+        )
+
+    def take(self, chunk: Chunk, now: int) -> Answer:
+        """One chunk delivered; its position was not acknowledged before."""
+        if self.started_ms is None:
+            self.started_ms = now
+        decisions = self._decide(chunk, now)
+        permits = self._permits(chunk, decisions[-1].outcome)
+        if permits == 0 and decisions[-1].outcome != "COMPLETE":
+            self.permits_lost += 1
+        return Answer(decisions, permits)
+
+    def sweep(self, now_ms: int) -> list[Decision]:
+        """One expiry pass."""
+        found: list[Decision] = []
+        if self._expiry <= 0:
+            return found
+        while self.fifo:
+            context = self.contexts.get(self.fifo[0])
+            if context is None and "B3" not in self._defects:
+                self.fifo.pop(0)
+                continue
+            if context is None or now_ms <= context.received_ms + self._expiry:
+                break
+            self.fifo.pop(0)
+            found.append(self._remove("EXPIRED", context, now_ms, acknowledge=True))
+        return found
+
+    def _decide(self, chunk: Chunk, now: int) -> list[Decision]:
+        context = self.contexts.get(chunk.uuid)
+        before: list[Decision] = []
+        if chunk.chunk_id == 0:
+            if context is not None and self._loses:
+                return [self._gap(chunk, context, now)]
+            if context is not None:
+                before.append(self._restart(chunk, context, now))
+            self.counter += 1
+            if 0 < self._most < self.counter:
+                before += self._evict(now)
+            context = self.contexts[chunk.uuid] = Context(chunk, now, last_ms=now)
+            self.fifo.append(chunk.uuid)
+        if context is None:
+            return [self._no_first(chunk, now)]
+        if chunk.chunk_id <= context.last:
+            return [self._duplicate(chunk, context, now)]
+        if chunk.chunk_id != context.last + 1:
+            return [self._gap(chunk, context, now)]
+        return [*before, self._append(chunk, context, now)]
+
+    def _permits(self, chunk: Chunk, outcome: str) -> int:
+        if not chunk.is_last:
+            return 1
+        if outcome in ("COMPLETE", "OVERFLOW_EXCEPTION", "COUNT_EXCEPTION"):
+            return 0
+        if outcome.startswith("GIVEN_UP"):
+            return 1
+        return 0 if "B2" in self._defects else 1
+
+    # -- chunk 0 ---------------------------------------------------------------------------------
+
+    def _restart(self, chunk: Chunk, context: Context, now: int) -> Decision:
+        redelivered = chunk.position in context.positions
+        self._drop(chunk.uuid)
+        return self._about(
+            "RESTART_REDELIVERY" if redelivered else "RESTART_CORRUPTED", chunk, context, now,
+            acks=[] if redelivered else context.positions, defect=self._has("B1"),
+        )
+
+    def _evict(self, now: int) -> list[Decision]:
+        while self.fifo:
+            context = self.contexts.get(self.fifo.pop(0))
+            if context is not None:
+                return [self._remove("EVICTED", context, now, self._acks_evicted)]
+        return []
+
+    def _remove(self, outcome: str, context: Context, now: int, acknowledge: bool) -> Decision:
+        uuid, last = context.first.uuid, context.last_chunk_id
+        del self.contexts[uuid]
+        self.counter -= 1
+        return Decision(
+            outcome, uuid, last, context.first.num_chunks, context.ids[last],
+            now - context.received_ms, acks=context.positions if acknowledge else [],
+            tracked=[] if acknowledge else context.positions,
+        )
+
+    # -- out of order ----------------------------------------------------------------------------
+
+    def _duplicate(self, chunk: Chunk, context: Context, now: int) -> Decision:
+        same = chunk.position in context.positions
+        return self._about(
+            "DUP_SAME_ID" if same else "DUP_ACKED", chunk, context, now,
+            acks=[] if same else [chunk.position], defect=self._b2(chunk),
+        )
+
+    def _gap(self, chunk: Chunk, context: Context, now: int) -> Decision:
+        self._drop(chunk.uuid)
+        ids = [p for p in context.positions if p != chunk.position]
+        acks, tracked = self._by_age(chunk, now)
+        hole = "B4" in self._defects
+        return self._about(
+            "GAP", chunk, context, now, acks=acks, tracked=tracked if hole else [*ids, *tracked],
+            orphaned=ids if hole else [],
+            defect=self._has("B4") or self._has("B1") or self._b2(chunk),
+        )
+
+    def _no_first(self, chunk: Chunk, now: int) -> Decision:
+        acks, tracked = self._by_age(chunk, now)
+        return self._about(
+            "NO_FIRST_CHUNK", chunk, None, now, acks=acks, tracked=tracked, defect=self._b2(chunk)
+        )
+
+    def _by_age(self, chunk: Chunk, now: int) -> tuple[list[str], list[str]]:
+        """The position as acknowledged or as tracked."""
+        published = now if chunk.publish_time_ms is None else chunk.publish_time_ms
+        if self._expiry > 0 and now > published + self._expiry:
+            return [chunk.position], []
+        return [], [chunk.position]
+
+    # -- in order --------------------------------------------------------------------------------
+
+    def _append(self, chunk: Chunk, context: Context, now: int) -> Decision:
+        count = context.first.num_chunks
+        if chunk.num_chunks != count and "B8" not in self._defects:
+            return self._give_up("GIVEN_UP_COUNT", chunk, context, now)
+        if chunk.chunk_id >= count:
+            return self._about("COUNT_EXCEPTION", chunk, context, now, defect="B8")
+        known = context.sizes_known and chunk.size is not None
+        if known and context.buffered + (chunk.size or 0) > context.first.total_bytes:
+            if "B7" not in self._defects:
+                return self._give_up("GIVEN_UP_OVERFLOW", chunk, context, now)
+            context.ids[chunk.chunk_id] = chunk.position
+            return self._about("OVERFLOW_EXCEPTION", chunk, context, now, defect="B7")
+        context.ids[chunk.chunk_id] = chunk.position
+        context.sizes_known = known
+        context.buffered += chunk.size or 0
+        context.payloads.append(chunk.payload)
+        context.last, context.last_ms = chunk.chunk_id, now
+        if not chunk.is_last:
+            return self._about("BUFFERED", chunk, context, now)
+        if len(context.ids) < count:
+            self._drop(chunk.uuid)
+            return self._about("COUNT_EXCEPTION", chunk, context, now, defect="B8")
+        del self.contexts[chunk.uuid]
+        self.counter -= 1
+        done = self._about("COMPLETE", chunk, context, now)
+        done.message = context
+        return done
+
+    def _give_up(self, outcome: str, chunk: Chunk, context: Context, now: int) -> Decision:
+        if "B1" in self._defects:
+            self.counter -= 1
+        self._drop(chunk.uuid)
+        ids = [p for p in context.positions if p != chunk.position]
+        return self._about(outcome, chunk, context, now, acks=[*ids, chunk.position])
+
+    # -- common ----------------------------------------------------------------------------------
+
+    def _drop(self, uuid: str) -> None:
+        """A context goes without having been completed, evicted or expired."""
+        del self.contexts[uuid]
+        if "B1" not in self._defects:
+            self.counter -= 1
+            found = [i for i, u in enumerate(self.fifo) if u == uuid]
+            if found:
+                del self.fifo[found[-1]]
+
+    def _has(self, defect: str) -> str | None:
+        return defect if defect in self._defects else None
+
+    def _b2(self, chunk: Chunk) -> str | None:
+        return self._has("B2") if chunk.is_last else None
+
+    @staticmethod
+    def _about(
+        outcome: str, chunk: Chunk, context: Context | None, now: int, **more: Any
+    ) -> Decision:
+        return Decision(
+            outcome, chunk.uuid, chunk.chunk_id, chunk.num_chunks, chunk.position,
+            None if context is None else now - context.received_ms, **more,
+        )
+
+
+# -- one topic -------------------------------------------------------------------------------
+
+
+@dataclass
+class Timer:
+    """Something that happens strictly after `due`; `start` and `number` order equal ones."""
+
+    due: int
+    start: int
+    number: int
+    what: Callable[[], None]
+    period: int | None = None
+
+
+@dataclass
+class Seat:
+    """A consumer of a subscription, as the broker knows it."""
+
+    name: str | None
+    judge: Consumer
+    is_open: bool = False
+    opened: tuple[int, int] = (0, 0)
+    last_chunk_ms: int | None = None
+    in_window: bool = False
+    expiry_pass: Timer | None = None
+    vanishing: Timer | None = None
+
+
+@dataclass
+class Subscription:
+    """What is known of one subscription."""
+
+    name: str
+    sub_type: str | None = None
+    seats: dict[str | None, Seat] = field(default_factory=dict)
+    bound: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """uuid -> consumer and time of the last use."""
+    stalled: bool = False
+    acked: set[str] = field(default_factory=set)
+    acked_up_to: tuple[int, int] = (-1, -1)
+    last_chunk_ms: int | None = None
+    held: dict[str, tuple[Record, int, int]] = field(default_factory=dict)
+    """Chunks that wait for a marker, with the time and number of their dispatch."""
+
+
+@dataclass
+class Window:
+    """Sums of one window."""
+
+    start: int
+    chunks: int = 0
+    chunk_bytes: int = 0
+    firsts: int = 0
+    producers: set[str] = field(default_factory=set)
+    delivered: bool = False
+    began_live: bool = False
+    max_contexts: int = 0
+
+
+class Topic:
+    """One key: a topic of a cluster, its clock, timers and windows."""
+
+    def __init__(self, cluster: str, topic: str, params: Mapping[str, Any]) -> None:
+        self.rows: dict[str, list[Row]] = {table: [] for table in TABLES}
+        self._holds = 0
+        self.subscriptions: dict[str, Subscription] = {}
+        self._cluster, self._topic, self._params = cluster, topic, params
+        self._expiry: int = params["expireTimeOfIncompleteChunkedMessageMillis"]
+        self._idle: int = params["idle_state_ms"]
+        self._window_ms: int = params["stats_window_ms"]
+        self._timers: list[Timer] = []
+        self._window: Window | None = None
+        self._last: Record | None = None
+        self._next: Record | None = None
+        self._now = 0
+        self._from_record = False
+        self._count = 0
+
+    # -- time --------------------------------------------------------------------------------
+
+    def advance(self, to: int, following: Record | None = None) -> None:
+        """Fire what is due before `to` and write the windows that end by then."""
+        self._next, self._from_record = following, False
+        while True:
+            timer = min(self._timers, key=lambda t: (t.due, -t.start, t.number), default=None)
+            if timer is not None and timer.due >= to:
+                timer = None
+            end = None if self._window is None else self._window.start + self._window_ms
+            if end is not None and end <= to and (timer is None or end <= timer.due):
+                self._now = end
+                self._end_window(end)
+            elif timer is not None:
+                self._now = timer.due
+                if timer.period is None:
+                    self._cancel(timer)
+                else:
+                    timer.due += timer.period
+                timer.what()
+            else:
+                break
+
+    def take(self, record: Record) -> None:
+        """Judge a record at its time, to which the topic has been advanced."""
+        self._last, self._from_record, self._now = record, True, record["ts_wall_ms"]
+        if self._window is None:
+            self._window = Window(self._now // self._window_ms * self._window_ms)
+        kind = record["event_type"]
+        if kind == "entry_added":
+            self._added(record)
+        elif kind == "ack":
+            self._ack(record)
+        elif kind == "consumer_created":
+            s = self._subscription(record)
+            s.sub_type = record.get("sub_type") or s.sub_type
+            self._open(s, record.get("consumer"))
+        elif kind == "consumer_closed":
+            self._close(record)
+        elif kind == "dispatch":
+            self._dispatch(record)
+
+    def _set_timer(self, what: Callable[[], None], period: int | None) -> Timer:
+        self._count += 1
+        timer = Timer(self._now + self._expiry, self._now, self._count, what, period)
+        self._timers.append(timer)
+        return timer
+
+    def _cancel(self, timer: Timer | None) -> None:
+        self._timers = [t for t in self._timers if t is not timer]
+
+    # -- consumers ---------------------------------------------------------------------------
+
+    def _subscription(self, record: Record) -> Subscription:
+        name = record["subscription"]
+        return self.subscriptions.setdefault(name, Subscription(name))
+
+    def _open(self, s: Subscription, name: str | None) -> Seat:
+        seat = s.seats.setdefault(name, Seat(name, Consumer(self._params)))
+        if not seat.is_open:
+            self._count += 1
+            seat.is_open, seat.opened = True, (self._now, self._count)
+            self._cancel(seat.vanishing)
+        return seat
+
+    def _close(self, record: Record) -> None:
+        s = self.subscriptions.get(record["subscription"])
+        seat = s.seats.get(record.get("consumer")) if s is not None else None
+        if s is None or seat is None or not seat.is_open:
+            return
+        seat.is_open = False
+        s.bound = {u: (c, at) for u, (c, at) in s.bound.items() if c != seat.name}
+        if self._expiry <= 0:
+            self._vanish(s, seat)
+        else:
+            seat.vanishing = self._set_timer(lambda: self._vanish(s, seat), None)
+
+    def _vanish(self, s: Subscription, seat: Seat) -> None:
+        self._cancel(seat.expiry_pass)
+        del s.seats[seat.name]
+        for context in seat.judge.contexts.values():
+            last = context.last_chunk_id
+            self._event(s, None, seat.name, Decision(
+                "ORPHANED", context.first.uuid, last, context.first.num_chunks, context.ids[last],
+                self._now - context.received_ms, orphaned=context.positions,
+            ))
+
+    def _pass(self, s: Subscription, seat: Seat) -> None:
+        if seat.is_open:
+            for decision in seat.judge.sweep(self._now):
+                self._event(s, seat, seat.name, decision)
+
+    # -- acknowledgements --------------------------------------------------------------------
+
+    def _ack(self, record: Record) -> None:
+        s = self.subscriptions.get(record["subscription"])
+        if s is None or s.last_chunk_ms is None or self._now - s.last_chunk_ms >= self._idle:
+            return
+        if record.get("ack_cumulative"):
+            s.acked_up_to = max(s.acked_up_to, (record["ledger_id"], record["entry_id"]))
+        else:
+            s.acked.add(position_of(record))
+
+    @staticmethod
+    def _is_acked(s: Subscription, position: str) -> bool:
+        ledger, entry = map(int, position.split(":"))
+        return position in s.acked or (ledger, entry) <= s.acked_up_to
+
+    # -- deliveries --------------------------------------------------------------------------
+
+    def _added(self, record: Record) -> None:
+        assert self._window is not None
+        if not is_chunk(record):
+            return
+        w = self._window
+        w.chunks += 1
+        w.chunk_bytes += record["entry_bytes"]
+        w.firsts += record["chunk_id"] == 0
+        if record.get("producer_name") is not None:
+            w.producers.add(record["producer_name"])
+
+    def _dispatch(self, record: Record) -> None:
+        known = self.subscriptions.get(record["subscription"])
+        sub_type = record.get("sub_type") or (known.sub_type if known is not None else None)
+        mode = self._params["shared_mode"] if sub_type == "shared" else None
+        is_marker = mode == "marker" and bool(record.get("marker_ids"))
+        if sub_type is not None:
+            self._subscription(record).sub_type = sub_type
+        if not is_chunk(record) and not is_marker:
+            return
+        s = self._subscription(record)
+        seat = self._open(s, record.get("consumer"))
+        if is_marker:
+            for position in record["marker_ids"]:
+                if position in s.held:
+                    held, _, _ = s.held.pop(position)
+                    self._deliver(s, seat, chunk_of(held), [])
+            return
+        chunk = chunk_of(record)
+        if s.last_chunk_ms is not None and self._now - s.last_chunk_ms >= self._idle:
+            s.acked, s.acked_up_to = set(), (-1, -1)
+        s.last_chunk_ms = self._now
+        if mode == "marker":
+            s.held.pop(chunk.position, None)
+            self._holds += 1
+            s.held[chunk.position] = (record, self._now, self._holds)
+            return
+        if s.stalled:
+            self._orphan(s, seat, chunk, [])
+            return
+        if mode is not None:
+            name = self._route(s, seat, chunk, mode)
+            if name is not None:
+                self._deliver(s, s.seats[name], chunk, [])
+                return
+            orphan = self._params["shared_orphan"]
+            if orphan == "dispatch":
+                self._deliver(s, seat, chunk, [self._orphaned(chunk, [])])
+                return
+            s.stalled = orphan == "stall"
+            self._orphan(s, seat, chunk, [chunk.position] if orphan == "ack_skip" else [])
+            return
+        self._deliver(s, seat, chunk, [])
+
+    def _route(self, s: Subscription, seat: Seat, chunk: Chunk, mode: str) -> str | None:
+        """The consumer that a shared subscription sends a chunk to; None for an orphan."""
+        bound = s.bound.get(chunk.uuid)
+        name: str | None = None
+        if bound is not None and self._now - bound[1] < self._idle:
+            name = bound[0]
+        elif mode == "hash":
+            there = sorted((c for c in s.seats.values() if c.is_open), key=lambda c: c.opened)
+            name = there[murmur3_32(chunk.uuid.encode()) % len(there)].name
+        elif chunk.chunk_id == 0:
+            name = seat.name
+        if name is not None:
+            s.bound[chunk.uuid] = (name, self._now)
+        if chunk.is_last:
+            s.bound.pop(chunk.uuid, None)
+        return name
+
+    @staticmethod
+    def _orphaned(chunk: Chunk, acks: list[str]) -> Decision:
+        return Decision(
+            "SHARED_ORPHAN", chunk.uuid, chunk.chunk_id, chunk.num_chunks, chunk.position,
+            acks=acks,
+        )
+
+    def _orphan(self, s: Subscription, seat: Seat, chunk: Chunk, acks: list[str]) -> None:
+        self._event(s, seat, seat.name, self._orphaned(chunk, acks))
+
+    def _deliver(
+        self, s: Subscription, seat: Seat, chunk: Chunk, before: Sequence[Decision]
+    ) -> None:
+        """`before` holds what the broker decided about the chunk."""
+        assert self._window is not None
+        now, rested = self._now, seat.last_chunk_ms
+        new_again = rested is not None and now - rested >= self._idle
+        if new_again and not seat.judge.contexts and seat.judge.counter == 0:
+            self._cancel(seat.expiry_pass)
+            seat.judge, seat.expiry_pass = Consumer(self._params), None
+        seat.last_chunk_ms, seat.in_window, self._window.delivered = now, True, True
+        judge = seat.judge
+        if self._is_acked(s, chunk.position):
+            decisions = [Decision(
+                "ALREADY_ACKED", chunk.uuid, chunk.chunk_id, chunk.num_chunks, chunk.position
+            )]
+            permits = 1
+        else:
+            answer = judge.take(chunk, now)
+            decisions, permits = answer.decisions, answer.permits
+            if seat.expiry_pass is None and self._expiry > 0:
+                seat.expiry_pass = self._set_timer(lambda: self._pass(s, seat), self._expiry)
+        self._window.max_contexts = max(self._window.max_contexts, len(judge.contexts))
+        shown = [*before, *[d for d in decisions if d.outcome != "BUFFERED"]]
+        for d in shown:
+            self._event(s, seat, seat.name, d, permits if d is shown[-1] else 0)
+        if decisions[-1].message is not None:
+            self._message(s, seat, chunk, decisions[-1].message)
+
+    # -- windows -----------------------------------------------------------------------------
+
+    def _end_window(self, end: int) -> None:
+        assert self._window is not None
+        w, live, busy = self._window, 0, False
+        shown = {"window_start_ms": w.start, "window_ms": self._window_ms}
+        in_order_of_names = sorted(self.subscriptions.values(), key=lambda s: s.name.encode())
+        for s in in_order_of_names:
+            for seat in sorted(s.seats.values(), key=lambda c: (c.name or "").encode()):
+                contexts = seat.judge.contexts
+                live = max(live, len(contexts))
+                level = bool(contexts) or seat.judge.counter > 0
+                if level or seat.in_window:
+                    self._state_row(s, seat, shown)
+                for context in contexts.values():
+                    self._incomplete_row(s, seat, context, shown)
+                seat.in_window = False
+                busy = busy or level
+        self._forget_held()
+        busy = busy or any(s.held for s in in_order_of_names)
+        if w.chunks or w.delivered or w.began_live or live:
+            self._put("chunk_topic_stats", "window", {
+                **shown, "topic": self._topic, "chunks": w.chunks, "chunk_bytes": w.chunk_bytes,
+                "chunked_message_rate": w.firsts / (self._window_ms / 1000),
+                "msg_chunk_published": w.chunks > 0, "producers": len(w.producers),
+                "max_contexts": w.max_contexts,
+            })
+        self._window = Window(end, began_live=live > 0, max_contexts=live) if busy else None
+
+    def _forget_held(self) -> None:
+        if self._expiry <= 0:
+            return
+        old = [
+            (number, s, position, record, since)
+            for s in self.subscriptions.values()
+            for position, (record, since, number) in s.held.items()
+            if self._now - since > self._expiry
+        ]
+        for _, s, position, record, since in sorted(old, key=lambda held: held[0]):
+            del s.held[position]
+            self._event(s, None, None, Decision(
+                "ORPHANED", record["uuid"], record["chunk_id"], record["num_chunks"], position,
+                self._now - since, orphaned=[position],
+            ))
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def _mono(self) -> int | None:
+        assert self._last is not None
+        mono: int | None = self._last.get("ts_mono_ns")
+        if self._from_record or mono is None:
+            return mono
+        mono += (self._now - self._last["ts_wall_ms"]) * NS_PER_MS
+        n = self._next
+        if n is not None and n["broker"] == self._last["broker"]:
+            following = n.get("ts_mono_ns")
+            mono = mono if following is None else min(mono, following)
+        return mono
+
+    def _put(self, table: str, rule: str, columns: Row) -> None:
+        assert self._last is not None
+        rows = self.rows[table]
+        again = rows and rows[-1]["ts_wall_ms"] == self._now
+        rows.append({
+            "cluster": self._cluster, "broker": self._last["broker"], "ts_mono_ns": self._mono(),
+            "ts_wall_ms": self._now, "rule": rule, "source_feed": self._last["source_feed"],
+            "row_no": rows[-1]["row_no"] + 1 if again else 0, **columns,
+        })
+
+    def _event(
+        self, s: Subscription, seat: Seat | None, consumer: str | None, d: Decision,
+        permits: int = 0,
+    ) -> None:
+        judge = seat.judge if seat is not None else None
+        self._put("chunk_events", d.rule, {
+            "topic": self._topic, "subscription": s.name, "consumer": consumer, "uuid": d.uuid,
+            "chunk_id": d.chunk_id, "num_chunks": d.num_chunks, "position": d.position,
+            "outcome": d.outcome, "acks": d.acks, "tracked": d.tracked, "orphaned": d.orphaned,
+            "permits": permits, "counter": judge.counter if judge else 0,
+            "contexts": len(judge.contexts) if judge else 0,
+            "leaked": judge.leaked if judge else 0,
+            "buffered_bytes": judge.buffered_bytes if judge else 0, "age_ms": d.age_ms,
+        })
+
+    def _message(self, s: Subscription, seat: Seat, chunk: Chunk, done: Context) -> None:
+        first, positions = done.first, done.positions
+        large = first.total_bytes > self._params["max_payload_bytes"]
+        if large:
+            integrity = "too_large"
+        elif not done.sizes_known:
+            integrity = "unknown"
+        else:
+            integrity = "exact" if done.buffered == first.total_bytes else "short"
+        checksum = None
+        payloads = [p for p in done.payloads if p is not None]
+        if not large and len(payloads) == len(done.payloads):
+            checksum = zlib.crc32(b"".join(payloads))
+        self._put("chunk_messages", "COMPLETE", {
+            "topic": self._topic, "subscription": s.name, "consumer": seat.name,
+            "uuid": chunk.uuid, "producer_name": first.producer_name,
+            "sequence_id": first.sequence_id, "num_chunks": first.num_chunks,
+            "first_position": positions[0], "last_position": positions[-1],
+            "positions": positions, "declared_bytes": first.total_bytes,
+            "assembled_bytes": done.buffered if done.sizes_known else None,
+            "first_chunk_ms": done.received_ms, "complete_ms": self._now,
+            "assembly_ms": self._now - done.received_ms,
+            "publish_time_ms": first.publish_time_ms, "checksum": checksum,
+            "integrity": integrity,
+        })
+
+    def _state_row(self, s: Subscription, seat: Seat, shown: Row) -> None:
+        judge = seat.judge
+        contexts = judge.contexts.values()
+        self._put("chunk_state", "window", {
+            **shown, "topic": self._topic, "subscription": s.name, "consumer": seat.name,
+            "contexts": len(contexts), "counter": judge.counter, "leaked": judge.leaked,
+            "buffered_bytes": judge.buffered_bytes,
+            "declared_bytes": sum(c.first.total_bytes for c in contexts),
+            "oldest_age_ms": max((self._now - c.received_ms for c in contexts), default=None),
+            "fifo_length": len(judge.fifo), "permits_lost": judge.permits_lost,
+        })
+
+    def _incomplete_row(self, s: Subscription, seat: Seat, c: Context, shown: Row) -> None:
+        self._put("incomplete_messages", "window", {
+            **shown, "topic": self._topic, "subscription": s.name, "consumer": seat.name,
+            "uuid": c.first.uuid, "producer_name": c.first.producer_name,
+            "sequence_id": c.first.sequence_id, "num_chunks": c.first.num_chunks,
+            "next_chunk_id": c.last + 1, "first_position": c.ids[0],
+            "last_position": c.ids[c.last_chunk_id], "first_chunk_ms": c.received_ms,
+            "last_chunk_ms": c.last_ms, "age_ms": self._now - c.received_ms,
+            "buffered_bytes": c.buffered, "declared_bytes": c.first.total_bytes,
+            "expires_ms": c.received_ms + self._expiry if self._expiry > 0 else None,
+        })
+
+
+def keys_of(records: Iterable[Record]) -> list[tuple[str, str]]:
+    """Clusters and topics of the records that this job reads."""
+    return sorted({(r["cluster"], r["topic"]) for r in records if r["event_type"] in READ})
+
+
+def records_of(records: Iterable[Record], key: tuple[str, str]) -> list[Record]:
+    """What this job reads of one topic, in order."""
+    return in_order(
+        r for r in records if r["event_type"] in READ and (r["cluster"], r["topic"]) == key
+    )
+
+
+def judge(
+    records: Sequence[Record], params: Mapping[str, Any], until_ms: int | None = None
+) -> dict[str, list[Row]]:
+    """Rows by table after all records, with every topic's clock moved on to `until_ms`."""
+    rows: dict[str, list[Row]] = {table: [] for table in TABLES}
+    for key in keys_of(records):
+        topic = Topic(*key, params)
+        for record in records_of(records, key):
+            topic.advance(record["ts_wall_ms"], record)
+            topic.take(record)
+        if until_ms is not None:
+            topic.advance(until_ms)
+        for table, found in topic.rows.items():
+            rows[table].extend(found)
+    return rows
