@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.commit import Writer, application_id, table_path
-from app.contract import Limits, Parsed, parse
+from app.contract import DIGESTS, Limits, Parsed, parse_batch
 from app.govern import ANSWERS, decode, encode
+from app.payloads import redact
 from app.sources import open_stream
 from app.tables import TABLES, Table
 from app.warehouse_files import local_path
@@ -48,10 +49,21 @@ LONGEST_STAT = 200
 Batches = Iterator[pa.RecordBatch]
 
 
-def events_rows(parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int) -> pa.Table:
-    """The records that at least one job could apply, as rows of `events`."""
+def events_rows(
+    parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int, with_payload: bool = False
+) -> pa.Table:
+    """The records that at least one job could apply, as rows of `events`.
+
+    Of a payload only length and CRC-32 are kept, unless it is asked for.
+    """
     keep = parsed.archivable
     rows = parsed.table
+    if not with_payload:
+        at = rows.schema.get_field_index("payload")
+        rows = rows.set_column(at, "payload", pa.nulls(rows.num_rows, pa.binary()))
+    sizes, sums = parsed.block.digests
+    for name, values in zip(DIGESTS, (sizes, sums), strict=True):
+        rows = rows.append_column(name, pa.array(values, mask=sizes < 0))
     if not keep.all():
         picked = pa.array(np.flatnonzero(keep))
         rows = rows.take(picked)
@@ -65,8 +77,13 @@ def events_rows(parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int) -> pa.
     return rows.append_column("event_date", pa.array(day, pa.date32()))
 
 
-def quarantine_rows(parsed: Parsed, batch: pa.RecordBatch, ingest_ms: int) -> pa.Table:
-    """One row per rule that a record of the batch broke."""
+def quarantine_rows(
+    parsed: Parsed, batch: pa.RecordBatch, ingest_ms: int, with_payload: bool = False
+) -> pa.Table:
+    """One row per rule that a record of the batch broke.
+
+    A payload in its text is replaced by length and CRC-32, unless it is asked for.
+    """
     bad = parsed.bad
     row = bad.column("row")
     columns: dict[str, Any] = {name: bad.column(name) for name in ("reason_code", "detail", "job")}
@@ -74,7 +91,9 @@ def quarantine_rows(parsed: Parsed, batch: pa.RecordBatch, ingest_ms: int) -> pa
         columns[name] = parsed.table.column(name).take(row)
     for name in ("source_partition", "source_offset"):
         columns[name] = batch.column(name).take(row)
-    values = batch.column("value").take(row).to_pylist()
+    values = _texts(parsed, batch, row)
+    if not with_payload:
+        values = [v if v is None or b"payload" not in v else redact(v) for v in values]
     columns["raw"] = pa.array(
         [None if v is None else v.decode("utf-8", "backslashreplace") for v in values],
         pa.string(),
@@ -84,6 +103,19 @@ def quarantine_rows(parsed: Parsed, batch: pa.RecordBatch, ingest_ms: int) -> pa
     return pa.table({f.name: _plain(columns[f.name]).cast(f.type) for f in schema}, schema=schema)
 
 
+def _texts(parsed: Parsed, batch: pa.RecordBatch, rows: pa.Array) -> list[bytes | None]:
+    """The text of some records; those that came as columns get one, without the payload."""
+    if "value" in batch.schema.names:
+        texts: list[bytes | None] = batch.column("value").take(rows).to_pylist()
+        return texts
+    names = [name for name in batch.schema.names if name != "payload"]
+    found = pa.table([batch.column(name) for name in names], names).take(rows).to_pylist()
+    return [
+        json.dumps({k: v for k, v in record.items() if v is not None}).encode()
+        for record in found
+    ]
+
+
 def _plain(column: Any) -> Any:
     if isinstance(column, pa.ChunkedArray):
         column = column.unify_dictionaries().combine_chunks()
@@ -91,28 +123,29 @@ def _plain(column: Any) -> Any:
 
 
 def _judged(
-    batches: Batches, limits: Limits, jobs: Sequence[str]
+    batches: Batches, limits: Limits, jobs: Sequence[str], with_payload: bool
 ) -> Iterator[tuple[str, pa.Table]]:
     for batch in batches:
         if not batch.num_rows:
             continue
         now = time.time_ns() // 1_000_000
-        parsed = parse(batch.column("value"), limits, now, jobs)
-        events = events_rows(parsed, batch, now)
+        parsed = parse_batch(batch, limits, now, jobs)
+        events = events_rows(parsed, batch, now, with_payload)
         if events.num_rows:
             yield "events", events
         if parsed.bad.num_rows:
-            yield "quarantine", quarantine_rows(parsed, batch, now)
+            yield "quarantine", quarantine_rows(parsed, batch, now, with_payload)
 
 
 def file_writer(
-    roots: dict[str, str], storage: dict[str, str], limits: Limits, jobs: Sequence[str]
+    roots: dict[str, str], storage: dict[str, str], limits: Limits, jobs: Sequence[str],
+    with_payload: bool = False,
 ) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow`: raw records in, rows of WRITTEN out, one per file."""
 
     def write(batches: Batches) -> Batches:
         held: dict[str, list[pa.Table]] = {}
-        for name, rows in _judged(batches, limits, jobs):
+        for name, rows in _judged(batches, limits, jobs, with_payload):
             held.setdefault(name, []).append(rows)
             parts = held[name]
             if (
@@ -213,11 +246,13 @@ def _stats(rows: pa.Table) -> str:
     )
 
 
-def row_blobs(limits: Limits, jobs: Sequence[str]) -> Callable[[Batches], Batches]:
+def row_blobs(
+    limits: Limits, jobs: Sequence[str], with_payload: bool = False
+) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow`: raw records in, rows of ANSWERS out, for Spark to write."""
 
     def pack(batches: Batches) -> Batches:
-        for name, rows in _judged(batches, limits, jobs):
+        for name, rows in _judged(batches, limits, jobs, with_payload):
             columns = [_plain(rows.column(f.name)).cast(f.type) for f in TABLES[name].schema]
             blob = encode(pa.table(columns, schema=TABLES[name].schema))
             yield pa.record_batch([pa.array([name]), pa.array([blob], pa.binary())],
@@ -280,11 +315,13 @@ def start(
     raw = open_stream(spark, settings)
     by_spark = settings.commit == "spark"
     if by_spark:
-        frame = raw.through(row_blobs(limits, jobs), ANSWERS)
+        frame = raw.through(row_blobs(limits, jobs, settings.archive_payload), ANSWERS)
     else:
         roots = {name: table_path(settings, name) for name in ("events", "quarantine")}
         storage = {} if local_path(settings.warehouse) else settings.storage()
-        frame = raw.through(file_writer(roots, storage, limits, jobs), WRITTEN)
+        frame = raw.through(
+            file_writer(roots, storage, limits, jobs, settings.archive_payload), WRITTEN
+        )
     return (
         frame.writeStream.queryName(NAME)
         .outputMode("append")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from app.layout import (
 )
 from state.events import SCHEMA
 from udfs.arrow import null_mask, offsets_of
+from udfs.checksum import digest
 
 Array = np.ndarray
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
@@ -51,6 +53,18 @@ class Block:
     marker_ids: pa.Array | None = None
     unparseable: dict[int, str] = field(default_factory=dict)
     """Reason by row, for records that could not be decoded at all."""
+    told: tuple[Array, Array] | None = None
+    """Length (-1 = none) and CRC-32 of payloads, where records come with these alone."""
+
+    @cached_property
+    def digests(self) -> tuple[Array, Array]:
+        """Length (bytes, -1 without a payload) and CRC-32 of each record's payload (int64)."""
+        sizes, sums = digest(self.payload, self.n)
+        if self.told is not None:
+            alone = sizes < 0
+            sizes, sums = (np.where(alone, a, b) for a, b in
+                           zip(self.told, (sizes, sums), strict=True))
+        return sizes, sums
 
     def text(self, name: str) -> tuple[Array, pa.StringArray]:
         """Codes (-1 null) and distinct values of a text column."""

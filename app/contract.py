@@ -14,6 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.block import Block, new_block, put_columns, to_table
 from app.errors import UserError
@@ -25,6 +26,9 @@ from udfs.arrow import null_mask
 from udfs.topics import normal_topic
 
 Array = np.ndarray
+DIGESTS = ("payload_bytes", "payload_crc32")
+"""Columns beside the contract's: what the archive keeps of a payload."""
+_INTEGER = r"^-?(0|[1-9][0-9]{0,18})$"
 
 
 @dataclass(frozen=True)
@@ -143,21 +147,37 @@ def parse(
     return _judged(parse_block(values), limits, ingest_ms, jobs)
 
 
+def parse_batch(
+    batch: pa.RecordBatch, limits: Limits, ingest_ms: int | None, jobs: Sequence[str]
+) -> Parsed:
+    """Parse and validate what a source gives: JSON records in `value`, or columns."""
+    if "value" in batch.schema.names:
+        return parse(batch.column("value"), limits, ingest_ms, jobs)
+    return from_table(batch, jobs, limits, ingest_ms, text_numbers=True)
+
+
 def from_table(
     table: pa.Table | pa.RecordBatch, jobs: Sequence[str], limits: Limits | None = None,
-    ingest_ms: int | None = None,
+    ingest_ms: int | None = None, text_numbers: bool = False,
 ) -> Parsed:
     """Validate records that come as columns of the contract; others are ignored, absent ones null.
 
-    Raises UserError for a column of another type.
+    `payload_bytes` and `payload_crc32` tell of payloads that are not there themselves. With
+    `text_numbers` text in a column of integers is taken, where it is one. Raises UserError for a
+    column of another type.
     """
     block = new_block(table.num_rows)
+    if DIGESTS[0] in table.column_names:
+        size, crc = (table.column(name).fill_null(-1).to_numpy() for name in DIGESTS)
+        block.told = np.asarray(size, np.int64), np.asarray(crc, np.int64)
     columns: dict[str, pa.Array] = {}
     for name in NAMES:
         if name in table.column_names:
             column = table.column(name)
             if isinstance(column, pa.ChunkedArray):
                 column = column.unify_dictionaries().combine_chunks()
+            if text_numbers and column.type == pa.string() and pa.types.is_integer(wanted(name)):
+                column = _numbers(name, column, block)
             columns[name] = _typed(name, column, block)
     put_columns(block, slice(None), columns)
     return _judged(block, limits or Limits(), ingest_ms, jobs)
@@ -170,26 +190,43 @@ def _judged(block: Block, limits: Limits, ingest_ms: int | None, jobs: Sequence[
 
 def _typed(name: str, column: pa.Array, block: Block) -> pa.Array:
     """A column in the type of the contract; integers beyond 32 bits become BAD_TYPE."""
-    wanted = SCHEMA.field(name).type
+    expected = wanted(name)
     kind = column.type
-    if kind == wanted or pa.types.is_null(kind):
-        return column.cast(wanted)
+    if kind == expected or pa.types.is_null(kind):
+        return column.cast(expected)
     if pa.types.is_dictionary(kind):
-        if wanted == pa.string() and pa.types.is_string(kind.value_type):
+        if expected == pa.string() and pa.types.is_string(kind.value_type):
             return column
         return _typed(name, column.dictionary_decode(), block)
-    if wanted == pa.int32() and kind == pa.int64():
+    if expected == pa.int32() and kind == pa.int64():
         values = column.fill_null(0).to_numpy(zero_copy_only=False)
         outside = (values > 2**31 - 1) | (values < -(2**31))
         block.bad_type |= outside * np.uint64(bit(name))
         kept = pa.array(np.where(outside, 0, values), mask=outside | null_mask(column))
         return kept.cast(pa.int32())
     try:
-        if _same_family(kind, wanted):
-            return column.cast(wanted)
+        if _same_family(kind, expected):
+            return column.cast(expected)
     except pa.ArrowInvalid as error:
         raise UserError(f"source column {name}: {error}") from error
-    raise UserError(f"source column {name} has type {kind}\nexpected: {wanted}")
+    raise UserError(f"source column {name} has type {kind}\nexpected: {expected}")
+
+
+def wanted(name: str) -> pa.DataType:
+    """Type of a column of the contract."""
+    return SCHEMA.field(name).type
+
+
+def _numbers(name: str, column: pa.Array, block: Block) -> pa.Array:
+    """Text as integers; what is none, or none of 64 bits, becomes BAD_TYPE."""
+    fits = pc.match_substring_regex(column, _INTEGER)
+    values = [
+        int(v) if ok and -(2**63) <= int(v) < 2**63 else None
+        for v, ok in zip(column.to_pylist(), fits.to_pylist(), strict=True)
+    ]
+    wrong = np.array([v is None for v in values], bool) & ~null_mask(column)
+    block.bad_type |= wrong * np.uint64(bit(name))
+    return pa.array(values, pa.int64())
 
 
 def _same_family(kind: pa.DataType, wanted: pa.DataType) -> bool:

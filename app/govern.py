@@ -8,6 +8,8 @@ The operator's rows leave it as Arrow blobs per table, so no value passes throug
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +18,14 @@ import pyarrow as pa
 from app.commit import Writer, application_id, shaped, table_path
 from app.contract import Limits
 from app.operators import Operator, operators
-from app.pack import PACKED, packer
+from app.pack import PACKED, STAGED_ROW, packer
+from app.payloads import ADDED, WHOLE
+from app.settings import JOBS
 from app.sources import open_stream
 from app.tables import TABLES
 from app.throttle_feed import COMMANDS, ThrottleFeed
 from app.worker import settle
+from state.chunks.operator import PARTS
 from state.job import Step
 
 if TYPE_CHECKING:
@@ -37,8 +42,10 @@ SIGNAL = ""
 
 
 def query_name(group: Sequence[str]) -> str:
-    """A job that runs alone gives its query its name."""
-    return group[0] if len(group) == 1 else "govern-" + "-".join(group)
+    """A job that runs alone gives its query its name; all of them together are `govern`."""
+    if len(group) == 1:
+        return group[0]
+    return "govern" if set(group) == set(JOBS) else "govern-" + "-".join(group)
 
 
 def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> DataFrame:
@@ -46,7 +53,7 @@ def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> Data
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
-    group_operators = operators(settings, group)
+    group_operators = operators(settings, group, in_stream=True)
     pack = packer(
         {name: o.route for name, o in group_operators.items()}, settings.shards,
         Limits(settings.max_future_ms),
@@ -78,6 +85,8 @@ def stepper(
         settle()
         job = jobs.get(key[0])
         blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
+        if key[0] == STAGED_ROW:
+            yield _frame([_added(*json.loads(blob)) for blob in blobs])
         if job is None:
             return
         stream_ms = max(state.getCurrentWatermarkMs(), 0)
@@ -85,21 +94,39 @@ def stepper(
         state.update((answer.state,))
         if answer.wake_at_ms is not None:
             state.setTimeoutTimestamp(max(answer.wake_at_ms, stream_ms + 1))
-        yield _answers(answer)
+        yield _answers(answer, group[key[0]])
 
     return step
 
 
-def _answers(answer: Step) -> pd.DataFrame:
+def _added(table: str, told: str) -> tuple[str, bytes]:
+    """An answer that tells of a file."""
+    return ADDED + table, told.encode()
+
+
+def _answers(answer: Step, operator: Operator) -> pd.DataFrame:
+    """The rows of a step; messages with payloads go into a file of their table here."""
+    found = []
+    for name, rows in answer.tables.items():
+        if operator.payloads is not None and name == WHOLE:
+            whole = shaped(rows, TABLES[name], operator.constants)
+            for part in PARTS:
+                whole = whole.append_column(part, rows.column(part))
+            operator.payloads.write_whole(whole)
+        else:
+            found.append((name, encode(rows)))
+    if operator.payloads is not None:
+        found += [_added(*told) for told in operator.payloads.drain()]
+    if answer.needed_idle_advance_ms is not None:
+        found.append((SIGNAL, str(answer.needed_idle_advance_ms).encode()))
+    return _frame(found)
+
+
+def _frame(answers: Sequence[tuple[str, bytes]]) -> pd.DataFrame:
     import pandas as pd
 
-    names = list(answer.tables)
-    blobs = [encode(answer.tables[name]) for name in names]
-    if answer.needed_idle_advance_ms is not None:
-        names.append(SIGNAL)
-        blobs.append(str(answer.needed_idle_advance_ms).encode())
-    return pd.DataFrame({"table_name": pd.Series(names, dtype=object),
-                         "blob": pd.Series(blobs, dtype=object)})
+    return pd.DataFrame({"table_name": pd.Series([name for name, _ in answers], dtype=object),
+                         "blob": pd.Series([blob for _, blob in answers], dtype=object)})
 
 
 def encode(rows: pa.Table) -> bytes:
@@ -146,10 +173,22 @@ class Committer:
         for signal in blobs.pop(SIGNAL, ()):
             if self._on_late is not None:
                 self._on_late(int(signal.to_pybytes()))
+        for name in [name for name in blobs if name.startswith(ADDED)]:
+            self._add_files(name.removeprefix(ADDED), blobs.pop(name), batch)
         if self._feed is not None and COMMANDS in blobs:
             self._feed.publish(self._rows(COMMANDS, blobs[COMMANDS]))
         for name, parts in blobs.items():
             self._writer.append(name, self._rows(name, parts), batch)
+
+    def _add_files(self, table: str, told: Sequence[Any], batch: int) -> None:
+        from deltalake.transaction import AddAction
+
+        now = time.time_ns() // 1_000_000
+        files = {one["path"]: one for one in (json.loads(t.to_pybytes()) for t in told)}
+        self._writer.add_files(table, [
+            AddAction(path, one["bytes"], {}, now, True, one["stats"])
+            for path, one in files.items()
+        ], batch)
 
     def _rows(self, name: str, parts: Sequence[Any]) -> pa.Table:
         return shaped(decode(parts), TABLES[name], self._constants.get(name, {}))
@@ -163,7 +202,7 @@ def start(
     name = query_name(group)
     writer = Writer(settings, application_id(settings, name), spark)
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
-    committer = Committer(writer, operators(settings, group), on_late, feed)
+    committer = Committer(writer, operators(settings, group, in_stream=True), on_late, feed)
     committer.prepare()
     return (
         frame(spark, settings, group)

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from app.commit import table_path
 from app.pack import Route
+from app.payloads import STAGED, WHOLE, Files, Payloads
 from app.tables import written_tables
+from app.warehouse_files import local_path
+from state.chunks.operator import RELEASES, Chunks
 from state.job import Job
 from state.rate_limits.operator import RateLimits
 
 if TYPE_CHECKING:
     from app.settings import Settings
-
-CORES = {"rate_limits": RateLimits}
 
 
 @dataclass(frozen=True)
@@ -29,23 +31,44 @@ class Operator:
     tables: tuple[str, ...]
     constants: dict[str, pa.Scalar]
     """Columns that are the same for every output row of the job."""
+    payloads: Payloads | None = None
+    """Where payloads of messages wait, if they are assembled and files can be written."""
 
 
-def operators(settings: Settings, jobs: Sequence[str]) -> dict[str, Operator]:
-    """The operators of some jobs, configured."""
+def operators(
+    settings: Settings, jobs: Sequence[str], in_stream: bool = False
+) -> dict[str, Operator]:
+    """The operators of some jobs, configured; those `in_stream` may write files."""
     documents = sorted(json.dumps(d, sort_keys=True) for d in settings.policy_dicts())
     found = {}
     for name in jobs:
         params = settings.job_params(name)
-        core = CORES[name](params, documents)
-        tables = written_tables(name, tuple(params["extra_outputs"]))
+        tables = [t.name for t in written_tables(name, tuple(params["extra_outputs"]))]
         switches = sorted(settings.switches(name).items())
+        assembles = bool(params.get("assemble_payload"))
+        payloads = _payloads(settings) if assembles and in_stream else None
+        core: Job
+        if name == "chunks":
+            core = Chunks(params, documents, payloads.stage if payloads else None)
+            if payloads is not None:
+                tables += [STAGED, RELEASES]
+        else:
+            core = RateLimits(params, documents)
         found[name] = Operator(
-            core, Route(core.columns, core.key), tuple(t.name for t in tables),
+            core, Route(core.columns, core.key, assembles, payloads), tuple(tables),
             {
                 "job": pa.scalar(name),
                 "switches": pa.scalar(switches, pa.map_(pa.string(), pa.string())),
                 "params_hash": pa.scalar(settings.params_hash(name)),
             },
+            payloads,
         )
     return found
+
+
+def _payloads(settings: Settings) -> Payloads:
+    storage = {} if local_path(settings.warehouse) else settings.storage()
+    return Payloads(
+        Files(table_path(settings, STAGED), storage), Files(table_path(settings, WHOLE), storage),
+        settings.chunks.inline_payload_bytes, settings.chunks.max_payload_bytes,
+    )

@@ -8,6 +8,8 @@ the valid records of its batch: Spark makes the stream's clock of it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,9 +18,11 @@ from itertools import pairwise
 import numba
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from app.contract import Limits, Parsed, from_table, parse
+from app.contract import DIGESTS, Limits, Parsed, from_table, parse_batch
 from app.layout import INDEX
+from app.payloads import Payloads
 from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
 from state.records import INGEST_KEY, SOURCE_COLUMNS
 from udfs.hashing import combine_hashes, hash_strings, shard_of
@@ -35,14 +39,24 @@ _SCHEMA = pa.schema(
 )
 EVERY_BROKER = "*"
 POLICY = KIND_INDEX["policy"]
+DISPATCH = KIND_INDEX["dispatch"]
+STAGED_ROW = "+"
+"""Job of a row that tells of a staged file instead of carrying records."""
+PLACES = ("payload_file", "payload_row")
+_TEXTS = {f.name for f in SCHEMA if f.type == pa.string()} - {"event_type"}
 
 
 @dataclass(frozen=True)
 class Route:
-    """What a job takes: its columns, and the columns whose values name its key."""
+    """What a job takes: its columns, and the columns whose values name its key.
+
+    With `assembles` the payloads of chunks travel as well; `payloads` stages the large ones.
+    """
 
     columns: tuple[str, ...]
     key: tuple[str, ...]
+    assembles: bool = False
+    payloads: Payloads | None = None
 
 
 @numba.njit(cache=True, nogil=True)
@@ -77,7 +91,7 @@ def packer(
             if not batch.num_rows:
                 continue
             now = time.time_ns() // 1_000_000
-            parsed = parse(batch.column("value"), limits, now if live else None, list(routes))
+            parsed = parse_batch(batch, limits, now if live else None, list(routes))
             yield pack_parsed(parsed, batch, routes, shards, now)
 
     return pack
@@ -111,8 +125,9 @@ def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
     kinds = [kind for kind in KINDS if set(kind.jobs) & set(routes)]
     wanted = {*COMMON, "partition", "ts_wall_ms", "ts_mono_ns"}
     wanted |= {column for route in routes.values() for column in route.columns}
+    wanted |= {"payload" for route in routes.values() if route.assembles}
     wanted |= {column for kind in kinds for column in kind.required}
-    columns = [name for name in SCHEMA.names if name in wanted]
+    columns = [name for name in (*SCHEMA.names, *DIGESTS) if name in wanted]
     return [*columns, *SOURCE_COLUMNS, "ingest_ms"], [kind.name for kind in kinds]
 
 
@@ -145,9 +160,13 @@ def pack_parsed(
         parts = list(_by_shard(parsed, route, rows, shards))
         jobs += [job] * len(parts)
         places += [shard for shard, _, _ in parts]
-        blobs += packer_.blobs(
-            route.columns, [picked for _, _, picked in parts], [home for _, home, _ in parts]
-        )
+        picked = [chosen for _, _, chosen in parts]
+        content = _content(parsed, identity, route) if route.assembles else None
+        blobs += packer_.blobs(route.columns, picked, [home for _, home, _ in parts], content)
+        for told in route.payloads.drain() if route.payloads is not None else ():
+            jobs.append(STAGED_ROW)
+            places.append(0)
+            blobs.append(json.dumps(told).encode())
     if not jobs and latest is not None:
         jobs, places, blobs = [CLOCK_ROW], [0], [b""]
     moment = None if latest is None else min(latest, LATEST_MS) * 1000
@@ -199,6 +218,47 @@ def _for_all(parsed: Parsed, rows: Array) -> Array:
     return np.array(
         [p for p in policies if star[codes[rows[p]]] == EVERY_BROKER], np.int64
     )
+
+
+@dataclass(frozen=True)
+class _Content:
+    """Payloads of a block that travel: those that stay in the blob, and the rows of a file."""
+
+    inline: Array
+    """Per record, whether its payload goes into the blob (bool)."""
+    file: str | None = None
+    row: Array | None = None
+    """Per record, the row of the file, -1 without."""
+
+
+def _content(parsed: Parsed, identity: pa.RecordBatch, route: Route) -> _Content:
+    """Which payloads of chunks go where; stages those that are too long for the blob."""
+    block, store = parsed.block, route.payloads
+    sizes, _ = block.digests
+    chunk = (parsed.kind == DISPATCH) & (block.number("num_chunks") > 1) & parsed.valid
+    chunk &= (sizes >= 0) & (block.payload is not None)
+    if store is None:
+        return _Content(chunk)
+    chunk &= block.number("total_chunk_bytes") <= store.largest_bytes
+    inline = chunk & (sizes <= store.inline_bytes)
+    staged = np.flatnonzero(chunk & ~inline)
+    if not len(staged):
+        return _Content(inline)
+    picked = pa.array(staged)
+    codes, clusters = block.text("cluster")
+    rows = pa.table({
+        "cluster": clusters.take(pa.array(codes[staged])),
+        "topic": parsed.topic.take(picked).dictionary_decode(),
+        "ledger_id": pa.array(block.number("ledger_id")[staged]),
+        "entry_id": pa.array(block.number("entry_id")[staged]),
+        "payload": block.payload.take(picked) if block.payload is not None else None,
+    })
+    name = hashlib.sha1(usedforsecurity=False)
+    for column in SOURCE_COLUMNS:
+        name.update(json.dumps(identity.column(column).take(picked).to_pylist()).encode())
+    place = np.full(block.n, -1, np.int64)
+    place[staged] = np.arange(len(staged))
+    return _Content(inline, store.stage(rows, name.digest()), place)
 
 
 class _Packer:
@@ -255,8 +315,44 @@ class _Packer:
             return pa.nulls(len(rows), pa.int64())
         return pa.array(self._parsed.block.number(name)[rows], mask=absent)
 
+    def _digest(self, name: str, rows: Array) -> pa.Array:
+        sizes, sums = self._parsed.block.digests
+        absent = sizes[rows] < 0
+        if absent.all():
+            return pa.nulls(len(rows), pa.int64())
+        return pa.array((sizes if name == DIGESTS[0] else sums)[rows], mask=absent)
+
+    def _markers(self, rows: Array, bounds: list[int]) -> list[pa.Array]:
+        """Lists of positions as text, one value per list."""
+        lists = self._parsed.block.marker_ids
+        if lists is None or lists.null_count == len(lists):
+            whole = pa.nulls(len(rows), pa.string())
+        else:
+            whole = pc.binary_join(lists.take(pa.array(rows)), ",")
+        return [whole.slice(b, e - b).dictionary_encode() for b, e in pairwise(bounds)]
+
+    def _place(self, name: str, rows: Array, content: _Content | None) -> pa.Array:
+        """File or row of staged payloads."""
+        kind = pa.dictionary(pa.int32(), pa.string()) if name == PLACES[0] else pa.int64()
+        if content is None or content.row is None:
+            return pa.nulls(len(rows), kind)
+        at = content.row[rows]
+        if name == PLACES[1]:
+            return pa.array(at, mask=at < 0)
+        return pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(len(rows), np.int32), mask=at < 0), pa.array([content.file])
+        )
+
+    def _inline(self, rows: Array, content: _Content) -> pa.Array:
+        payload = self._parsed.block.payload
+        kept = content.inline[rows]
+        if payload is None or not kept.any():
+            return pa.nulls(len(rows), pa.binary())
+        return payload.take(pa.array(rows, mask=~kept))
+
     def blobs(
-        self, columns: tuple[str, ...], parts: list[Array], homes: list[Array]
+        self, columns: tuple[str, ...], parts: list[Array], homes: list[Array],
+        content: _Content | None = None,
     ) -> list[bytes]:
         """The columns of a job as bytes, one blob for the rows of each part.
 
@@ -267,11 +363,14 @@ class _Packer:
         present = self._parsed.block.present[rows]
         names = [*columns, "source_partition", "source_offset", "home"]
         gathered: list[list[pa.Array]] = []
+        if content is not None:
+            names.append("payload")
         for name in names:
-            if name == "source_partition" or (
-                name in columns and name != "event_type" and SCHEMA.field(name).type == pa.string()
-            ):
+            if name == "source_partition" or name in _TEXTS:
                 gathered.append(self._encoded(name, rows, bounds))
+                continue
+            if name == "marker_ids":
+                gathered.append(self._markers(rows, bounds))
                 continue
             if name == "event_type":
                 whole = pa.array(self._parsed.kind[rows])
@@ -279,6 +378,12 @@ class _Packer:
                 whole = pa.array(self._offset[rows])
             elif name == "home":
                 whole = pa.array(np.concatenate(homes))
+            elif name in DIGESTS:
+                whole = self._digest(name, rows)
+            elif name in PLACES:
+                whole = self._place(name, rows, content)
+            elif name == "payload" and content is not None:
+                whole = self._inline(rows, content)
             else:
                 whole = self._integers(name, rows, present)
             gathered.append([whole.slice(b, e - b) for b, e in pairwise(bounds)])

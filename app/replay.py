@@ -15,7 +15,9 @@ from app.commit import shaped, table_path
 from app.govern import ANSWERS, SIGNAL, decode, encode
 from app.operators import Operator, operators
 from app.pack import CLOCK_ROW, PACKED, Route, needed, typed_packer
+from app.payloads import joined
 from app.tables import TABLES
+from state.chunks.operator import PARTS
 from state.job import Job
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 LATE = ("TOO_LATE", "DUPLICATE_RECORD")
-PARTS = ("job", "shard", "blob")
+PACKED_PARTS = ("job", "shard", "blob")
 ROWS_PER_BLOCK = 50_000
 
 
@@ -67,7 +69,8 @@ def replay_here(settings: Settings, jobs: Sequence[str]) -> dict[str, pa.Table]:
     blobs: dict[tuple[str, int], list[bytes]] = {}
     batches = events.combine_chunks().to_batches(max_chunksize=ROWS_PER_BLOCK)
     for packed in typed_packer(routes, settings.shards)(iter(batches)):
-        for job, shard, blob in zip(*(packed.column(c).to_pylist() for c in PARTS), strict=True):
+        columns = (packed.column(name).to_pylist() for name in PACKED_PARTS)
+        for job, shard, blob in zip(*columns, strict=True):
             if job != CLOCK_ROW:
                 blobs.setdefault((job, shard), []).append(blob)
     stream_ms = max((latest or 0) - settings.idle_advance_ms, 0)
@@ -75,7 +78,7 @@ def replay_here(settings: Settings, jobs: Sequence[str]) -> dict[str, pa.Table]:
     for (job, _), mine in sorted(blobs.items()):
         first = group[job].job.step(None, mine, 0)
         for answer in (first, group[job].job.step(first.state, [], stream_ms)):
-            for name, rows in answer.tables.items():
+            for name, rows in _whole(answer.tables).items():
                 constants = group[job].constants if name in group[job].tables else {}
                 found.setdefault(name, []).append(shaped(rows, TABLES[name], constants))
     return {name: pa.concat_tables(parts) for name, parts in found.items()}
@@ -140,12 +143,21 @@ def _stepper(
         answers: list[bytes] = []
         first = job.step(None, blobs, 0)
         for answer in (first, job.step(first.state, [], stream_ms)):
-            names += answer.tables
-            answers += [encode(table) for table in answer.tables.values()]
+            tables = _whole(answer.tables)
+            names += tables
+            answers += [encode(table) for table in tables.values()]
         return pa.table({"table_name": pa.array(names, pa.string()),
                          "blob": pa.array(answers, pa.binary())})
 
     return step
+
+
+def _whole(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Tables with the chunks of completed messages joined, where the archive has them."""
+    return {
+        name: joined(rows) if PARTS[0] in rows.column_names else rows
+        for name, rows in tables.items()
+    }
 
 
 def _tables(answers: pa.Table, group: Mapping[str, Operator]) -> dict[str, pa.Table]:

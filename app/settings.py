@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -28,7 +29,7 @@ from app.config_file import describe, merge, policy_documents, read_yaml
 from app.errors import UserError, did_you_mean
 from state.rate_limits import wire
 
-JOBS = ("rate_limits",)
+JOBS = ("rate_limits", "chunks")
 """Jobs that this version runs."""
 SECRET = re.compile(
     r"password|secret|jaas|token|credential|access_?key|account_?key|sas_?key|private|keystore\.key",
@@ -139,6 +140,42 @@ class RateLimitsSettings(Model):
     connectionsPerBroker: Positive = 1
 
 
+Defect = Literal["B1", "B2", "B3", "B4", "B7", "B8"]
+DEFECTS: tuple[Defect, ...] = ("B1", "B2", "B3", "B4", "B7", "B8")
+
+
+class ChunksSettings(Model):
+    """Parameters of the job chunks (PIP-37, and the client settings of the same names)."""
+
+    profile: Literal["intended", "upstream"] = "intended"
+    defects: list[Defect] = []
+    first_dup: Literal["restart", "lose"] = "restart"
+    shared_mode: Literal["pin", "hash", "marker"] = "pin"
+    shared_orphan: Literal["ack_skip", "stall", "dispatch"] = "ack_skip"
+    maxPendingChunkedMessage: Annotated[int, Field(
+        ge=-(2**31), lt=2**31,
+        validation_alias=AliasChoices("maxPendingChunkedMessage", "maxPendingChuckedMessage"),
+    )] = 10
+    autoAckOldestChunkedMessageOnQueueFull: bool = False
+    expireTimeOfIncompleteChunkedMessageMillis: Annotated[int, Field(lt=2**53)] = 60_000
+    assemble_payload: bool = False
+    max_payload_bytes: Annotated[int, Field(ge=1, le=2**31 - 2**16)] = 134_217_728
+    inline_payload_bytes: Annotated[int, Field(ge=0, le=2**20)] = 65_536
+    max_bytes: Annotated[int, Field(ge=0, le=2**30)] = 8_388_608
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> ChunksSettings:
+        if self.profile == "upstream" and self.defects:
+            raise ValueError("defects: profile upstream turns all of them on; give one of the two")
+        return self
+
+    def params(self) -> dict[str, Any]:
+        """What the job is told: defects by name, in their order."""
+        found = self.model_dump(exclude={"profile"})
+        chosen = DEFECTS if self.profile == "upstream" else self.defects
+        return {**found, "defects": [d for d in DEFECTS if d in chosen], "extra_outputs": []}
+
+
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 """delta-rs takes it for the sign it stands for, and cannot work on a path with a `[`."""
 
@@ -199,6 +236,7 @@ SWITCHES: dict[str, tuple[str, ...]] = {
         "tokenbucket", "release_condition", "throttle_tracker", "limit_change", "protocol",
         "receipt_model", "broker_reason", "pause_rule", "repeat_throttle", "timeout_rule",
     ),
+    "chunks": ("defects", "first_dup", "shared_mode", "shared_orphan"),
 }
 """Version parameters of each job: the `switches` of its output rows."""
 
@@ -216,12 +254,13 @@ class Settings(Model):
 
     warehouse: str = Field(default="weir-warehouse", min_length=1)
     source: SourceSettings = SourceSettings()
-    queries: list[list[str]] = [["rate_limits"]]
+    queries: list[list[str]] = [["rate_limits", "chunks"]]
     shards: Annotated[int, Field(ge=1, le=4096)] = 16
     partitions: Positive | None = None
     trigger_ms: Milliseconds = 0
     archive_trigger_ms: Milliseconds = 10_000
     commit: Literal["delta-rs", "spark"] = "delta-rs"
+    archive_payload: bool = False
     storage_options: dict[str, str] = {}
     allowed_lateness_ms: Milliseconds = 500
     idle_advance_ms: Positive = 10_000
@@ -229,6 +268,7 @@ class Settings(Model):
     idle_state_ms: Milliseconds = 3_600_000
     stats_window_ms: Positive = 60_000
     rate_limits: RateLimitsSettings = RateLimitsSettings()
+    chunks: ChunksSettings = ChunksSettings()
     throttle_feed: ThrottleFeedSettings | None = None
     policies: list[PolicyDocument] = []
     policy_files: list[str] = []
@@ -259,6 +299,15 @@ class Settings(Model):
                 raise ValueError(f"{job!r} stands in more than one place; a job runs once")
         return groups
 
+    @model_validator(mode="after")
+    def _payloads_can_be_written(self) -> Settings:
+        if self.chunks.assemble_payload and self.commit == "spark":
+            raise ValueError(
+                "chunks.assemble_payload: tasks write payloads themselves, which commit spark "
+                "does not allow (commit allowed: delta-rs)"
+            )
+        return self
+
     @field_validator("throttle_feed")
     @classmethod
     def _has_commands(
@@ -284,12 +333,16 @@ class Settings(Model):
         """Resolved parameters of a job: the shared ones and its own."""
         shared = ("allowed_lateness_ms", "idle_advance_ms", "idle_state_ms", "stats_window_ms")
         own: Model = getattr(self, job)
-        return {**{key: getattr(self, key) for key in shared}, **own.model_dump()}
+        params = own.params() if isinstance(own, ChunksSettings) else own.model_dump()
+        return {**{key: getattr(self, key) for key in shared}, **params}
 
     def switches(self, job: str) -> dict[str, str]:
         """Version parameters in force for a job, as its output rows carry them."""
         params = self.job_params(job)
-        return {name: str(params[name]) for name in SWITCHES[job]}
+        return {
+            name: ",".join(value) if isinstance(value, list) else str(value)
+            for name, value in ((name, params[name]) for name in SWITCHES[job])
+        }
 
     def params_hash(self, job: str) -> str:
         """Hash of what decides a job's answers: parameters and configured policies."""

@@ -205,6 +205,128 @@ def _publish_verdicts() -> Table:
     )
 
 
+def _chunk_tables() -> tuple[Table, ...]:
+    whose = (
+        TableColumn("topic", TEXT, "topic, a partition being one of its own"),
+        TableColumn("subscription", TEXT, "subscription"),
+        TableColumn("consumer", TEXT, "consumer that the broker chose"),
+    )
+    window = (
+        TableColumn("window_start_ms", LONG, "start of the window (ms since the epoch)"),
+        TableColumn("window_ms", LONG, "length of the window (ms)"),
+    )
+    message = (
+        TableColumn("uuid", TEXT, "id shared by the chunks of the message"),
+        TableColumn("producer_name", TEXT, "producer of its first chunk"),
+        TableColumn("sequence_id", LONG, "sequence id of its first chunk"),
+        TableColumn("num_chunks", SHORT, "chunks of the message, by its first chunk"),
+    )
+    messages = (
+        *whose, *message,
+        TableColumn("first_position", TEXT, "ledger:entry of the first chunk"),
+        TableColumn("last_position", TEXT, "ledger:entry of the last chunk"),
+        TableColumn("positions", TEXTS, "ledger:entry of every chunk, by chunk id"),
+        TableColumn("declared_bytes", LONG, "size that the first chunk declares (bytes)"),
+        TableColumn("assembled_bytes", LONG, "sum of the chunks (bytes); null if not known"),
+        TableColumn("first_chunk_ms", LONG, "when the first chunk was delivered (ms epoch)"),
+        TableColumn("complete_ms", LONG, "when the last chunk was delivered (ms epoch)"),
+        TableColumn("assembly_ms", LONG, "time between the two (ms)"),
+        TableColumn("publish_time_ms", LONG, "publish time of the first chunk (ms epoch)"),
+        TableColumn("payload", pa.binary(), "the message; null without assemble_payload"),
+        TableColumn("checksum", LONG, "CRC-32 of the message; null if a payload is missing"),
+        TableColumn("integrity", TEXT,
+                    "exact, short (fewer bytes than declared), unknown (sizes not known) or "
+                    "too_large (above max_payload_bytes: not assembled)"),
+    )
+    decisions = (
+        *whose,
+        TableColumn("uuid", TEXT, "message that the decision is about"),
+        TableColumn("chunk_id", SHORT, "chunk that arrived, or last one of a context that went"),
+        TableColumn("num_chunks", SHORT, "chunks of the message, by that chunk"),
+        TableColumn("position", TEXT, "ledger:entry of that chunk"),
+        TableColumn("outcome", TEXT, "what was decided; see the semantics of the job"),
+        TableColumn("acks", TEXTS, "positions that the client acknowledges"),
+        TableColumn("tracked", TEXTS, "positions that wait for redelivery"),
+        TableColumn("orphaned", TEXTS, "positions neither acknowledged nor tracked"),
+        TableColumn("permits", SHORT, "flow permits returned at once for the chunk"),
+        TableColumn("counter", SHORT, "pending chunked messages by the client's counter"),
+        TableColumn("contexts", SHORT, "messages that are really being assembled"),
+        TableColumn("leaked", SHORT, "counter - contexts"),
+        TableColumn("buffered_bytes", LONG, "bytes that the consumer buffers"),
+        TableColumn("age_ms", LONG, "age of the context that the decision is about (ms)"),
+    )
+    levels = (
+        *whose, *window,
+        TableColumn("contexts", SHORT, "messages that are being assembled"),
+        TableColumn("counter", SHORT, "pending chunked messages by the client's counter"),
+        TableColumn("leaked", SHORT, "counter - contexts"),
+        TableColumn("buffered_bytes", LONG, "bytes that the consumer buffers"),
+        TableColumn("declared_bytes", LONG, "declared sizes of those messages (bytes)"),
+        TableColumn("oldest_age_ms", LONG, "age of the oldest of them (ms); null without any"),
+        TableColumn("fifo_length", SHORT, "uuids in the client's queue of first chunks"),
+        TableColumn("permits_lost", SHORT, "permits that B2, B7 or B8 have cost so far"),
+    )
+    missing = (
+        *whose, *window, *message,
+        TableColumn("next_chunk_id", SHORT, "chunk that is waited for"),
+        TableColumn("first_position", TEXT, "ledger:entry of the first chunk"),
+        TableColumn("last_position", TEXT, "ledger:entry of the newest chunk"),
+        TableColumn("first_chunk_ms", LONG, "when the first chunk was delivered (ms epoch)"),
+        TableColumn("last_chunk_ms", LONG, "when the newest chunk was delivered (ms epoch)"),
+        TableColumn("age_ms", LONG, "time since the first chunk (ms)"),
+        TableColumn("buffered_bytes", LONG, "bytes that it holds"),
+        TableColumn("declared_bytes", LONG, "size that the first chunk declares (bytes)"),
+        TableColumn("expires_ms", LONG,
+                    "time after which an expiry pass removes it (ms epoch); null = never"),
+    )
+    topics = (
+        whose[0], *window,
+        TableColumn("chunks", LONG, "chunks published"),
+        TableColumn("chunk_bytes", LONG, "bytes of their entries"),
+        TableColumn("chunked_message_rate", RATE, "chunked messages begun per second"),
+        TableColumn("msg_chunk_published", FLAG, "whether any chunk was published"),
+        TableColumn("producers", SHORT, "distinct producer names that sent chunks"),
+        TableColumn("max_contexts", SHORT, "most messages that one consumer assembled at once"),
+    )
+    job, place = "chunks", ("cluster", "topic", "subscription")
+    return (
+        Table("chunk_messages", "Every chunked message that arrived whole.",
+              COMMON_OUTPUT + messages, sort_by=("cluster", "topic", "complete_ms"), job=job),
+        Table("chunk_events", "Every decision about a chunk but that it was buffered.",
+              COMMON_OUTPUT + decisions, sort_by=(*place, "ts_wall_ms"), job=job),
+        Table("chunk_state", "Per consumer and window: what it is assembling, at the end.",
+              COMMON_OUTPUT + levels, sort_by=(*place, "window_start_ms"), job=job),
+        Table("incomplete_messages",
+              "Per window, every message that waits for a chunk; the newest window is what is "
+              "missing now.",
+              COMMON_OUTPUT + missing, sort_by=(*place, "window_start_ms"), job=job),
+        Table("chunk_topic_stats", "Per topic and window: what was published in chunks.",
+              COMMON_OUTPUT + topics, sort_by=("cluster", "topic", "window_start_ms"), job=job),
+    )
+
+
+def _chunk_payloads() -> tuple[Table, ...]:
+    file = TableColumn("file", TEXT, "data file of chunk_payloads")
+    return (
+        Table(
+            "chunk_payloads",
+            "Payloads that wait for the rest of their message, beside the state of the query.",
+            (
+                TableColumn("cluster", TEXT, "cluster name"),
+                TableColumn("topic", TEXT, "topic, a partition being one of its own"),
+                TableColumn("ledger_id", LONG, "ledger of the chunk"),
+                TableColumn("entry_id", LONG, "entry of the chunk"),
+                TableColumn("payload", pa.binary(), "the chunk's payload"),
+            ),
+        ),
+        Table(
+            "chunk_payload_releases",
+            "Rows of chunk_payloads that no message needs any more, by their data file.",
+            (file, TableColumn("rows", LONG, "rows that were released")),
+        ),
+    )
+
+
 IDENTITY: tuple[TableColumn, ...] = (
     TableColumn("source_partition", TEXT, "Kafka partition, or file, that held the record"),
     TableColumn("source_offset", LONG, "Kafka offset, or line from 0, of the record"),
@@ -214,12 +336,16 @@ INGEST = TableColumn("ingest_ms", LONG, "when Weir read the record (ms since the
 
 def _events() -> Table:
     contract = tuple(TableColumn(c.name, c.type, c.meaning) for c in events.COLUMNS)
+    digest = (
+        TableColumn("payload_bytes", LONG, "length of the payload (bytes)"),
+        TableColumn("payload_crc32", LONG, "CRC-32 of the payload"),
+    )
     day = TableColumn("event_date", pa.date32(),
                       "UTC day of ts_wall_ms, of ingest_ms where that is null")
     return Table(
         "events",
         "The archive: every record that at least one job could apply, repeated and late ones too.",
-        (*contract, *IDENTITY, INGEST, day),
+        (*contract, *digest, *IDENTITY, INGEST, day),
         partition_by=("event_date",), sort_by=("cluster", "topic", "ts_wall_ms"),
     )
 
@@ -287,7 +413,7 @@ TABLES: dict[str, Table] = {
     table.name: table
     for table in (
         _throttle_events(), _topic_throttle_stats(), _limiter_stats(), _producer_throttle(),
-        _publish_verdicts(),
+        _publish_verdicts(), *_chunk_tables(), *_chunk_payloads(),
         _events(), _quarantine(), _quality_results(), _alerts(),
     )
 }

@@ -20,10 +20,10 @@ MakeSettings = Callable[..., Settings]
 @pytest.mark.parametrize(
     ("jobs", "groups"),
     [
-        (None, [["rate_limits"], ["archive"]]),
-        (["rate_limits"], [["rate_limits"]]),
+        (None, [["rate_limits", "chunks"], ["archive"]]),
+        (["rate_limits", "chunks"], [["rate_limits", "chunks"]]),
         (["archive"], [["archive"]]),
-        (["archive", "rate_limits"], [["rate_limits"], ["archive"]]),
+        (["archive", "chunks", "rate_limits"], [["rate_limits", "chunks"], ["archive"]]),
     ],
 )
 def test_the_archive_runs_unless_other_jobs_are_named(
@@ -34,9 +34,9 @@ def test_the_archive_runs_unless_other_jobs_are_named(
 
 def test_a_job_that_is_not_configured_is_refused(make_settings: MakeSettings) -> None:
     with pytest.raises(UserError) as refused:
-        chosen(make_settings(), ["chunks"])
+        chosen(make_settings(), ["cache"])
     assert str(refused.value).splitlines() == [
-        "--jobs chunks: is not a job of this configuration", "allowed: rate_limits, archive"
+        "--jobs cache: is not a job of this configuration", "allowed: rate_limits, chunks, archive"
     ]
 
 

@@ -85,7 +85,10 @@ def test_the_example_policies_are_valid() -> None:
             "c.yaml: rate_limits.extra_outputs[0]: 'verdicts' is not supported"
             " (allowed: publish_verdicts)",
         ),
-        ("queries: [[rates]]", "c.yaml: queries: 'rates' is not a job (allowed: rate_limits)"),
+        (
+            "queries: [[rates]]",
+            "c.yaml: queries: 'rates' is not a job (allowed: rate_limits, chunks)",
+        ),
         (
             "queries: [[rate_limits], [rate_limits]]",
             "c.yaml: queries: 'rate_limits' stands in more than one place; a job runs once",

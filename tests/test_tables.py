@@ -24,7 +24,10 @@ def test_every_column_is_named_once_and_explained(table):
 
 
 def test_the_archive_keeps_the_contract_and_the_identity_of_each_record():
-    tail = ("source_partition", "source_offset", "ingest_ms", "event_date")
+    tail = (
+        "payload_bytes", "payload_crc32", "source_partition", "source_offset", "ingest_ms",
+        "event_date",
+    )
     assert TABLES["events"].names == (*(c.name for c in events.COLUMNS), *tail)
     assert TABLES["events"].schema.field("event_date").type == pa.date32()
 

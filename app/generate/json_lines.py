@@ -7,11 +7,25 @@ from functools import cache
 import numba
 import numpy as np
 
-from app.generate.rows import NULL, NUMBER, PLACE, POSITION, TAIL, TEXT, WRITTEN, Texts
+from app.generate.rows import (
+    NULL,
+    NUMBER,
+    PAYLOAD,
+    PLACE,
+    POSITION,
+    TAIL,
+    TEXT,
+    UUID,
+    WRITTEN,
+    Texts,
+)
 
 LONGEST_NUMBER = 20
 POWERS = np.array([10**i for i in range(19)], dtype=np.uint64)
 PAIRS = np.frombuffer(b"".join(b"%02d" % i for i in range(100)), dtype=np.uint8)
+BASE64 = np.frombuffer(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8
+)
 
 
 @cache
@@ -58,6 +72,28 @@ def _number(out, at, value):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
+def _base64(out, at, source, begin, size):  # type: ignore[no-untyped-def]
+    for i in range(begin, begin + size // 3 * 3, 3):
+        bits = np.uint32(source[i]) << 16 | np.uint32(source[i + 1]) << 8 | np.uint32(source[i + 2])
+        out[at] = BASE64[bits >> 18]
+        out[at + 1] = BASE64[bits >> 12 & 63]
+        out[at + 2] = BASE64[bits >> 6 & 63]
+        out[at + 3] = BASE64[bits & 63]
+        at += 4
+    left = size % 3
+    if left:
+        bits = np.uint32(source[begin + size - left]) << 16
+        if left == 2:
+            bits |= np.uint32(source[begin + size - 1]) << 8
+        out[at] = BASE64[bits >> 18]
+        out[at + 1] = BASE64[bits >> 12 & 63]
+        out[at + 2] = BASE64[bits >> 6 & 63] if left == 2 else 61
+        out[at + 3] = 61
+        at += 4
+    return at
+
+
+@numba.njit(cache=True)
 def _size(rows, order, places, manners, key_starts, text_starts):  # type: ignore[no-untyped-def]
     total = 0
     for at in range(order.size):
@@ -69,6 +105,10 @@ def _size(rows, order, places, manners, key_starts, text_starts):  # type: ignor
             total += key_starts[c + 1] - key_starts[c]
             if manners[c] == TEXT or manners[c] == TAIL:
                 total += text_starts[value + 1] - text_starts[value]
+            elif manners[c] == UUID:
+                total += text_starts[value + 1] - text_starts[value] + LONGEST_NUMBER + 1
+            elif manners[c] == PAYLOAD:
+                total += (row[places[c] + 1] + 2) // 3 * 4 + 2
             else:
                 total += 2 * LONGEST_NUMBER + 3
         total += 2
@@ -76,7 +116,8 @@ def _size(rows, order, places, manners, key_starts, text_starts):  # type: ignor
 
 
 @numba.njit(cache=True)
-def _write(rows, order, places, manners, keys, key_starts, texts, text_starts, out, ends):  # type: ignore[no-untyped-def]
+def _write(rows, order, layout, texts, text_starts, payloads, out, ends):  # type: ignore[no-untyped-def]
+    places, manners, keys, key_starts = layout
     p = 0
     for at in range(order.size):
         row = rows[order[at]]
@@ -96,6 +137,17 @@ def _write(rows, order, places, manners, keys, key_starts, texts, text_starts, o
                 p = _number(out, p + 1, row[places[c] + 1])
                 out[p] = 34
                 p += 1
+            elif manners[c] == UUID:  # the name without its closing quote, a dash, the number
+                p = _copy(out, p, texts, text_starts[value], text_starts[value + 1] - 1)
+                out[p] = 45
+                p = _number(out, p + 1, row[places[c] + 1])
+                out[p] = 34
+                p += 1
+            elif manners[c] == PAYLOAD:
+                out[p] = 34
+                p = _base64(out, p + 1, payloads, value, row[places[c] + 1])
+                out[p] = 34
+                p += 1
             else:
                 p = _copy(out, p, texts, text_starts[value], text_starts[value + 1])
                 closed = manners[c] == TAIL
@@ -111,11 +163,11 @@ def _write(rows, order, places, manners, keys, key_starts, texts, text_starts, o
 
 def write_lines(rows: np.ndarray, order: np.ndarray, texts: Texts) -> tuple[np.ndarray, np.ndarray]:
     """The lines of `rows[order]` as one array of bytes, and where each ends, newline included."""
-    places, manners, keys, key_starts = _layout()
+    places, manners, _, key_starts = layout = _layout()
     values, starts = texts.arrays()
     room = _size(rows, order, places, manners, key_starts, starts)
     out, ends = np.empty(room, dtype=np.uint8), np.empty(order.size, dtype=np.int64)
-    used = _write(rows, order, places, manners, keys, key_starts, values, starts, out, ends)
+    used = _write(rows, order, layout, values, starts, texts.payloads, out, ends)
     return out[:used], ends
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 NULL = np.iinfo(np.int64).min
-NUMBER, TEXT, POSITION, TAIL = range(4)
+NUMBER, TEXT, POSITION, TAIL, UUID, PAYLOAD = range(6)
 
 WRITTEN: tuple[tuple[str, int], ...] = (
     ("event_type", TEXT), ("source_feed", TEXT), ("cluster", TEXT), ("broker", TEXT),
@@ -25,10 +25,16 @@ WRITTEN: tuple[tuple[str, int], ...] = (
     ("broker_time_ms", NUMBER), ("subscription", TEXT), ("sub_type", TEXT), ("consumer", TEXT),
     ("ack_cumulative", TEXT), ("durable", TEXT), ("mark_delete", POSITION),
     ("ledger_entries", NUMBER), ("ledger_bytes", NUMBER), ("ledger_close_ms", NUMBER),
-    ("policy_json", TEXT), ("tail", TAIL),
+    ("uuid", UUID), ("chunk_id", NUMBER), ("num_chunks", NUMBER), ("total_chunk_bytes", NUMBER),
+    ("payload", PAYLOAD), ("policy_json", TEXT), ("tail", TAIL),
 )
-"""Columns that are written, in order, and how. A position takes two places of a row; a `tail` is
-the rest of a malformed line as it stands, closing brace included."""
+"""Columns that are written, in order, and how. A `tail` is the rest of a malformed line as it
+stands, closing brace included."""
+
+SECOND_PLACE: dict[int, str] = {POSITION: "_entry", UUID: "_number", PAYLOAD: "_size"}
+"""Manners that take two places of a row: a position is ledger and entry; a uuid is the id of the
+producer's name and the sequence id; a payload is where it begins in the bytes of the trace and how
+long it is."""
 
 INTERNAL: tuple[str, ...] = ("stream", "at_ns", "arrives_ns", "fixed")
 """Places that are not written: who numbers the record, its true time and its arrival (ns since the
@@ -39,8 +45,8 @@ def _places() -> dict[str, int]:
     places: dict[str, int] = {}
     for name, how in WRITTEN:
         places[name] = len(places)
-        if how == POSITION:
-            places[f"{name}_entry"] = len(places)
+        if how in SECOND_PLACE:
+            places[name + SECOND_PLACE[how]] = len(places)
     return places | {name: len(places) + i for i, name in enumerate(INTERNAL)}
 
 
@@ -67,6 +73,8 @@ class Texts:
     def __init__(self) -> None:
         self._ids: dict[bytes, int] = {}
         self._arrays: tuple[np.ndarray, np.ndarray] | None = None
+        self.payloads = np.empty(0, dtype=np.uint8)
+        """The bytes that payloads are taken from."""
 
     def add(self, text: str) -> int:
         """The id of a JSON string."""

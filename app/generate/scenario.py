@@ -6,7 +6,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from app.config_file import describe, read_yaml
 from app.errors import UserError
@@ -17,6 +24,13 @@ IncidentName = Literal[
     "noisy-neighbour", "burst", "policy-change", "connection-limit", "resource-group",
     "broker-limit", "broker-restart", "reconnect",
 ]
+FateName = Literal[
+    "restarted", "resent", "never_finished", "repeated", "oversized", "undersized", "lost_chunk",
+    "duplicate", "redelivered", "redelivered_unacked", "redelivered_acked", "consumer_closed",
+]
+MOST_PRODUCERS = 6
+"""Of a busy topic: with the messages that nobody finishes, a consumer has ten at most."""
+MOST_CHUNKS = 5000
 
 
 class _Part(BaseModel):
@@ -86,6 +100,54 @@ class IncidentSpec(_Part):
     scope: Literal["topic", "namespace"] = "topic"
 
 
+class LargeSpec(_Part):
+    """Large messages in chunks, on topics of their own."""
+
+    share: float = Field(0.85, gt=0, lt=1)
+    namespace: str = Field("archive/scans", pattern=r"^[^/]+/[^/]+$")
+    busy_topics: int = Field(8, ge=1)
+    crowded_topics: int = Field(2, ge=1)
+    crowded_share: float = Share
+    handover_topics: int = Field(2, ge=1)
+    handover_share: float = Share
+    producers: tuple[int, int] = (2, 5)
+    crowd: tuple[int, int] = (11, 16)
+    shared_consumers: int = Field(3, ge=2)
+    chunks: tuple[int, int] = (2, 40)
+    chunk_bytes: tuple[int, int] = (100, 4000)
+    step_ms: tuple[float, float] = (2, 30)
+    plain: float = Field(0.25, ge=0)
+    fates: dict[FateName, float] = {}
+
+    @field_validator("producers", "crowd", "chunks", "chunk_bytes", "step_ms")
+    @classmethod
+    def _is_range(cls, pair: tuple[float, float]) -> tuple[float, float]:
+        if not 0 < pair[0] <= pair[1]:
+            raise ValueError("is not a range of positive numbers")
+        return pair
+
+    @field_validator("producers")
+    @classmethod
+    def _few_producers(cls, pair: tuple[int, int]) -> tuple[int, int]:
+        if pair[1] > MOST_PRODUCERS:
+            raise ValueError(f"is above {MOST_PRODUCERS}")
+        return pair
+
+    @field_validator("chunks")
+    @classmethod
+    def _chunked(cls, pair: tuple[int, int]) -> tuple[int, int]:
+        if pair[0] < 2 or pair[1] > MOST_CHUNKS:
+            raise ValueError(f"is not between 2 and {MOST_CHUNKS}")
+        return pair
+
+    @field_validator("fates")
+    @classmethod
+    def _shares(cls, fates: dict[FateName, float]) -> dict[FateName, float]:
+        if min(fates.values(), default=0) < 0 or sum(fates.values()) > 1:
+            raise ValueError("are not shares of one whole")
+        return fates
+
+
 class Scenario(_Part):
     """A whole scenario file."""
 
@@ -99,6 +161,13 @@ class Scenario(_Part):
     limits: LimitsSpec
     disorder: DisorderSpec
     incidents: list[IncidentSpec] = []
+    large: LargeSpec | None = None
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> Scenario:
+        if self.large is not None and self.incidents:
+            raise ValueError("large: the answer expected of a large message allows no incidents")
+        return self
 
     @field_validator("start")
     @classmethod

@@ -1,4 +1,4 @@
-"""What must hold of the throttle tables: schema, keys, ranges, and every unmark has its mark."""
+"""What must hold of the output tables: schema, keys, ranges, and what columns say together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,17 @@ RULES = (
 )
 LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread")
 KEY = ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no")
-"""What no two rows of an output table of one job share."""
+"""What no two rows of an output table of one job share, if its key is a broker."""
+TOPIC_KEY = ("cluster", "topic", "ts_wall_ms", "row_no")
+"""The same for a job whose key is a topic."""
+CHUNK_OUTCOMES = (
+    "COMPLETE", "DUP_ACKED", "DUP_SAME_ID", "GAP", "NO_FIRST_CHUNK", "OVERFLOW_EXCEPTION",
+    "COUNT_EXCEPTION", "GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT", "RESTART_REDELIVERY",
+    "RESTART_CORRUPTED", "EVICTED", "EXPIRED", "ORPHANED", "ALREADY_ACKED", "SHARED_ORPHAN",
+)
+DEFECTS = ("B1", "B2", "B3", "B4", "B7", "B8")
+INTEGRITY = ("exact", "short", "unknown", "too_large")
+LARGEST_CRC = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,7 @@ def _spark(kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
         return "ArrayType"
     return {"string": "StringType", "int64": "LongType", "int32": "IntegerType",
-            "bool": "BooleanType", "double": "DoubleType"}[str(kind)]
+            "bool": "BooleanType", "double": "DoubleType", "binary": "BinaryType"}[str(kind)]
 
 
 # Marks and unmarks of one connection and type, counted in time order. Dropped ones count too: a
@@ -108,6 +118,167 @@ SELECT * FROM (
 ) AS counted
 WHERE action = 'unmark' AND open_marks < 0
 """
+
+_POSITION = "^[0-9]+:[0-9]+$"
+_POSITIONS = ("acks", "tracked", "orphaned")
+_SIZES_BY_INTEGRITY = """
+CASE integrity
+  WHEN 'exact' THEN assembled_bytes IS NULL OR assembled_bytes <> declared_bytes
+  WHEN 'short' THEN assembled_bytes IS NULL OR assembled_bytes >= declared_bytes
+  WHEN 'unknown' THEN assembled_bytes IS NOT NULL
+  ELSE payload IS NOT NULL OR checksum IS NOT NULL
+END
+"""
+
+
+def _chunk_table(name: str, required: tuple[str, ...], counted: tuple[str, ...]) -> list[Check]:
+    """What holds of every table of the job chunks; `counted` are never negative."""
+    return [
+        *schema(name),
+        unique(*TOPIC_KEY),
+        *not_null("job", "cluster", "topic", "ts_wall_ms", "rule", "switches", "params_hash",
+                  "row_no", *required),
+        *(between(column, 0) for column in ("row_no", *counted)),
+    ]
+
+
+def _window_checks(*key: str) -> list[Check]:
+    """What holds of rows about a window, one per window and `key`."""
+    return [
+        unique("cluster", "topic", *key, "window_start_ms"),
+        between("window_ms", 1),
+        rows_that("windows are aligned to the epoch", "window_start_ms % window_ms <> 0"),
+        rows_that(
+            "a window is written at its end",
+            "ts_wall_ms <> window_start_ms + window_ms OR rule <> 'window'",
+        ),
+    ]
+
+
+def _no_leak_amiss() -> list[Check]:
+    return [
+        rows_that("leaked is counter less contexts", "leaked <> counter - contexts"),
+        rows_that("nothing leaks without B1",
+                  "leaked <> 0 AND NOT array_contains(split(switches['defects'], ','), 'B1')"),
+    ]
+
+
+def _chunk_suites() -> dict[str, list[Check]]:
+    window = ("window_start_ms", "window_ms")
+    return {
+        "chunk_messages": [
+            *_chunk_table(
+                "chunk_messages",
+                ("subscription", "consumer", "uuid", "num_chunks", "first_position",
+                 "last_position", "positions", "declared_bytes", "first_chunk_ms", "complete_ms",
+                 "assembly_ms", "integrity"),
+                ("declared_bytes", "assembled_bytes"),
+            ),
+            values("integrity", INTEGRITY),
+            values("rule", ("COMPLETE",)),
+            between("num_chunks", 2),
+            between("checksum", 0, LARGEST_CRC),
+            rows_that(
+                "a message has a position for every chunk, from the first to the last",
+                "size(positions) <> num_chunks OR element_at(positions, 1) <> first_position"
+                " OR element_at(positions, -1) <> last_position",
+            ),
+            rows_that(
+                "positions are ledger:entry", f"NOT forall(positions, p -> p RLIKE '{_POSITION}')"
+            ),
+            rows_that("integrity agrees with the sizes", _SIZES_BY_INTEGRITY),
+            rows_that(
+                "assembly_ms is the time between the first chunk and the last",
+                "assembly_ms < 0 OR assembly_ms <> complete_ms - first_chunk_ms"
+                " OR complete_ms <> ts_wall_ms",
+            ),
+            rows_that(
+                "a payload has the length and the sum of its row",
+                "payload IS NOT NULL"
+                " AND (octet_length(payload) <> assembled_bytes OR crc32(payload) <> checksum)",
+            ),
+        ],
+        "chunk_events": [
+            *_chunk_table(
+                "chunk_events",
+                ("subscription", "uuid", "chunk_id", "num_chunks", "position", "outcome",
+                 *_POSITIONS, "permits", "counter", "contexts", "leaked", "buffered_bytes"),
+                ("chunk_id", "counter", "contexts", "buffered_bytes", "age_ms"),
+            ),
+            values("outcome", CHUNK_OUTCOMES),
+            between("num_chunks", 2),
+            between("permits", 0, 1),
+            rows_that(
+                "a rule is its outcome, with at most one defect",
+                "rule <> outcome"
+                f" AND NOT rule RLIKE concat('^', outcome, '[+]({'|'.join(DEFECTS)})$')",
+            ),
+            rows_that("a chunk is one of its message", "chunk_id >= num_chunks"),
+            rows_that(
+                "positions are ledger:entry",
+                f"NOT forall(concat({', '.join(_POSITIONS)}, array(position)),"
+                f" p -> p RLIKE '{_POSITION}')",
+            ),
+            rows_that(
+                "a position has one fate in a row",
+                "size(array_distinct(concat(acks, tracked, orphaned)))"
+                " <> size(acks) + size(tracked) + size(orphaned)",
+            ),
+            rows_that(
+                "only a gap or an end orphans",
+                "size(orphaned) > 0 AND outcome NOT IN ('GAP', 'ORPHANED')",
+            ),
+            *_no_leak_amiss(),
+        ],
+        "chunk_state": [
+            *_chunk_table(
+                "chunk_state",
+                ("subscription", "consumer", *window, "contexts", "counter", "leaked",
+                 "buffered_bytes", "declared_bytes", "fifo_length", "permits_lost"),
+                ("contexts", "counter", "buffered_bytes", "declared_bytes", "oldest_age_ms",
+                 "fifo_length", "permits_lost"),
+            ),
+            *_window_checks("subscription", "consumer"),
+            *_no_leak_amiss(),
+            rows_that("contexts have an age", "(contexts > 0) <> (oldest_age_ms IS NOT NULL)"),
+            rows_that("every context stands in the fifo", "fifo_length < contexts"),
+            rows_that("nothing is buffered without contexts",
+                      "contexts = 0 AND (buffered_bytes <> 0 OR declared_bytes <> 0)"),
+        ],
+        "incomplete_messages": [
+            *_chunk_table(
+                "incomplete_messages",
+                ("subscription", "consumer", *window, "uuid", "num_chunks", "next_chunk_id",
+                 "first_position", "last_position", "first_chunk_ms", "last_chunk_ms", "age_ms",
+                 "buffered_bytes", "declared_bytes"),
+                ("next_chunk_id", "age_ms", "buffered_bytes", "declared_bytes"),
+            ),
+            *_window_checks("subscription", "consumer", "uuid"),
+            between("num_chunks", 2),
+            rows_that("a message waits for one of its chunks", "next_chunk_id > num_chunks"),
+            rows_that(
+                "the times of a message follow each other",
+                "first_chunk_ms > last_chunk_ms OR last_chunk_ms > ts_wall_ms"
+                " OR age_ms <> ts_wall_ms - first_chunk_ms OR expires_ms <= first_chunk_ms",
+            ),
+        ],
+        "chunk_topic_stats": [
+            *_chunk_table(
+                "chunk_topic_stats",
+                (*window, "chunks", "chunk_bytes", "chunked_message_rate", "msg_chunk_published",
+                 "producers", "max_contexts"),
+                ("chunks", "chunk_bytes", "chunked_message_rate", "producers", "max_contexts"),
+            ),
+            *_window_checks(),
+            rows_that("msg_chunk_published says whether there were chunks",
+                      "msg_chunk_published <> (chunks > 0)"),
+            rows_that(
+                "chunks bound the first ones and the producers",
+                "producers > chunks OR chunked_message_rate * window_ms / 1000 > chunks + 0.5",
+            ),
+        ],
+    }
+
 
 SUITES: dict[str, list[Check]] = {
     "throttle_events": [
@@ -197,5 +368,6 @@ SUITES: dict[str, list[Check]] = {
         ),
         rows_that("an announced pause ends when it is over", "end_ms <> start_ms + pause_ms"),
     ],
+    **_chunk_suites(),
 }
 """The checks of each audited table."""

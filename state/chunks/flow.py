@@ -81,6 +81,7 @@ def earliest(w: World, key: Int, now: Int) -> Int:
     comes after those that records set at the same time, so a later start comes first.
     """
     k = w.keys[key]
+    found: Int
     found, due, begin, order = NOBODY, NULL, NULL, np.int64(0)
     at = k["first_consumer"]
     while at >= 0:

@@ -113,8 +113,8 @@ BINDING = _layout(
 )
 HELD = _layout(
     ("next", _i8), ("key", _i8), ("sub", _i8), ("at_ms", _i8), ("order", _i8), ("uuid", _i8),
-    ("hash", _i8), ("chunk_id", _i8), ("num_chunks", _i8), ("declared", _i8), ("size", _i8), ("crc", _i8),
-    ("has_crc", _u1), ("payload", _i8), ("file", _i8), ("row", _i8), ("ledger", _i8),
+    ("hash", _i8), ("chunk_id", _i8), ("num_chunks", _i8), ("declared", _i8), ("size", _i8),
+    ("crc", _i8), ("has_crc", _u1), ("payload", _i8), ("file", _i8), ("row", _i8), ("ledger", _i8),
     ("entry", _i8), ("publish_ms", _i8), ("sequence_id", _i8), ("producer", _i8),
 )
 """A chunk that waits at the broker for its marker."""

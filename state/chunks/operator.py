@@ -14,6 +14,7 @@ from typing import Any
 import mmh3
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from state import wall
 from state.chunks import flow
@@ -282,20 +283,17 @@ class Chunks:
         p = w.settings[0]
         messages, parts = o.messages[: p["messages"]], o.parts[: p["parts"]]
         wanted = (messages["has_crc"] != 0) & (rows.integrity(messages) != TOO_LARGE)
-        offsets = np.concatenate([[0], np.cumsum(messages["parts"])]).astype(np.int32)
+        offsets = np.concatenate([[0], np.cumsum(messages["parts"])])
         ids = np.where(parts["file"] >= 0, parts["file"], -1)
         places = np.where(parts["payload"] >= 0, parts["payload"], -1)
         columns = (
             s.names.lookup(ids), pa.array(parts["row"]),
             s.store.take(pa.array(places, mask=places < 0)),
         )
-        starts = pa.array(offsets, mask=np.append(~wanted, False))
         for name, values in zip(PARTS, columns, strict=True):
-            lists = (
-                pa.ListArray.from_arrays(starts, values) if name != "part_payload"
-                else pa.LargeListArray.from_arrays(starts.cast(pa.int64()), values)
+            table = table.append_column(
+                name, pa.LargeListArray.from_arrays(offsets, values, mask=pa.array(~wanted))
             )
-            table = table.append_column(name, lists)
         return table
 
     def _files(self, s: Shard, records: Records) -> Array:
@@ -319,16 +317,15 @@ class Chunks:
         if self._stage is None or not len(s.store):
             return
         nodes, held, waiting = s.parts["nodes"], s.parts["held"], s.waiting
-        lengths = np.append(s.store.value_lengths().to_numpy(), 0) if len(s.store) else None
-        if lengths is None:
-            return
+        lengths = np.append(pc.binary_length(s.store).to_numpy(), 0)
         owner = s.parts["contexts"]["consumer"][nodes["next"]]
         inline = nodes[PAYLOAD] >= 0
         size = np.where(inline, lengths[nodes[PAYLOAD]], 0)
         total = np.bincount(owner, size, minlength=len(s.parts["consumers"]))
         many = inline & (total[owner] > self._max_bytes)
-        others = [held, waiting]
-        loose = sum(int(lengths[x[PAYLOAD]][x[PAYLOAD] >= 0].sum()) for x in others)
+        loose = sum(
+            int(lengths[at][at >= 0].sum()) for at in (held[PAYLOAD], waiting[PAYLOAD])
+        )
         if loose > self._max_bytes:
             groups: list[tuple[Any, Array]] = [
                 (nodes, many), (held, held[PAYLOAD] >= 0), (waiting, waiting[PAYLOAD] >= 0)

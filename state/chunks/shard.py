@@ -160,14 +160,14 @@ def unpack(
     }
     for array, first, name in (
         ("contexts", "free_context", "contexts"), ("nodes", "free_node", "nodes"),
-        ("entries", "free_entry", None), ("bindings", "free_binding", "bindings"),
+        ("entries", "free_entry", ""), ("bindings", "free_binding", "bindings"),
         ("held", "free_held", "held"),
     ):
         live = len(parts[array])
         free = np.arange(live, len(grown[array]))
         grown[array]["next"][live:] = np.append(free[1:], -1)[: len(free)]
         p[first] = live if len(free) else -1
-        if name is not None:
+        if name:
             p[name] = live
     grown["held"]["key"][len(parts["held"]):] = -1
     grown["bindings"]["sub"][len(parts["bindings"]):] = -1

@@ -14,12 +14,12 @@ from tests.crash.conftest import Tables
 
 KILLS = [
     ("archive", "before", 1),  # the tasks have written files that no commit names
-    ("rate_limits", "before", 1),
-    ("rate_limits", "after", 1),  # one table of the batch is committed, the others are not
+    ("govern", "before", 1),
+    ("govern", "after", 1),  # one table of the batch is committed, the others are not
     ("archive", "after", 1),
-    ("rate_limits", "inside", 4),
+    ("govern", "inside", 4),
     ("archive", "inside", 2),
-    ("rate_limits", "after", 6),
+    ("govern", "after", 6),
 ]
 
 

@@ -54,8 +54,8 @@ def wait_for_batches(process: subprocess.Popen[str], config: Path, count: int) -
     """Wait until govern has finished so many batches and is at work on another."""
     deadline = time.monotonic() + 200
     while (
-        batches(config, "rate_limits", "commits") < count
-        or batches(config, "rate_limits", "offsets") <= count
+        batches(config, "govern", "commits") < count
+        or batches(config, "govern", "offsets") <= count
     ):
         assert process.poll() is None, process.communicate()[1][-3000:]
         assert time.monotonic() < deadline
@@ -85,7 +85,7 @@ def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
     assert "stopping: the running batches are finished first" in said
     assert "batch interrupted" not in said
     assert "Traceback" not in said
-    assert batches(config, "rate_limits", "commits") >= 2  # the one at work is among them
+    assert batches(config, "govern", "commits") >= 2  # the one at work is among them
 
     settings = load_settings(config)
     assert run(settings, available_now=True) == 0
