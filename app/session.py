@@ -31,6 +31,8 @@ REQUIRED = {
 PREFERRED = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    # Payloads make large records: a task holds a few of these batches at a time.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     # 50 by default: fifty tasks to read the log of a table of a few files.
     "spark.databricks.delta.snapshotPartitions": "1",
     # One JSON file per micro-batch: a checkpoint every tenth would be most of the work.

@@ -84,12 +84,42 @@ def _as_text(value: Any) -> Any:
     }
 
 
+class HeaderNames(Model):
+    """Kafka headers that hold what the contract has a column for."""
+
+    principal: str = "principal"
+    producer_name: str = "producer_name"
+    producer_id: str = "producer_id"
+    uuid: str = "uuid"
+    chunk_id: str = "chunk_id"
+    num_chunks: str = "num_chunks"
+    total_chunk_bytes: str = "total_chunk_bytes"
+
+    @model_validator(mode="after")
+    def _apart(self) -> HeaderNames:
+        named = list(self.model_dump().values())
+        for name in named:
+            if named.count(name) > 1:
+                raise ValueError(f"{name!r} stands for more than one column")
+        return self
+
+
+class MessagesSettings(Model):
+    """What stands in records made of ordinary Kafka messages (source format kafka_messages)."""
+
+    cluster: Annotated[str, Field(min_length=1)] = "kafka"
+    broker: Annotated[str, Field(min_length=1)] = "kafka"
+    subscription: str | None = None
+    headers: HeaderNames = HeaderNames()
+
+
 class SourceSettings(Model):
     """Where the records come from."""
 
-    format: Literal["kafka", "files", "delta", "demo"] = "demo"
+    format: Literal["kafka", "kafka_messages", "files", "delta", "demo"] = "demo"
     path: str | None = None
     options: dict[str, str] = {}
+    messages: MessagesSettings = MessagesSettings()
     events: Positive = 1_000_000
     seed: int = 7
 
@@ -99,7 +129,7 @@ class SourceSettings(Model):
     def _complete(self) -> SourceSettings:
         if self.format in ("files", "delta") and not self.path:
             raise ValueError(f"path: is missing, format {self.format} needs it")
-        if self.format == "kafka":
+        if self.format in ("kafka", "kafka_messages"):
             if "kafka.bootstrap.servers" not in self.options:
                 raise ValueError("options.kafka.bootstrap.servers: is missing (host:port,...)")
             chosen = [k for k in ("subscribe", "subscribePattern", "assign") if k in self.options]

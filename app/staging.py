@@ -13,11 +13,11 @@ from state.chunks.operator import RELEASES
 if TYPE_CHECKING:
     from app.settings import Settings
 
-KEPT_HOURS = 1.0
+KEPT_HOURS = 1
 """How long the data files of removed rows stay, for readers that are at work."""
 
 
-def sweep(settings: Settings, kept_hours: float = KEPT_HOURS) -> int:
+def sweep(settings: Settings, kept_hours: int = KEPT_HOURS) -> int:
     """Take the files whose rows have all been released out of the table, and delete what left it
     longer ago than `kept_hours`. Answers how many files were taken out.
 
@@ -47,8 +47,9 @@ def sweep(settings: Settings, kept_hours: float = KEPT_HOURS) -> int:
         staged.create_write_transaction(
             gone, "append", Schema.from_arrow(TABLES[STAGED].schema), []
         )
+    staged.update_incremental()
     staged.vacuum(
-        retention_hours=kept_hours, enforce_retention_duration=False, dry_run=False  # type: ignore[arg-type]
+        retention_hours=kept_hours, enforce_retention_duration=False, dry_run=False, full=True
     )
     return len(gone)
 

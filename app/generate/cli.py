@@ -11,7 +11,7 @@ from rich.progress import Progress
 from app.errors import UserError
 from app.generate.scenario import load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
-from app.generate.write import Written, write_files, write_kafka, write_policies
+from app.generate.write import Written, write_expected, write_files, write_kafka, write_policies
 
 
 def generate(
@@ -31,6 +31,7 @@ def generate(
         if out is not None:
             written = write_files(trace, out / "events", step)
             write_policies(trace, out / "policies.yaml")
+            write_expected(trace, out / "expected.jsonl")
         else:
             servers, _, topic = (kafka or "").rpartition("/")
             if not servers or not topic:
@@ -44,6 +45,10 @@ def _report(trace: Trace, written: Written, where: str, seconds: float) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{written.events:,} events, {written.bytes / 1e6:,.1f} MB, in {where} "
                   f"({seconds:.1f} s, {written.events / seconds:,.0f} events/s)", markup=False)
-    console.print("incidents: " + ", ".join(i.name for i in trace.incidents), markup=False)
+    if trace.large is None:
+        console.print("incidents: " + ", ".join(i.name for i in trace.incidents), markup=False)
+    else:
+        fates = ", ".join(f"{name} {n}" for name, n in sorted(trace.large.planted.items()))
+        console.print(f"large messages, by subscription: {fates}", markup=False)
     planted = ", ".join(f"{code} {n}" for code, n in sorted(written.planted.items()))
     console.print(f"planted mistakes: {planted}", markup=False)

@@ -106,9 +106,9 @@ class LargeSpec(_Part):
     share: float = Field(0.85, gt=0, lt=1)
     namespace: str = Field("archive/scans", pattern=r"^[^/]+/[^/]+$")
     busy_topics: int = Field(8, ge=1)
-    crowded_topics: int = Field(2, ge=1)
+    crowded_topics: int = Field(2, ge=0)
     crowded_share: float = Share
-    handover_topics: int = Field(2, ge=1)
+    handover_topics: int = Field(2, ge=0)
     handover_share: float = Share
     producers: tuple[int, int] = (2, 5)
     crowd: tuple[int, int] = (11, 16)
@@ -140,10 +140,22 @@ class LargeSpec(_Part):
             raise ValueError(f"is not between 2 and {MOST_CHUNKS}")
         return pair
 
+    @model_validator(mode="after")
+    def _shares_of_topics(self) -> LargeSpec:
+        for role, n, share in (("crowded", self.crowded_topics, self.crowded_share),
+                               ("handover", self.handover_topics, self.handover_share)):
+            if (n == 0) != (share == 0):
+                raise ValueError(f"{role}_topics and {role}_share: one is 0, the other is not")
+        if self.crowded_share + self.handover_share > 1:
+            raise ValueError("crowded_share and handover_share: more than 1 together")
+        return self
+
     @field_validator("fates")
     @classmethod
     def _shares(cls, fates: dict[FateName, float]) -> dict[FateName, float]:
-        if min(fates.values(), default=0) < 0 or sum(fates.values()) > 1:
+        busy = sum(share for name, share in fates.items() if name != "consumer_closed")
+        most = max(busy - 1e-9, fates.get("consumer_closed", 0))  # sums of shares are rounded
+        if min(fates.values(), default=0) < 0 or most > 1:
             raise ValueError("are not shares of one whole")
         return fates
 

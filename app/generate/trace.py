@@ -13,6 +13,7 @@ from app.generate.disorder import arrivals
 from app.generate.fleet import NEVER, Fleet, build_fleet
 from app.generate.incidents import plan_incidents
 from app.generate.json_lines import write_lines
+from app.generate.large_trace import Large, plan_large
 from app.generate.lifecycle import lifecycle
 from app.generate.limits import Limits, Policy, build_limits
 from app.generate.malformed import TEMPLATES, Malformed, spoil_clocks
@@ -68,6 +69,8 @@ class Trace:
     plan: Plan
     publishes: int
     """Normal publishes, besides those of incidents."""
+    large: Large | None = None
+    """Large messages, if the scenario has any."""
 
     @property
     def incidents(self) -> list[Incident]:
@@ -92,13 +95,18 @@ def plan_trace(scenario: Scenario, events: int, seed: int) -> Trace:
     # does not depend on limits, only their sizes do.
     draft = plan_incidents(fleet, build_limits(fleet, 1.0))
     fixed = _fixed_records(fleet, draft, per_publish, seed)
+    spec = scenario.large
     share = 1 + scenario.disorder.malformed + scenario.disorder.repeated
-    publishes = round((events / share - fixed) / per_publish / (1 - _held_share(fleet, draft)))
-    least = round((fixed + scenario.active_s * per_publish) * share)
+    rest = 1.0 if spec is None else 1 - spec.share
+    per_publish_held = per_publish * (1 - _held_share(fleet, draft))
+    publishes = round((events * rest / share - fixed) / per_publish_held)
+    least = round((fixed + scenario.active_s * per_publish) * share / rest)
     if publishes < scenario.active_s:
         raise UserError(f"--events {events}: this scenario needs at least {least}")
     limits = build_limits(fleet, publishes / scenario.active_s)
-    return Trace(scenario, events, seed, fleet, limits, plan_incidents(fleet, limits), publishes)
+    large = None if spec is None else plan_large(fleet, spec, events / share * spec.share, seed)
+    return Trace(scenario, events, seed, fleet, limits, plan_incidents(fleet, limits), publishes,
+                 large)
 
 
 def _fixed_records(fleet: Fleet, plan: Plan, per_publish: float, seed: int) -> float:
@@ -127,7 +135,9 @@ def _slices(trace: Trace) -> Iterator[Slice]:
     if scenario.disorder.malformed == 0:
         total = 0
     malformed = Malformed(fleet, total, np.random.default_rng([trace.seed, 3]))
-    once = np.concatenate([lifecycle(fleet, plan, trace.seed), *plan.rows])
+    large = trace.large
+    once = np.concatenate([lifecycle(fleet, plan, trace.seed), *plan.rows,
+                           *([] if large is None else [large.once()])])
     scheduled, polls = plan.scheduled(), set(polls_at(fleet).tolist())
     waiting = scheduled.take(np.zeros(0, dtype=np.int64))
     to_come, under_way = no_rows(), no_rows()
@@ -144,6 +154,7 @@ def _slices(trace: Trace) -> Iterator[Slice]:
         waiting = publishes.take(np.arange(due, publishes.at_ns.size))
         blocks = poll(fleet, begin, storage) if begin in polls else []
         blocks += rows_of(fleet, publishes.take(np.arange(due)), storage, rng)
+        blocks += [] if large is None else large.rows(begin, end)
         blocks += [once[(once[:, AT] >= begin) & (once[:, AT] < end)], to_come]
         rows = _running(fleet, plan, np.concatenate(blocks))
         later = rows[:, AT] >= (NEVER if last else end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -64,6 +65,14 @@ def write_policies(trace: Trace, path: Path) -> None:
     """The policy documents of a trace, as a file that `policy_files` of the configuration takes."""
     text = yaml.safe_dump(trace.policies, sort_keys=False)
     path.write_text(f"# Limits of the scenario's fleet, cluster {trace.scenario.cluster}.\n{text}")
+
+
+def write_expected(trace: Trace, path: Path) -> None:
+    """What is to be found of a trace's large messages: a line per message and subscription."""
+    if trace.large is None:
+        return
+    with path.open("w") as out:
+        out.writelines(json.dumps(row) + "\n" for row in trace.large.expected())
 
 
 def write_kafka(

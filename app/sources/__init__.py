@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from app.sources import delta, demo, files, kafka
+from app.sources import delta, demo, files, kafka, kafka_messages
 from app.sources.raw import SCHEMA, Raw
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "Raw", "check", "open_batch", "open_stream", "read_batch", "read_stream"]
 
-SOURCES: dict[str, ModuleType] = {"kafka": kafka, "files": files, "delta": delta, "demo": demo}
+SOURCES: dict[str, ModuleType] = {
+    "kafka": kafka, "kafka_messages": kafka_messages, "files": files, "delta": delta, "demo": demo,
+}
 
 
 def check(settings: Settings) -> None:

@@ -255,3 +255,55 @@ def densify(
         low, high = murmur3(np.int64(ids[start + i]))
         new += insert(words, at, bits, hashes, low, high)
     return new
+
+
+# The listed form: the ids of a filter in any order, answering as its bits would.
+
+
+@compiled
+def _listed_has_bit(
+    words: Array, at: int, items: int, bits: int, hashes: int, place: int
+) -> bool:
+    """Whether one of the ids listed at word `at` sets a bit."""
+    m = np.uint64(bits)
+    for i in range(items):
+        x, high = murmur3(np.int64(words[at + i]))
+        step = high | _ONE
+        for _ in range(hashes):
+            if _position(x, m) == place:
+                return True
+            x = x * STEP + step
+    return False
+
+
+@compiled
+def listed_contains(
+    words: Array, at: int, items: int, bits: int, hashes: int, low: int, high: int
+) -> bool:
+    """What `contains` answers for the bits of the ids listed at word `at`."""
+    m, x, step = np.uint64(bits), np.uint64(low), np.uint64(high) | _ONE
+    for _ in range(hashes):
+        if not _listed_has_bit(words, at, items, bits, hashes, _position(x, m)):
+            return False
+        x = x * STEP + step
+    return True
+
+
+@compiled
+def listed_bits_added(
+    words: Array, at: int, items: int, bits: int, hashes: int, low: int, high: int
+) -> Int:
+    """What `insert` would answer for the bits of the ids listed at word `at`; changes nothing."""
+    m, x, step = np.uint64(bits), np.uint64(low), np.uint64(high) | _ONE
+    added = np.int64(0)
+    for i in range(hashes):
+        place = _position(x, m)
+        y, repeated = np.uint64(low), False
+        for _ in range(i):
+            if _position(y, m) == place:
+                repeated = True
+            y = y * STEP + step
+        if not repeated and not _listed_has_bit(words, at, items, bits, hashes, place):
+            added += 1
+        x = x * STEP + step
+    return added

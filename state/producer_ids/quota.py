@@ -138,12 +138,20 @@ def largest_in_window(bound: float, samples: int, window_ms: int) -> float:
 
 
 @compiled
+def balance(
+    tokens: float, refilled_ms: int, now: int, bound: float, samples: int, window_ms: int
+) -> float:
+    """What a bucket holds at `now` (ids) that held `tokens` at `refilled_ms`."""
+    grown = tokens + bound * ((now - refilled_ms) / 1000.0)
+    return min(burst_of(bound, samples, window_ms), grown)
+
+
+@compiled
 def tokens_at(q: Record, now: int, bound: float, samples: int, window_ms: int) -> float:
     """The balance at `now` (ids), refilled on a copy; 2**63 without a bound."""
     if bound != bound:
         return _TWO63
-    tokens = q["tokens"] + bound * ((now - q["refilled_ms"]) / 1000.0)
-    return min(burst_of(bound, samples, window_ms), tokens)
+    return balance(q["tokens"], q["refilled_ms"], now, bound, samples, window_ms)
 
 
 @compiled
@@ -171,21 +179,92 @@ def tokens_throttle(tokens: float, bound: float) -> Int:
     return round_half_up(_ratio(-tokens, bound) * 1000.0)
 
 
-# Sampled rate.
+# Sampled rate. Samples are three arrays (start and last event in ms, total) from a place on, so
+# that those of many users can lie in one array; a record of `quota_layout` has its own.
 
 
 @compiled
-def _reset(q: Record, i: int, now: int) -> None:
-    q["start_ms"][i] = now
-    q["last_ms"][i] = now
-    q["total"][i] = 0.0
+def _reset(
+    start: Array, last: Array, total: Array, i: int, now: int
+) -> None:
+    start[i] = now
+    last[i] = now
+    total[i] = 0.0
 
 
 @compiled
-def _is_expired(q: Record, i: int, now: int, age: int, stat: int) -> bool:
+def _is_expired(start: Array, last: Array, i: int, now: int, age: int, stat: int) -> bool:
     """Whether a read at `now` starts a sample anew; `age` = samples * W in ms."""
-    since = q["last_ms"][i] if stat == LAST_EVENT else q["start_ms"][i]
+    since = last[i] if stat == LAST_EVENT else start[i]
     return bool(now - since >= age)
+
+
+@compiled
+def next_sample(
+    start: Array, at: int, used: int, current: int, now: int, samples: int, window_ms: int,
+    stat: int,
+) -> Int:
+    """Which sample takes what is recorded at `now`: the current one, or one that starts anew.
+
+    A sample ends W after its start. A place of `used` is one that was not used before.
+    """
+    if used == 0:
+        return np.int64(0)
+    if now - start[at + current] < window_ms:
+        return np.int64(current)
+    return np.int64((current + 1) % (samples + 1 if stat == LAST_EVENT else samples))
+
+
+@compiled
+def add_sample(
+    start: Array, last: Array, total: Array, at: int, used: int, current: int, value: float,
+    now: int, samples: int, window_ms: int, stat: int,
+) -> tuple[Int, Int]:
+    """Add `value` at `now` to the samples at place `at`; answers how many are used, and which is
+    current."""
+    begins = used == 0 or now - start[at + current] >= window_ms
+    place = next_sample(start, at, used, current, now, samples, window_ms, stat)
+    if begins:
+        _reset(start, last, total, at + place, now)
+    total[at + place] += value
+    last[at + place] = now
+    return max(np.int64(used), place + 1), place
+
+
+@compiled
+def expire_samples(
+    start: Array, last: Array, total: Array, at: int, used: int, now: int, samples: int,
+    window_ms: int, stat: int,
+) -> None:
+    """Start the samples anew that a read at `now` finds expired."""
+    age = samples * window_ms
+    for i in range(at, at + used):
+        if _is_expired(start, last, i, now, age, stat):
+            _reset(start, last, total, i, now)
+
+
+@compiled
+def sampled_rate(
+    start: Array, last: Array, total: Array, at: int, used: int, now: int, samples: int,
+    window_ms: int, stat: int,
+) -> tuple[float, Int]:
+    """Rate (ids per second) and the span it is taken over (ms, at least 1); changes nothing."""
+    age = samples * window_ms
+    found, oldest = 0.0, np.int64(now)
+    for i in range(at, at + used):
+        expired = _is_expired(start, last, i, now, age, stat)
+        begin = np.int64(now) if expired else start[i]
+        if not expired:
+            found += total[i]
+        if i == at or begin < oldest:
+            oldest = begin
+    span = np.int64(now - oldest)
+    # toward zero; the span is negative when the clock is behind
+    full = span // window_ms if span >= 0 else -(-span // window_ms)
+    if full < samples - 1:
+        span += (samples - 1 - full) * window_ms
+    span = max(span, np.int64(1))
+    return found / (span / 1000.0), span
 
 
 @compiled
@@ -193,17 +272,10 @@ def record_sample(
     q: Record, value: float, now: int, samples: int, window_ms: int, stat: int
 ) -> None:
     """Add `value` to the sample of `now`; a sample ends W after its start."""
-    if q["used"] == 0:
-        q["used"], q["current"] = 1, 0
-        _reset(q, np.int64(0), now)
-    elif now - q["start_ms"][q["current"]] >= window_ms:
-        slots = samples + 1 if stat == LAST_EVENT else samples
-        q["current"] = (q["current"] + 1) % slots
-        q["used"] = max(q["used"], q["current"] + 1)
-        _reset(q, q["current"], now)
-    i = q["current"]
-    q["total"][i] += value
-    q["last_ms"][i] = now
+    q["used"], q["current"] = add_sample(
+        q["start_ms"], q["last_ms"], q["total"], np.int64(0), q["used"], q["current"], value, now,
+        samples, window_ms, stat,
+    )
 
 
 @compiled
@@ -211,22 +283,10 @@ def rate_at(
     q: Record, now: int, samples: int, window_ms: int, stat: int
 ) -> tuple[float, Int]:
     """Rate (ids per second) and the span it is taken over (ms, at least 1), on a copy."""
-    age = samples * window_ms
-    total, oldest = 0.0, np.int64(now)
-    for i in range(q["used"]):
-        expired = _is_expired(q, i, now, age, stat)
-        start = np.int64(now) if expired else q["start_ms"][i]
-        if not expired:
-            total += q["total"][i]
-        if i == 0 or start < oldest:
-            oldest = start
-    span = np.int64(now - oldest)
-    # toward zero; the span is negative when the clock is behind
-    full = span // window_ms if span >= 0 else -(-span // window_ms)
-    if full < samples - 1:
-        span += (samples - 1 - full) * window_ms
-    span = max(span, np.int64(1))
-    return total / (span / 1000.0), span
+    return sampled_rate(
+        q["start_ms"], q["last_ms"], q["total"], np.int64(0), q["used"], now, samples, window_ms,
+        stat,
+    )
 
 
 @compiled
@@ -236,11 +296,11 @@ def read_rate(
     """Rate (ids per second) and its span (ms); samples that have expired start anew at `now`."""
     if q["used"] == 0:
         q["used"], q["current"] = 1, 0
-        _reset(q, np.int64(0), now)
-    age = samples * window_ms
-    for i in range(q["used"]):
-        if _is_expired(q, i, now, age, stat):
-            _reset(q, i, now)
+        _reset(q["start_ms"], q["last_ms"], q["total"], np.int64(0), now)
+    expire_samples(
+        q["start_ms"], q["last_ms"], q["total"], np.int64(0), q["used"], now, samples, window_ms,
+        stat,
+    )
     return rate_at(q, now, samples, window_ms, stat)
 
 
@@ -317,4 +377,4 @@ def forget(quotas: Array, i: int) -> None:
     q["tokens"] = 0.0
     q["refilled_ms"], q["recorded_ms"], q["used"], q["current"] = 0, 0, 0, 0
     for j in range(q["start_ms"].size):
-        _reset(q, j, np.int64(0))
+        _reset(q["start_ms"], q["last_ms"], q["total"], j, np.int64(0))

@@ -102,7 +102,7 @@ def test_a_broker_one_window_behind_the_newest_is_not_taken_for_quiet(
 def test_nothing_fires_on_tables_without_rows(make_settings, tmp_path, capsys):
     (tmp_path / "_weir").mkdir()
     assert alerts.check(make_settings(warehouse=str(tmp_path))) == 0
-    assert capsys.readouterr().out == "1 rule checked, 0 firing\n"
+    assert capsys.readouterr().out == "3 rules checked, 0 firing\n"
     assert not (tmp_path / "alerts").exists()
 
 
@@ -143,5 +143,7 @@ def test_a_mistake_in_a_rule_file_names_file_and_key(tmp_path, make_settings, ru
 def test_the_shipped_rules_are_listed_and_their_runbooks_exist(make_settings, capsys):
     assert alerts.rules(make_settings(), as_json=True) == 0
     listed = answer(capsys)
-    assert [row["name"] for row in listed] == ["topic-over-limit"]
+    assert [row["name"] for row in listed] == [
+        "chunk-message-stuck", "chunk-messages-lost", "topic-over-limit",
+    ]
     assert all((ROOT / row["runbook"]).is_file() for row in listed)

@@ -44,7 +44,9 @@ def main(config: str, query: str, point: str, number: str) -> int:
 
     Writer.append = killing(Writer.append)  # type: ignore[method-assign]
     Writer.add_files = killing(Writer.add_files)  # type: ignore[method-assign]
-    return run(load_settings(Path(config)), available_now=True, jobs=[query])
+    settings = load_settings(Path(config))
+    jobs = list(settings.jobs) if query == "govern" else [query]
+    return run(settings, available_now=True, jobs=jobs)
 
 
 def die() -> None:

@@ -176,7 +176,7 @@ def sent(seed: int) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
         records.append({
             **CHUNK, **chunk, "ts_wall_ms": START_MS + 500 * n, "ledger_id": 1, "entry_id": n,
         })
-    records.append({**CHUNK, "ts_wall_ms": START_MS + 3_600_000, "ledger_id": 1,
+    records.append({**CHUNK, "ts_wall_ms": START_MS + 7_200_000, "ledger_id": 1,
                     "entry_id": len(records)})
     return records, whole
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.test_semantics_chunks import START_MS, UPSTREAM, Rows, example
 
-__all__ = ["START_MS", "changed", "rows_of"]
+__all__ = ["START_MS", "rows_of"]
 
 
 @cache
@@ -24,11 +24,3 @@ def _both() -> Rows:
 def rows_of(table: str) -> list[dict[str, Any]]:
     """Rows of a table: cluster `east` with the defects of released clients, `west` without."""
     return [dict(row) for row in _both()[table]]
-
-
-def changed(table: str, number: int, **changes: Any) -> list[dict[str, Any]]:
-    """The same with other values in one row."""
-    rows = rows_of(table)
-    assert changes.keys() <= {*rows[number], "payload"}
-    rows[number] |= changes
-    return rows

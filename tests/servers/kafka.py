@@ -126,13 +126,14 @@ class Kafka:
         self, topic: str, lines: Iterable[bytes], *, key: Callable[[bytes], bytes] | None = None
     ) -> int:
         """Produce every line in its order, by key where one is given; the count sent."""
-        return self._send(topic, ({"value": n, "key": key(n) if key else None} for n in lines))
+        return self.send(topic, ({"value": n, "key": key(n) if key else None} for n in lines))
 
     def produce_to(self, topic: str, lines: Iterable[tuple[int, bytes]]) -> int:
         """Produce (partition, line) in their order; the count sent."""
-        return self._send(topic, ({"value": line, "partition": p} for p, line in lines))
+        return self.send(topic, ({"value": line, "partition": p} for p, line in lines))
 
-    def _send(self, topic: str, messages: Iterable[dict[str, Any]]) -> int:
+    def send(self, topic: str, messages: Iterable[dict[str, Any]]) -> int:
+        """Produce messages by the arguments of a producer (value, key, headers, ...)."""
         failed: list[str] = []
         producer = Producer({
             "bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 5,

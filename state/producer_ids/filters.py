@@ -1,0 +1,237 @@
+"""Which ids of a user are known: its filters, and its memory of ids that were counted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.producer_ids import bloom
+from state.producer_ids import layout as L
+from state.producer_ids.heap import claim_words, class_for, class_of, release_words
+from state.producer_ids.layout import BITS_CLASS, NOBODY, NULL, Array, Int, World, compiled
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_LONG, _SHORT = np.uint64(31), np.uint64(29)
+
+
+# -- sets of ids -----------------------------------------------------------------------------
+
+
+@compiled
+def _slot(owner: Int, pid: Int, table: Array) -> Int:
+    h = (np.uint64(owner) * _MIX) ^ np.uint64(pid)
+    h = (h ^ (h >> _LONG)) * _MIX
+    h ^= h >> _SHORT
+    return np.int64(h & np.uint64(len(table) - 1))
+
+
+@compiled
+def find(entries: Array, table: Array, owner: Int, pid: Int) -> Int:
+    """The entry of an id, -1 without."""
+    at = _slot(owner, pid, table)
+    while table[at] >= 0:
+        e = entries[table[at]]
+        if e["owner"] == owner and e["pid"] == pid:
+            return np.int64(table[at])
+        at = (at + 1) & (len(table) - 1)
+    return NOBODY
+
+
+@compiled
+def enter(entries: Array, table: Array, place: Int) -> None:
+    """Let `find` find an entry."""
+    at = _slot(entries[place]["owner"], entries[place]["pid"], table)
+    while table[at] >= 0:
+        at = (at + 1) & (len(table) - 1)
+    table[at] = place
+
+
+@compiled
+def enter_all(entries: Array, table: Array, count: Int) -> None:
+    """Let `find` find the first entries."""
+    for i in range(count):
+        enter(entries, table, np.int64(i))
+
+
+# -- filters ---------------------------------------------------------------------------------
+
+
+@compiled
+def holds(w: World, place: Int, pid: Int, low: Int, high: Int) -> bool:
+    """Whether an id is, or looks, present in one filter."""
+    p, f = w.settings[0], w.filters[place]
+    if p["exact"] != 0:
+        return bool(find(w.ids, w.id_table, f["serial"], pid) >= 0)
+    if f["dense"] != 0:
+        return bloom.contains(w.words, f["at"], p["bits"], p["hashes"], low, high)
+    return bloom.listed_contains(
+        w.words, f["at"], f["items"], p["bits"], p["hashes"], low, high
+    )
+
+
+@compiled
+def _list_or_set(w: World, place: Int, pid: Int, low: Int, high: Int) -> None:
+    """Insert into a filter of bits, or a list that becomes one when it is long."""
+    p, f = w.settings[0], w.filters[place]
+    bits, hashes, items = p["bits"], p["hashes"], f["items"]
+    if f["dense"] == 0 and items >= p["listed_most"]:
+        old, room = f["at"], f["room"]
+        at = claim_words(w, BITS_CLASS, p["bits_words"])
+        bloom.clear(w.words, at, bits)
+        if room > 0:
+            bloom.densify(w.words, old, items, w.words, at, bits, hashes)
+            release_words(w, class_of(room), old)
+        f["at"], f["room"], f["dense"] = at, p["bits_words"], 1
+    if f["dense"] != 0:
+        f["set"] += bloom.insert(w.words, f["at"], bits, hashes, low, high)
+        return
+    f["set"] += bloom.listed_bits_added(w.words, f["at"], items, bits, hashes, low, high)
+    if items == f["room"]:
+        kind = class_for(items + 1)
+        at = claim_words(w, kind, np.int64(1) << kind)
+        for i in range(items):
+            w.words[at + i] = w.words[f["at"] + i]
+        if f["room"] > 0:
+            release_words(w, class_of(f["room"]), f["at"])
+        f["at"], f["room"] = at, np.int64(1) << kind
+    w.words[f["at"] + items] = np.uint64(pid)
+
+
+@compiled
+def insert(w: World, place: Int, pid: Int, low: Int, high: Int) -> None:
+    """Insert an id that looks absent into one filter."""
+    p, f = w.settings[0], w.filters[place]
+    if p["exact"] == 0:
+        _list_or_set(w, place, pid, low, high)
+    else:
+        entry = p["ids"]
+        p["ids"] += 1
+        e = w.ids[entry]
+        e["owner"], e["pid"] = f["serial"], pid
+        enter(w.ids, w.id_table, entry)
+    f["items"] += 1
+
+
+@compiled
+def _drop_first(w: World, key: Int) -> None:
+    p, k = w.settings[0], w.keys[key]
+    place = k["first"]
+    f = w.filters[place]
+    if f["room"] > 0:
+        release_words(w, BITS_CLASS if f["dense"] != 0 else class_of(f["room"]), f["at"])
+    k["first"] = f["next"]
+    if f["next"] >= 0:
+        w.filters[f["next"]]["previous"] = NOBODY
+    else:
+        k["last"] = NOBODY
+    k["live"] -= 1
+    f["key"], f["next"] = NOBODY, p["free_filter"]
+    p["free_filter"] = place
+
+
+@compiled
+def dispose(w: World, key: Int, now: Int) -> None:
+    """Drop the filters of a key that have reached the age of disposal, boundary included."""
+    k = w.keys[key]
+    mode = w.settings[0]["mode"]
+    halves = np.int64(3 if mode == L.MODE_A or mode == L.MODE_C else 2)
+    while k["first"] >= 0:
+        age = now - w.filters[k["first"]]["created_ms"]
+        if 2 * age < halves * k["span_ms"]:
+            return
+        _drop_first(w, key)
+
+
+@compiled
+def drop_all(w: World, key: Int) -> None:
+    """Drop every filter of a key."""
+    while w.keys[key]["first"] >= 0:
+        _drop_first(w, key)
+
+
+@compiled
+def is_seen(w: World, key: Int, pid: Int, low: Int, high: Int) -> bool:
+    """The membership test over all live filters, newest first, which may refresh."""
+    newest = w.keys[key]["last"]
+    if newest < 0:
+        return False
+    if holds(w, newest, pid, low, high):
+        return True
+    at = w.filters[newest]["previous"]
+    while at >= 0:
+        if holds(w, at, pid, low, high):
+            if w.settings[0]["refresh"] != 0:
+                insert(w, newest, pid, low, high)
+            return True
+        at = w.filters[at]["previous"]
+    return False
+
+
+@compiled
+def _is_aged(w: World, place: Int, now: Int, span_ms: Int, layers: Int) -> bool:
+    p, f = w.settings[0], w.filters[place]
+    age = now - f["created_ms"]
+    if p["mode"] == L.MODE_L:
+        return bool(age * layers >= span_ms or f["items"] >= p["most_items"])
+    if p["mode"] == L.MODE_C:
+        return bool(age >= span_ms)
+    return bool(2 * age >= span_ms)
+
+
+@compiled
+def put(
+    w: World, key: Int, pid: Int, low: Int, high: Int, now: Int, span_ms: Int, layers: Int
+) -> Int:
+    """Insert an unseen id into the newest filter, or into a new one where that is due; answers
+    when the filter was created."""
+    p, k = w.settings[0], w.keys[key]
+    place = k["last"]
+    if place < 0 or _is_aged(w, place, now, span_ms, layers):
+        place = p["free_filter"]
+        f = w.filters[place]
+        p["free_filter"] = f["next"]
+        f["key"], f["created_ms"], f["items"], f["set"] = key, now, 0, 0
+        f["dense"], f["at"], f["room"] = 0, 0, 0
+        f["next"], f["previous"], f["serial"] = NOBODY, k["last"], p["next_serial"]
+        p["next_serial"] += 1
+        if k["last"] >= 0:
+            w.filters[k["last"]]["next"] = place
+        else:
+            k["first"] = place
+        k["last"] = place
+        k["live"] += 1
+    insert(w, place, pid, low, high)
+    return w.filters[place]["created_ms"]
+
+
+# -- ids that were counted -------------------------------------------------------------------
+
+
+@compiled
+def was_counted(w: World, key: Int, pid: Int, now: Int) -> bool:
+    """Whether an id was counted for its user within the expiration."""
+    k = w.keys[key]
+    place = find(w.counted, w.counted_table, k["serial"], pid)
+    if place < 0:
+        return False
+    at = w.counted[place]["at_ms"]
+    return bool(at > k["lost_ms"] and now - at < k["expiration_ms"])
+
+
+@compiled
+def count(w: World, key: Int, pid: Int, now: Int) -> None:
+    """Remember that an id is counted now."""
+    p, serial = w.settings[0], w.keys[key]["serial"]
+    place = find(w.counted, w.counted_table, serial, pid)
+    if place < 0:
+        place = p["counted"]
+        p["counted"] += 1
+        e = w.counted[place]
+        e["owner"], e["pid"] = serial, pid
+        enter(w.counted, w.counted_table, place)
+    w.counted[place]["at_ms"] = now
+
+
+__all__ = [
+    "NULL", "count", "dispose", "drop_all", "enter_all", "find", "holds", "insert", "is_seen",
+    "put", "was_counted",
+]

@@ -1,0 +1,414 @@
+"""Records, windows and changes of policy of a shard, in their order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.events import KIND_INDEX
+from state.producer_ids import bloom, quota
+from state.producer_ids import layout as L
+from state.producer_ids.filters import count, dispose, drop_all, is_seen, put, was_counted
+from state.producer_ids.heap import more_samples
+from state.producer_ids.layout import NOBODY, NULL, Array, Feed, Int, Out, World, compiled
+from state.producer_ids.murmur import murmur3
+
+ASSIGNED = np.int64(KIND_INDEX["producer_id_assigned"])
+NS_PER_MS = np.int64(1_000_000)
+DONE = np.int64(-1)
+_NO_HASH = np.uint64(0)
+_NAN = np.nan
+
+
+# -- policies --------------------------------------------------------------------------------
+
+
+@compiled
+def rank_at(w: World, at_ms: Int) -> Int:
+    """How many shared records are earlier than a time."""
+    low, high = np.int64(0), np.int64(len(w.shared_ms))
+    while low < high:
+        middle = (low + high) >> 1
+        if w.shared_ms[middle] < at_ms:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _latest(w: World, group: Int, rank: Int) -> Int:
+    """The last document of a group before a rank, -1 without."""
+    low, high = w.groups[group], w.groups[group + 1]
+    begin = low
+    while low < high:
+        middle = (low + high) >> 1
+        if w.document_rank[middle] < rank:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1 if low > begin else NOBODY
+
+
+@compiled
+def _set_by(w: World, groups: Array, row: Int, rank: Int) -> float:
+    """The bound that the last document before a rank sets in three groups; NaN for none."""
+    last, bound = NOBODY, _NAN
+    for i in range(3):
+        group = groups[row, i]
+        if group < 0:
+            continue
+        at = _latest(w, group, rank)
+        if at >= 0 and w.document_rank[at] > last:
+            last, bound = w.document_rank[at], w.document_bound[at]
+    return bound
+
+
+@compiled
+def bound_of(w: World, key: Int, rank: Int) -> tuple[float, Int]:
+    """Bound of a user as configured, and its source, after `rank` shared records."""
+    return quota.bound_in_force(
+        _set_by(w, w.own, key, rank), _set_by(w, w.defaults, w.place[key], rank),
+        w.settings[0]["unlimited"],
+    )
+
+
+@compiled
+def _settle(w: World, key: Int, turn: Int, now: Int) -> None:
+    """Let the settings of a turn hold for a key; what the old ones call too old goes first."""
+    k, t = w.keys[key], w.turns[turn]
+    if k["span_ms"] == t["span_ms"] and k["expiration_ms"] == t["expiration_ms"]:
+        return
+    if k["span_ms"] > 0:
+        dispose(w, key, now)
+        k["lost_ms"] = max(k["lost_ms"], now - k["expiration_ms"])
+    k["span_ms"], k["expiration_ms"] = t["span_ms"], t["expiration_ms"]
+
+
+@compiled
+def new_sensor(w: World, key: Int) -> None:
+    """Let the quota sensor of a key be as one that has seen nothing."""
+    k = w.keys[key]
+    k["tokens"] = 0.0
+    k["refilled_ms"], k["recorded_ms"], k["used"], k["current"] = 0, NULL, 0, 0
+
+
+@compiled
+def _start_anew(w: World, key: Int) -> None:
+    """The broker has started: filters, sensor and memory of a key are empty."""
+    p, k = w.settings[0], w.keys[key]
+    drop_all(w, key)
+    new_sensor(w, key)
+    k["serial"] = p["next_serial"]
+    p["next_serial"] += 1
+
+
+@compiled
+def _take_turn(w: World, key: Int) -> None:
+    turn = w.turn[key]
+    t = w.turns[turn]
+    if t["start"] != 0:
+        _start_anew(w, key)
+    _settle(w, key, turn, t["at_ms"])
+    w.turn[key] = turn + 1
+
+
+@compiled
+def prepare(w: World, begin_ms: Array) -> None:
+    """Put every key behind the turns that are before its clock as the call begins (NULL: none).
+
+    Of these, those that came with this call hold from the clock on; a start among them that is
+    not newer than one which the key has had is void.
+    """
+    for key in range(len(w.keys)):
+        first, end = w.turn_start[w.place[key]], w.turn_start[w.place[key] + 1]
+        begin = begin_ms[key]
+        turn, had_ms, starts = first + 1, NULL, False
+        while turn < end and begin != NULL and w.turns[turn]["at_ms"] < begin:
+            t = w.turns[turn]
+            if t["start"] != 0:
+                if t["fresh"] == 0:
+                    had_ms, starts = t["at_ms"], False
+                elif t["at_ms"] > had_ms:
+                    starts = True
+            turn += 1
+        w.turn[key] = turn
+        if starts:
+            _start_anew(w, np.int64(key))
+        _settle(w, np.int64(key), turn - 1, begin)
+
+
+# -- quota -----------------------------------------------------------------------------------
+
+
+@compiled
+def _is_idle(w: World, key: Int, now: Int) -> bool:
+    recorded = w.keys[key]["recorded_ms"]
+    return bool(recorded != NULL and now - recorded > w.settings[0]["idle_ms"])
+
+
+@compiled
+def levels(w: World, key: Int, now: Int, bound: float) -> tuple[float, float]:
+    """Rate and tokens of a key at a time, changing nothing; `bound` is per second."""
+    p, k, t = w.settings[0], w.keys[key], w.turns[w.turn[key] - 1]
+    used, tokens, refilled = k["used"], k["tokens"], k["refilled_ms"]
+    if _is_idle(w, key, now):
+        used, tokens, refilled = np.int64(0), 0.0, np.int64(0)
+    rate, _ = quota.sampled_rate(
+        w.sample_start, w.sample_last, w.sample_total, k["sample_at"], used, now, t["samples"],
+        t["span_ms"], p["stat"],
+    )
+    return rate, quota.balance(tokens, refilled, now, bound, t["samples"], t["span_ms"])
+
+
+@compiled
+def _record(w: World, key: Int, now: Int, bound: float) -> None:
+    """Charge one id to the sensor of a key, without a test."""
+    p, k, t = w.settings[0], w.keys[key], w.turns[w.turn[key] - 1]
+    sample = quota.next_sample(
+        w.sample_start, k["sample_at"], k["used"], k["current"], now, t["samples"], t["span_ms"],
+        p["stat"],
+    )
+    if sample >= k["sample_room"]:
+        more_samples(w, key)
+    k["used"], k["current"] = quota.add_sample(
+        w.sample_start, w.sample_last, w.sample_total, k["sample_at"], k["used"], k["current"],
+        1.0, now, t["samples"], t["span_ms"], p["stat"],
+    )
+    if p["math"] == quota.TOKEN_BUCKET:
+        quota.record_tokens(k, 1.0, now, bound, t["samples"], t["span_ms"])
+    k["recorded_ms"] = now
+
+
+@compiled
+def _violation(w: World, key: Int, now: Int, bound: float) -> tuple[bool, Int]:
+    """Test the quota of a key, which reads it: whether it is violated, and for how long (ms)."""
+    p, k, t = w.settings[0], w.keys[key], w.turns[w.turn[key] - 1]
+    if p["math"] == quota.TOKEN_BUCKET:
+        tokens = quota.read_tokens(k, now, bound, t["samples"], t["span_ms"])
+        if tokens < 0.0:
+            return True, quota.tokens_throttle(tokens, bound)
+        return False, np.int64(0)
+    # without samples there is nothing that a read could change: one made by it would be as new
+    quota.expire_samples(
+        w.sample_start, w.sample_last, w.sample_total, k["sample_at"], k["used"], now,
+        t["samples"], t["span_ms"], p["stat"],
+    )
+    rate, span = quota.sampled_rate(
+        w.sample_start, w.sample_last, w.sample_total, k["sample_at"], k["used"], now,
+        t["samples"], t["span_ms"], p["stat"],
+    )
+    if rate > bound:
+        return True, quota.rate_throttle(rate, bound, span)
+    return False, np.int64(0)
+
+
+@compiled
+def charge(w: World, key: Int, now: Int, bound: float) -> tuple[Int, Int]:
+    """Verdict on one unseen id, and its throttle time (ms, 64 bits)."""
+    if _is_idle(w, key, now):
+        new_sensor(w, key)
+    if w.settings[0]["enforcement"] == quota.STRICT:
+        violated, throttle_ms = _violation(w, key, now, bound)
+        if violated:
+            return quota.REJECTED, throttle_ms
+        _record(w, key, now, bound)
+        return quota.COUNTED, np.int64(0)
+    _record(w, key, now, bound)
+    violated, throttle_ms = _violation(w, key, now, bound)
+    return (quota.THROTTLED if violated else quota.COUNTED), throttle_ms
+
+
+# -- windows ---------------------------------------------------------------------------------
+
+
+@compiled
+def _mono_at(w: World, key: Int, at_ms: Int, next_ns: Int) -> Int:
+    """Monotonic time at a wall time, from the key's last record; not beyond the next one's."""
+    k = w.keys[key]
+    if k["last_ns"] == NULL:
+        return NULL
+    mono = k["last_ns"] + (at_ms - k["last_ms"]) * NS_PER_MS
+    return min(mono, next_ns) if next_ns != NULL else mono
+
+
+@compiled
+def _fullest(w: World, key: Int) -> tuple[Int, Int]:
+    """Most bits set in a live filter of a key, and the bytes of all."""
+    p, at = w.settings[0], w.keys[key]["first"]
+    most, size = np.int64(0), np.int64(0)
+    while at >= 0:
+        f = w.filters[at]
+        most = max(most, f["set"])
+        size += 8 * f["items"] if p["exact"] != 0 else (p["bits"] + 7) // 8
+        at = f["next"]
+    return most, size
+
+
+@compiled
+def _end_window(w: World, o: Out, key: Int, end: Int, next_ns: Int) -> None:
+    """Write the open window of a key if it has something to say; the next one opens at once while
+    anything has a level."""
+    p, k = w.settings[0], w.keys[key]
+    dispose(w, key, end)
+    bound, _ = bound_of(w, key, rank_at(w, end))
+    bound = quota.bound_per_second(bound, k["span_ms"], p["unit"])
+    rate, tokens = levels(w, key, end, bound)
+    busy = k["live"] > 0 or rate > 0.0
+    if busy or k["began_live"] != 0 or k["new_ids"] + k["seen"] + k["rejected"] > 0:
+        row = o.stats[p["stats"]]
+        p["stats"] += 1
+        most, size = _fullest(w, key)
+        row["key"], row["at_ms"], row["mono_ns"] = key, end, _mono_at(w, key, end, next_ns)
+        row["feed"], row["start_ms"], row["window_ms"] = k["feed"], k["window_ms"], p["window_ms"]
+        row["new_ids"], row["seen"], row["rejected"] = k["new_ids"], k["seen"], k["rejected"]
+        row["rate"], row["tokens"], row["bound"] = rate, tokens, bound
+        row["throttled"], row["throttle_ms"] = k["throttled"], k["throttle_ms"]
+        row["live"], row["bytes"] = k["live"], size
+        if p["exact"] == 0:
+            row["fill"] = most / p["bits"]
+            row["fpp"] = bloom.estimated_fpp(most, p["bits"], p["hashes"])
+    k["new_ids"], k["seen"], k["rejected"], k["throttled"], k["throttle_ms"] = 0, 0, 0, 0, 0
+    k["open"] = 1 if busy else 0
+    k["began_live"] = 1 if k["live"] > 0 else 0
+    k["window_ms"] = end
+
+
+@compiled
+def _advance(w: World, o: Out, key: Int, to_ms: Int, next_ns: Int) -> bool:
+    """Write the windows that end by a time; False if there was no room to go on."""
+    p, k = w.settings[0], w.keys[key]
+    while k["open"] != 0 and k["window_ms"] + p["window_ms"] <= to_ms:
+        if p["stats"] == len(o.stats):
+            return False
+        _end_window(w, o, key, k["window_ms"] + p["window_ms"], next_ns)
+    return True
+
+
+@compiled
+def _reach(w: World, o: Out, key: Int, to_ms: Int, rank: Int, next_ns: Int) -> bool:
+    """Bring a key to a time, past the turns before a rank; False if there was no room."""
+    end = w.turn_start[w.place[key] + 1]
+    while w.turn[key] < end and w.turns[w.turn[key]]["rank"] < rank:
+        if not _advance(w, o, key, w.turns[w.turn[key]]["at_ms"], next_ns):
+            return False
+        _take_turn(w, key)
+    return _advance(w, o, key, to_ms, next_ns)
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+@compiled
+def short(w: World, key: Int) -> bool:
+    """Whether one more record of a key may not fit."""
+    p, k = w.settings[0], w.keys[key]
+    return bool(
+        p["words"] + p["bits_words"] + 2 * L.LISTED_MOST > len(w.words)
+        or p["samples"] + 2 * k["used"] + 2 > len(w.sample_start)
+    )
+
+
+@compiled
+def _owner(w: World, o: Out, i: Int, key: Int, rule: Int) -> None:
+    p = w.settings[0]
+    row = o.owners[p["owners"]]
+    p["owners"] += 1
+    row["record"], row["key"], row["rule"], row["row_no"] = i, key, rule, p["owner_no"]
+    p["owner_no"] += 1
+
+
+@compiled
+def _judge_unseen(w: World, o: Out, f: Feed, i: Int, low: Int, high: Int) -> None:
+    """An id that no live filter has: charge the quota, insert, write a row."""
+    p, key, now, pid = w.settings[0], f.key[i], f.at_ms[i], f.pid[i]
+    k, t = w.keys[key], w.turns[w.turn[key] - 1]
+    bound, source = bound_of(w, key, f.rank[i])
+    per_second = quota.bound_per_second(bound, k["span_ms"], p["unit"])
+    verdict, throttle_ms = charge(w, key, now, per_second)
+    throttle_ms = quota.reported_throttle(throttle_ms, p["wraps"] != 0)
+    recount = p["exact"] != 0 and was_counted(w, key, pid, now)
+    created = NULL
+    if verdict != quota.REJECTED or p["insert_rejected"] != 0:
+        created = put(w, key, pid, low, high, now, k["span_ms"], t["layers"])
+    if verdict != quota.COUNTED:
+        k["throttled"] += 1
+        k["throttle_ms"] += throttle_ms
+    if verdict == quota.REJECTED:
+        k["rejected"] += 1
+        rule, created = L.REJECTED_OVER, NULL
+    else:
+        k["new_ids"] += 1
+        rule = L.OVER if verdict == quota.THROTTLED else L.WITHIN
+        if recount:
+            rule = L.RECOUNTED
+        if p["exact"] != 0:
+            count(w, key, pid, now)
+    rate, tokens = levels(w, key, now, per_second)
+    row = o.decisions[p["decisions"]]
+    p["decisions"] += 1
+    row["record"], row["key"], row["row_no"], row["rule"] = i, key, p["decision_no"], rule
+    p["decision_no"] += 1
+    row["verdict"], row["bound"], row["source"] = verdict, bound, source
+    row["rate"], row["tokens"], row["throttle_ms"] = rate, tokens, throttle_ms
+    row["live"], row["created_ms"] = k["live"], created
+    row["recount"] = 1 if recount else 0
+    _owner(w, o, i, key, rule)
+
+
+@compiled
+def take(w: World, o: Out, f: Feed, i: Int) -> Int:
+    """One record, once its key has reached its time; answers what became of it."""
+    p, key, now, pid = w.settings[0], f.key[i], f.at_ms[i], f.pid[i]
+    k = w.keys[key]
+    if p["row_key"] != key or p["row_ms"] != now:
+        p["row_key"], p["row_ms"], p["decision_no"], p["owner_no"] = key, now, 0, 0
+    k["any"], k["last_ms"], k["last_ns"], k["feed"] = 1, now, f.mono_ns[i], f.feed[i]
+    if k["open"] == 0:
+        k["open"], k["began_live"] = 1, 0
+        k["window_ms"] = now // p["window_ms"] * p["window_ms"]
+    if pid < 0:
+        return L.NOT_A_BATCH
+    if f.kind[i] == ASSIGNED:
+        _owner(w, o, i, key, L.ASSIGNED)
+        return L.NOT_A_BATCH
+    dispose(w, key, now)
+    low, high = _NO_HASH, _NO_HASH
+    if p["exact"] == 0:
+        low, high = murmur3(pid)
+    if is_seen(w, key, pid, low, high):
+        k["seen"] += 1
+        return L.SEEN
+    _judge_unseen(w, o, f, i, low, high)
+    return L.UNSEEN
+
+
+@compiled
+def judge(w: World, o: Out, f: Feed, begin: Int) -> Int:
+    """Judge records from `begin` on; answers the first that there was no room for, or DONE."""
+    for i in range(begin, len(f.key)):
+        if not _reach(w, o, f.key[i], f.at_ms[i], f.rank[i], f.mono_ns[i]):
+            return i
+        if short(w, f.key[i]):
+            return i
+        take(w, o, f, i)
+    return DONE
+
+
+@compiled
+def move_on(w: World, o: Out, begin: Int, next_ns: Array) -> Int:
+    """Move every key from `begin` on to its clock; answers the first without room, or DONE.
+
+    `next_ns`: monotonic time of the first record of each key that still waits.
+    """
+    at_ms, rank = NULL, np.int64(0)
+    for key in range(begin, len(w.keys)):
+        k = w.keys[key]
+        if k["has_clock"] == 0:
+            continue
+        if k["clock_ms"] != at_ms:
+            at_ms = k["clock_ms"]
+            rank = rank_at(w, at_ms)
+        if not _reach(w, o, np.int64(key), at_ms, rank, next_ns[key]):
+            return np.int64(key)
+        dispose(w, np.int64(key), at_ms)
+    return DONE
