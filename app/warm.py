@@ -23,6 +23,8 @@ def _records() -> list[bytes]:
     topic = {"topic": "t/n/a", "producer_id": 1, "cnx_id": "c"}
     entry = {"topic": "t/n/a", "ledger_id": 1, "entry_id": 1, "entry_bytes": 10}
     limit = {"scope": "topic", "name": "t/n/a", "limits": {"publishRateInMsgs": 1}}
+    consumer = {"subscription": "s", "consumer": "c", "sub_type": "shared"}
+    chunk = {"uuid": "u", "num_chunks": 2, "total_chunk_bytes": 20}
     kinds = [
         ("broker_started", {}),
         ("connection_opened", {"cnx_id": "c", "io_thread": 1, "supports_throttle": True}),
@@ -31,6 +33,9 @@ def _records() -> list[bytes]:
         ("publish", {**topic, "entry_bytes": 10, "num_messages": 5}),
         ("publish", {**topic, "partition": 3, "entry_bytes": 10}),
         ("entry_added", entry),
+        ("dispatch", {**entry, **consumer, **chunk, "chunk_id": 0}),
+        ("dispatch", {**entry, **consumer, **chunk, "chunk_id": 1, "payload": "YQ=="}),
+        ("ack", {**entry, "subscription": "s"}),
         ("reads_paused", {"cnx_id": "c"}),
         ("producer_closed", topic),
         ("connection_closed", {"cnx_id": "c"}),

@@ -6,6 +6,8 @@ what is before it when its batch begins is refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numba
 import numpy as np
 
@@ -17,18 +19,21 @@ from state.refused import DUPLICATE, TOO_LATE, Refused
 
 CLOCK_FIELDS = [("has_clock", "|u1"), ("clock_ms", "<i8"), ("latest_ms", "<i8")]
 """What the array of keys must have; `latest_ms` is NULL before the first record."""
+Ordered = Callable[[Array, Array, Records, Names], tuple[Array, Array]]
+"""Answers, for the key and time of records, their positions in order and those that repeat."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def admit(
     keys: Array, key: Array, records: Records, is_new: Array, stream_ms: int, lateness_ms: int,
     idle_advance_ms: int, columns: tuple[str, ...], names: Names, refused: Refused,
+    ordered: Ordered | None = None,
 ) -> tuple[Records, Array, Records]:
     """Sort waiting and new records, refuse what is late or repeated and move the clocks.
 
     `key` is the position of each record's key in `keys`, whose clocks are set to where they stand
     when the batch ends. Answers the records to judge, in order, with their keys, and those that
-    go on waiting.
+    go on waiting. `ordered` puts records in order where a job does so in its own way.
     """
     if stream_ms > 0:
         keys["clock_ms"] = np.where(
@@ -44,9 +49,12 @@ def admit(
         )
         records, key, is_new = take(records, ~late), key[~late], is_new[~late]
         time = records["ts_wall_ms"]
-    none = np.zeros(len(time), np.int64)
-    rows, tied = order.order(key, none, time, records, names, columns)
-    twice = order.repeated(rows, tied, records)
+    if ordered is not None:
+        rows, twice = ordered(key, time, records, names)
+    else:
+        none = np.zeros(len(time), np.int64)
+        rows, tied = order.order(key, none, time, records, names, columns)
+        twice = order.repeated(rows, tied, records)
     if len(twice):
         refused.add(records, twice, DUPLICATE, [""] * len(twice))
         rows = rows[~np.isin(rows, twice)]

@@ -79,8 +79,8 @@ def test_every_query_that_is_shown_runs(words, warehouse, capsys):
     assert main(options) == 0, capsys.readouterr().err
 
 
-def test_the_configuration_that_is_shown_is_accepted(tmp_path):
-    (text,) = blocks(ROOT / "README.md", "yaml")
+@pytest.mark.parametrize("text", blocks(ROOT / "README.md", "yaml"))
+def test_a_configuration_that_is_shown_is_accepted(tmp_path, text):
     file = tmp_path / "weir.yaml"
     file.write_text(text)
     assert load_settings(file).warehouse == yaml.safe_load(text)["warehouse"]

@@ -329,14 +329,14 @@ def _sizes(m: Messages, message: np.ndarray, chunk: np.ndarray) -> np.ndarray:
 
 
 def _put_chunk(
-    plan: Large, rows: np.ndarray, message: np.ndarray, chunk: np.ndarray, number_ns: np.ndarray
+    plan: Large, rows: np.ndarray, message: np.ndarray, chunk: np.ndarray, sent_ns: np.ndarray
 ) -> None:
-    """The chunk columns and what a producer put into the metadata; `number_ns` = when sent."""
+    """The chunk columns and what a producer put into the metadata; `sent_ns` = when sent."""
     m, large = plan.messages, plan.large
-    stored = number_ns + large.topics.stored_ns[m.topic[message]]
+    stored = sent_ns + large.topics.stored_ns[m.topic[message]]
     start = plan.fleet.scenario.start_ms
     _put(rows, sequence_id=m.sequence[message], num_messages=1,
-         publish_time_ms=start + number_ns // MS - m.lag_ms[message],
+         publish_time_ms=start + sent_ns // MS - m.lag_ms[message],
          broker_time_ms=start + stored // MS, uuid=large.producers.text[m.producer[message]],
          uuid_number=m.sequence[message], chunk_id=chunk, num_chunks=m.chunks[message],
          total_chunk_bytes=m.declared[message])

@@ -377,7 +377,7 @@ def lose(w: World, o: Out, context: Int, is_last: bool) -> Int:
     p, c = w.settings[0], w.chunk[0]
     orphaned, tracked = np.int64(0), np.int64(0)
     publish = c["publish_ms"] if c["publish_ms"] != NULL else c["at_ms"]
-    old = p["expiry_ms"] > 0 and c["at_ms"] > publish + p["expiry_ms"]
+    old = p["expiry_ms"] > 0 and c["at_ms"] - publish > p["expiry_ms"]
     row = new_row(w, o, L.NO_FIRST_CHUNK, defect_of_loss(w, is_last))
     if old:
         add_position(w, o, c["ledger"], c["entry"])

@@ -33,6 +33,7 @@ ENTRY_ADDED = np.int64(KIND_INDEX["entry_added"])
 DISPATCH = np.int64(KIND_INDEX["dispatch"])
 ACK = np.int64(KIND_INDEX["ack"])
 NS_PER_MS = np.int64(1_000_000)
+LARGEST = np.int64(2**63 - 1)
 ROWS_PER_CHUNK = np.int64(6)
 DONE = np.int64(-1)
 
@@ -201,7 +202,7 @@ def list_missing(w: World, o: Out, consumer: Int, window: Int, level: Int) -> No
     at, order = w.consumers[consumer]["first"], np.int64(0)
     while at >= 0:
         e = w.contexts[at]
-        row["declared"] += e["declared"]
+        row["declared"] += min(e["declared"], LARGEST - row["declared"])
         if row["oldest_ms"] == NULL or e["first_ms"] < row["oldest_ms"]:
             row["oldest_ms"] = e["first_ms"]
         m = o.missing[p["missing"]]

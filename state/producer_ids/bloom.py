@@ -13,10 +13,13 @@ version: other positions, other version.
 
 Worked example: 1000 ids at 0.01 give m = 9586, k = 7, 150 words, 1199 bytes.
 
-The sparse form of a filter is the list of its ids, ascending, one word each, in the place of the
-bits. While a filter has few ids it is smaller, and it has no false positives (so that it may call
-an id unseen which bits would have taken for seen); `densify` turns it into bits once the list would
-be as long as they are.
+The listed form of a filter is its ids in any order, one word each, in the place of the bits, for
+filters of few ids: membership is worked out from the bits that the ids would set, so its answers
+are those of the bits.
+
+The sparse form is the list of its ids in ascending order. While a filter has few ids it is smaller,
+and it has no false positives (so that it may call an id unseen which bits would have taken for
+seen). `densify` turns either list into bits.
 """
 
 from __future__ import annotations

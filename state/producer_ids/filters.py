@@ -7,7 +7,7 @@ import numpy as np
 from state.producer_ids import bloom
 from state.producer_ids import layout as L
 from state.producer_ids.heap import claim_words, class_for, class_of, release_words
-from state.producer_ids.layout import BITS_CLASS, NOBODY, NULL, Array, Int, World, compiled
+from state.producer_ids.layout import BITS_CLASS, NOBODY, Array, Int, World, compiled
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _LONG, _SHORT = np.uint64(31), np.uint64(29)
@@ -113,7 +113,7 @@ def insert(w: World, place: Int, pid: Int, low: Int, high: Int) -> None:
 
 @compiled
 def _drop_first(w: World, key: Int) -> None:
-    p, k = w.settings[0], w.keys[key]
+    p, k = w.settings[0], w.links[key]
     place = k["first"]
     f = w.filters[place]
     if f["room"] > 0:
@@ -131,12 +131,12 @@ def _drop_first(w: World, key: Int) -> None:
 @compiled
 def dispose(w: World, key: Int, now: Int) -> None:
     """Drop the filters of a key that have reached the age of disposal, boundary included."""
-    k = w.keys[key]
+    k, span_ms = w.links[key], w.keys[key]["span_ms"]
     mode = w.settings[0]["mode"]
     halves = np.int64(3 if mode == L.MODE_A or mode == L.MODE_C else 2)
     while k["first"] >= 0:
         age = now - w.filters[k["first"]]["created_ms"]
-        if 2 * age < halves * k["span_ms"]:
+        if 2 * age < halves * span_ms:
             return
         _drop_first(w, key)
 
@@ -144,14 +144,14 @@ def dispose(w: World, key: Int, now: Int) -> None:
 @compiled
 def drop_all(w: World, key: Int) -> None:
     """Drop every filter of a key."""
-    while w.keys[key]["first"] >= 0:
+    while w.links[key]["first"] >= 0:
         _drop_first(w, key)
 
 
 @compiled
 def is_seen(w: World, key: Int, pid: Int, low: Int, high: Int) -> bool:
     """The membership test over all live filters, newest first, which may refresh."""
-    newest = w.keys[key]["last"]
+    newest = w.links[key]["last"]
     if newest < 0:
         return False
     if holds(w, newest, pid, low, high):
@@ -183,7 +183,7 @@ def put(
 ) -> Int:
     """Insert an unseen id into the newest filter, or into a new one where that is due; answers
     when the filter was created."""
-    p, k = w.settings[0], w.keys[key]
+    p, k = w.settings[0], w.links[key]
     place = k["last"]
     if place < 0 or _is_aged(w, place, now, span_ms, layers):
         place = p["free_filter"]
@@ -210,7 +210,7 @@ def put(
 def was_counted(w: World, key: Int, pid: Int, now: Int) -> bool:
     """Whether an id was counted for its user within the expiration."""
     k = w.keys[key]
-    place = find(w.counted, w.counted_table, k["serial"], pid)
+    place = find(w.counted, w.counted_table, w.links[key]["serial"], pid)
     if place < 0:
         return False
     at = w.counted[place]["at_ms"]
@@ -220,7 +220,7 @@ def was_counted(w: World, key: Int, pid: Int, now: Int) -> bool:
 @compiled
 def count(w: World, key: Int, pid: Int, now: Int) -> None:
     """Remember that an id is counted now."""
-    p, serial = w.settings[0], w.keys[key]["serial"]
+    p, serial = w.settings[0], w.links[key]["serial"]
     place = find(w.counted, w.counted_table, serial, pid)
     if place < 0:
         place = p["counted"]
@@ -230,8 +230,3 @@ def count(w: World, key: Int, pid: Int, now: Int) -> None:
         enter(w.counted, w.counted_table, place)
     w.counted[place]["at_ms"] = now
 
-
-__all__ = [
-    "NULL", "count", "dispose", "drop_all", "enter_all", "find", "holds", "insert", "is_seen",
-    "put", "was_counted",
-]

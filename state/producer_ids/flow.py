@@ -9,7 +9,17 @@ from state.producer_ids import bloom, quota
 from state.producer_ids import layout as L
 from state.producer_ids.filters import count, dispose, drop_all, is_seen, put, was_counted
 from state.producer_ids.heap import more_samples
-from state.producer_ids.layout import NOBODY, NULL, Array, Feed, Int, Out, World, compiled
+from state.producer_ids.layout import (
+    NOBODY,
+    NULL,
+    Array,
+    Feed,
+    Int,
+    Out,
+    Record,
+    World,
+    compiled,
+)
 from state.producer_ids.murmur import murmur3
 
 ASSIGNED = np.int64(KIND_INDEX["producer_id_assigned"])
@@ -52,6 +62,8 @@ def _latest(w: World, group: Int, rank: Int) -> Int:
 @compiled
 def _set_by(w: World, groups: Array, row: Int, rank: Int) -> float:
     """The bound that the last document before a rank sets in three groups; NaN for none."""
+    last: Int
+    bound: Record
     last, bound = NOBODY, _NAN
     for i in range(3):
         group = groups[row, i]
@@ -67,7 +79,7 @@ def _set_by(w: World, groups: Array, row: Int, rank: Int) -> float:
 def bound_of(w: World, key: Int, rank: Int) -> tuple[float, Int]:
     """Bound of a user as configured, and its source, after `rank` shared records."""
     return quota.bound_in_force(
-        _set_by(w, w.own, key, rank), _set_by(w, w.defaults, w.place[key], rank),
+        _set_by(w, w.own, key, rank), _set_by(w, w.defaults, w.links[key]["place"], rank),
         w.settings[0]["unlimited"],
     )
 
@@ -95,21 +107,21 @@ def new_sensor(w: World, key: Int) -> None:
 @compiled
 def _start_anew(w: World, key: Int) -> None:
     """The broker has started: filters, sensor and memory of a key are empty."""
-    p, k = w.settings[0], w.keys[key]
+    p = w.settings[0]
     drop_all(w, key)
     new_sensor(w, key)
-    k["serial"] = p["next_serial"]
+    w.links[key]["serial"] = p["next_serial"]
     p["next_serial"] += 1
 
 
 @compiled
 def _take_turn(w: World, key: Int) -> None:
-    turn = w.turn[key]
+    turn = w.links[key]["turn"]
     t = w.turns[turn]
     if t["start"] != 0:
         _start_anew(w, key)
     _settle(w, key, turn, t["at_ms"])
-    w.turn[key] = turn + 1
+    w.links[key]["turn"] = turn + 1
 
 
 @compiled
@@ -120,18 +132,21 @@ def prepare(w: World, begin_ms: Array) -> None:
     not newer than one which the key has had is void.
     """
     for key in range(len(w.keys)):
-        first, end = w.turn_start[w.place[key]], w.turn_start[w.place[key] + 1]
+        first, end = w.turn_start[w.links[key]["place"]], w.turn_start[w.links[key]["place"] + 1]
         begin = begin_ms[key]
         turn, had_ms, starts = first + 1, NULL, False
-        while turn < end and begin != NULL and w.turns[turn]["at_ms"] < begin:
+        while turn < end:
             t = w.turns[turn]
+            # those of the configuration (NULL) hold from ever
+            if t["at_ms"] != NULL and (begin == NULL or t["at_ms"] >= begin):
+                break
             if t["start"] != 0:
                 if t["fresh"] == 0:
                     had_ms, starts = t["at_ms"], False
                 elif t["at_ms"] > had_ms:
                     starts = True
             turn += 1
-        w.turn[key] = turn
+        w.links[key]["turn"] = turn
         if starts:
             _start_anew(w, np.int64(key))
         _settle(w, np.int64(key), turn - 1, begin)
@@ -149,12 +164,16 @@ def _is_idle(w: World, key: Int, now: Int) -> bool:
 @compiled
 def levels(w: World, key: Int, now: Int, bound: float) -> tuple[float, float]:
     """Rate and tokens of a key at a time, changing nothing; `bound` is per second."""
-    p, k, t = w.settings[0], w.keys[key], w.turns[w.turn[key] - 1]
+    p, k, e = w.settings[0], w.keys[key], w.links[key]
+    t = w.turns[e["turn"] - 1]
+    used: Int
+    refilled: Int
+    tokens: Record
     used, tokens, refilled = k["used"], k["tokens"], k["refilled_ms"]
     if _is_idle(w, key, now):
         used, tokens, refilled = np.int64(0), 0.0, np.int64(0)
     rate, _ = quota.sampled_rate(
-        w.sample_start, w.sample_last, w.sample_total, k["sample_at"], used, now, t["samples"],
+        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], used, now, t["samples"],
         t["span_ms"], p["stat"],
     )
     return rate, quota.balance(tokens, refilled, now, bound, t["samples"], t["span_ms"])
@@ -163,15 +182,16 @@ def levels(w: World, key: Int, now: Int, bound: float) -> tuple[float, float]:
 @compiled
 def _record(w: World, key: Int, now: Int, bound: float) -> None:
     """Charge one id to the sensor of a key, without a test."""
-    p, k, t = w.settings[0], w.keys[key], w.turns[w.turn[key] - 1]
+    p, k, e = w.settings[0], w.keys[key], w.links[key]
+    t = w.turns[e["turn"] - 1]
     sample = quota.next_sample(
-        w.sample_start, k["sample_at"], k["used"], k["current"], now, t["samples"], t["span_ms"],
+        w.sample_start, e["sample_at"], k["used"], k["current"], now, t["samples"], t["span_ms"],
         p["stat"],
     )
-    if sample >= k["sample_room"]:
+    if sample >= e["sample_room"]:
         more_samples(w, key)
     k["used"], k["current"] = quota.add_sample(
-        w.sample_start, w.sample_last, w.sample_total, k["sample_at"], k["used"], k["current"],
+        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], k["current"],
         1.0, now, t["samples"], t["span_ms"], p["stat"],
     )
     if p["math"] == quota.TOKEN_BUCKET:
@@ -182,7 +202,8 @@ def _record(w: World, key: Int, now: Int, bound: float) -> None:
 @compiled
 def _violation(w: World, key: Int, now: Int, bound: float) -> tuple[bool, Int]:
     """Test the quota of a key, which reads it: whether it is violated, and for how long (ms)."""
-    p, k, t = w.settings[0], w.keys[key], w.turns[w.turn[key] - 1]
+    p, k, e = w.settings[0], w.keys[key], w.links[key]
+    t = w.turns[e["turn"] - 1]
     if p["math"] == quota.TOKEN_BUCKET:
         tokens = quota.read_tokens(k, now, bound, t["samples"], t["span_ms"])
         if tokens < 0.0:
@@ -190,11 +211,11 @@ def _violation(w: World, key: Int, now: Int, bound: float) -> tuple[bool, Int]:
         return False, np.int64(0)
     # without samples there is nothing that a read could change: one made by it would be as new
     quota.expire_samples(
-        w.sample_start, w.sample_last, w.sample_total, k["sample_at"], k["used"], now,
+        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], now,
         t["samples"], t["span_ms"], p["stat"],
     )
     rate, span = quota.sampled_rate(
-        w.sample_start, w.sample_last, w.sample_total, k["sample_at"], k["used"], now,
+        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], now,
         t["samples"], t["span_ms"], p["stat"],
     )
     if rate > bound:
@@ -234,7 +255,7 @@ def _mono_at(w: World, key: Int, at_ms: Int, next_ns: Int) -> Int:
 @compiled
 def _fullest(w: World, key: Int) -> tuple[Int, Int]:
     """Most bits set in a live filter of a key, and the bytes of all."""
-    p, at = w.settings[0], w.keys[key]["first"]
+    p, at = w.settings[0], w.links[key]["first"]
     most, size = np.int64(0), np.int64(0)
     while at >= 0:
         f = w.filters[at]
@@ -253,7 +274,7 @@ def _end_window(w: World, o: Out, key: Int, end: Int, next_ns: Int) -> None:
     bound, _ = bound_of(w, key, rank_at(w, end))
     bound = quota.bound_per_second(bound, k["span_ms"], p["unit"])
     rate, tokens = levels(w, key, end, bound)
-    busy = k["live"] > 0 or rate > 0.0
+    busy = w.links[key]["live"] > 0 or rate > 0.0
     if busy or k["began_live"] != 0 or k["new_ids"] + k["seen"] + k["rejected"] > 0:
         row = o.stats[p["stats"]]
         p["stats"] += 1
@@ -263,13 +284,13 @@ def _end_window(w: World, o: Out, key: Int, end: Int, next_ns: Int) -> None:
         row["new_ids"], row["seen"], row["rejected"] = k["new_ids"], k["seen"], k["rejected"]
         row["rate"], row["tokens"], row["bound"] = rate, tokens, bound
         row["throttled"], row["throttle_ms"] = k["throttled"], k["throttle_ms"]
-        row["live"], row["bytes"] = k["live"], size
+        row["live"], row["bytes"] = w.links[key]["live"], size
         if p["exact"] == 0:
             row["fill"] = most / p["bits"]
             row["fpp"] = bloom.estimated_fpp(most, p["bits"], p["hashes"])
     k["new_ids"], k["seen"], k["rejected"], k["throttled"], k["throttle_ms"] = 0, 0, 0, 0, 0
     k["open"] = 1 if busy else 0
-    k["began_live"] = 1 if k["live"] > 0 else 0
+    k["began_live"] = 1 if w.links[key]["live"] > 0 else 0
     k["window_ms"] = end
 
 
@@ -277,19 +298,25 @@ def _end_window(w: World, o: Out, key: Int, end: Int, next_ns: Int) -> None:
 def _advance(w: World, o: Out, key: Int, to_ms: Int, next_ns: Int) -> bool:
     """Write the windows that end by a time; False if there was no room to go on."""
     p, k = w.settings[0], w.keys[key]
-    while k["open"] != 0 and k["window_ms"] + p["window_ms"] <= to_ms:
+    period = p["window_ms"]
+    while k["open"] != 0:
+        # a window that another period began ends where one of this period does
+        end = (k["window_ms"] // period + 1) * period
+        if end > to_ms:
+            return True
         if p["stats"] == len(o.stats):
             return False
-        _end_window(w, o, key, k["window_ms"] + p["window_ms"], next_ns)
+        _end_window(w, o, key, end, next_ns)
     return True
 
 
 @compiled
 def _reach(w: World, o: Out, key: Int, to_ms: Int, rank: Int, next_ns: Int) -> bool:
     """Bring a key to a time, past the turns before a rank; False if there was no room."""
-    end = w.turn_start[w.place[key] + 1]
-    while w.turn[key] < end and w.turns[w.turn[key]]["rank"] < rank:
-        if not _advance(w, o, key, w.turns[w.turn[key]]["at_ms"], next_ns):
+    e = w.links[key]
+    end = w.turn_start[e["place"] + 1]
+    while e["turn"] < end and w.turns[e["turn"]]["rank"] < rank:
+        if not _advance(w, o, key, w.turns[e["turn"]]["at_ms"], next_ns):
             return False
         _take_turn(w, key)
     return _advance(w, o, key, to_ms, next_ns)
@@ -321,7 +348,7 @@ def _owner(w: World, o: Out, i: Int, key: Int, rule: Int) -> None:
 def _judge_unseen(w: World, o: Out, f: Feed, i: Int, low: Int, high: Int) -> None:
     """An id that no live filter has: charge the quota, insert, write a row."""
     p, key, now, pid = w.settings[0], f.key[i], f.at_ms[i], f.pid[i]
-    k, t = w.keys[key], w.turns[w.turn[key] - 1]
+    k, t = w.keys[key], w.turns[w.links[key]["turn"] - 1]
     bound, source = bound_of(w, key, f.rank[i])
     per_second = quota.bound_per_second(bound, k["span_ms"], p["unit"])
     verdict, throttle_ms = charge(w, key, now, per_second)
@@ -350,7 +377,7 @@ def _judge_unseen(w: World, o: Out, f: Feed, i: Int, low: Int, high: Int) -> Non
     p["decision_no"] += 1
     row["verdict"], row["bound"], row["source"] = verdict, bound, source
     row["rate"], row["tokens"], row["throttle_ms"] = rate, tokens, throttle_ms
-    row["live"], row["created_ms"] = k["live"], created
+    row["live"], row["created_ms"] = w.links[key]["live"], created
     row["recount"] = 1 if recount else 0
     _owner(w, o, i, key, rule)
 
@@ -362,7 +389,7 @@ def take(w: World, o: Out, f: Feed, i: Int) -> Int:
     k = w.keys[key]
     if p["row_key"] != key or p["row_ms"] != now:
         p["row_key"], p["row_ms"], p["decision_no"], p["owner_no"] = key, now, 0, 0
-    k["any"], k["last_ms"], k["last_ns"], k["feed"] = 1, now, f.mono_ns[i], f.feed[i]
+    k["last_ms"], k["last_ns"], k["feed"] = now, f.mono_ns[i], f.feed[i]
     if k["open"] == 0:
         k["open"], k["began_live"] = 1, 0
         k["window_ms"] = now // p["window_ms"] * p["window_ms"]

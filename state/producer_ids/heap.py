@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.producer_ids.layout import NOBODY, Int, World, compiled
+from state.producer_ids.layout import Int, World, compiled
 
 WORDS, SAMPLES = np.int64(0), np.int64(1)
-_ONE = np.uint64(1)
 
 
 @compiled
@@ -55,7 +54,7 @@ def release_words(w: World, kind: Int, at: Int) -> None:
 @compiled
 def more_samples(w: World, key: Int) -> None:
     """Move the samples of a key to a block of twice the room."""
-    p, k = w.settings[0], w.keys[key]
+    p, k, e = w.settings[0], w.keys[key], w.links[key]
     kind = class_for(k["used"] + 1)
     at = w.free[SAMPLES, kind]
     if at >= 0:
@@ -64,14 +63,12 @@ def more_samples(w: World, key: Int) -> None:
         at = p["samples"]
         p["samples"] += np.int64(1) << kind
     for i in range(k["used"]):
-        w.sample_start[at + i] = w.sample_start[k["sample_at"] + i]
-        w.sample_last[at + i] = w.sample_last[k["sample_at"] + i]
-        w.sample_total[at + i] = w.sample_total[k["sample_at"] + i]
-    if k["sample_room"] > 0:
-        old = class_of(k["sample_room"])
-        w.sample_start[k["sample_at"]] = w.free[SAMPLES, old]
-        w.free[SAMPLES, old] = k["sample_at"]
-    k["sample_at"], k["sample_room"] = at, np.int64(1) << kind
+        w.sample_start[at + i] = w.sample_start[e["sample_at"] + i]
+        w.sample_last[at + i] = w.sample_last[e["sample_at"] + i]
+        w.sample_total[at + i] = w.sample_total[e["sample_at"] + i]
+    if e["sample_room"] > 0:
+        old = class_of(e["sample_room"])
+        w.sample_start[e["sample_at"]] = w.free[SAMPLES, old]
+        w.free[SAMPLES, old] = e["sample_at"]
+    e["sample_at"], e["sample_room"] = at, np.int64(1) << kind
 
-
-__all__ = ["NOBODY", "claim_words", "class_for", "class_of", "more_samples", "release_words"]

@@ -52,25 +52,29 @@ SETTINGS = _layout(
 """One element: the parameters, how much of each array is in use, and the rows of this call."""
 
 KEY = _layout(
-    ("cluster", _i8), ("broker", _i8), ("user", _i8), ("has_clock", _u1), ("any", _u1),
-    ("open", _u1), ("began_live", _u1), ("clock_ms", _i8), ("latest_ms", _i8), ("last_ms", _i8),
+    ("cluster", _i8), ("broker", _i8), ("user", _i8), ("has_clock", _i8), ("open", _i8),
+    ("began_live", _i8), ("clock_ms", _i8), ("latest_ms", _i8), ("last_ms", _i8),
     ("last_ns", _i8), ("feed", _i8), ("window_ms", _i8), ("new_ids", _i8), ("seen", _i8),
     ("rejected", _i8), ("throttled", _i8), ("throttle_ms", _i8), ("tokens", _f8),
     ("refilled_ms", _i8), ("recorded_ms", _i8), ("used", _i8), ("current", _i8),
     ("span_ms", _i8), ("expiration_ms", _i8), ("lost_ms", _i8),
-    ("sample_at", _i8), ("sample_room", _i8), ("first", _i8), ("last", _i8), ("live", _i8),
-    ("serial", _i8),
 )
 """A user on a broker, with its clock. `window_ms`: start of the open statistics window; from
 `new_ids` to `throttle_ms` what it counts. From `tokens` to `current` its quota sensor
 (`recorded_ms` NULL: as new), whose samples are `used` elements from `sample_at` on. `span_ms` and
 `expiration_ms`: the W and the expiration in force when it was last looked at; ids counted at
-`lost_ms` or before are forgotten. `first` and `last`: its oldest and newest filter; `serial`
-names its memory of counted ids. From `sample_at` on derived, not kept."""
-DERIVED_KEY = ("sample_at", "sample_room", "first", "last", "live", "serial")
+`lost_ms` or before are forgotten."""
+
+LINK = _layout(
+    ("place", _i8), ("turn", _i8), ("sample_at", _i8), ("sample_room", _i8), ("first", _i8),
+    ("last", _i8), ("live", _i8), ("serial", _i8),
+)
+"""What belongs to a key while a batch is judged: its broker (`place`) and the next turn of it, the
+block of its samples, its oldest and newest filter, and what names its memory of counted ids. The
+turn before the next one has the settings in force."""
 
 FILTER = _layout(
-    ("key", _i8), ("created_ms", _i8), ("items", _i8), ("set", _i8), ("dense", _u1),
+    ("key", _i8), ("created_ms", _i8), ("items", _i8), ("set", _i8), ("dense", _i8),
     ("at", _i8), ("room", _i8), ("next", _i8), ("previous", _i8), ("serial", _i8),
 )
 """A live filter: how many ids went in, how many bits they set. `dense`: its bits are at word `at`;
@@ -107,10 +111,7 @@ class World(NamedTuple):
 
     settings: Array
     keys: Array
-    place: Array
-    """Broker of each key."""
-    turn: Array
-    """The next turn of each key; the one before it has the settings in force."""
+    links: Array
     own: Array
     """(keys, 3): groups of documents that set a user's own bound, -1 without."""
     filters: Array

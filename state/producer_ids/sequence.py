@@ -38,7 +38,7 @@ def ordered(key: Array, time: Array, records: Records, names: Names) -> tuple[Ar
     seq = np.where(has_seq != 0, records["seq"], 0)
     levels = [seq, has_seq, fixed, time, key]
     varying = [level for level in levels if bool((level != level[0]).any())]
-    if len(varying) == 1 and bool((varying[0][1:] > varying[0][:-1]).all()):
+    if not (key != key[0]).any() and bool((time[1:] > time[:-1]).all()):
         return np.arange(n), none
     rows = np.lexsort(varying) if varying else np.arange(n)
     same = np.zeros(n, bool)
@@ -104,7 +104,7 @@ def ranks(records: Records, shared: Records, names: Names) -> Array:
     both = concat([take(records, tied), take(shared, near)])
     rows, _ = ordered(np.zeros(length(both), np.int64), both["ts_wall_ms"], both, names)
     is_shared = rows >= len(tied)
-    before = np.cumsum(is_shared) - is_shared
+    before: Array = np.cumsum(is_shared) - is_shared
     time = both["ts_wall_ms"][rows]
     begins = np.ones(len(rows), bool)
     begins[1:] = time[1:] != time[:-1]

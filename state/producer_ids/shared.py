@@ -84,17 +84,19 @@ def meanings(records: Records, names: Names) -> Array:
     found = np.zeros(length(records), MEANING)
     found["what"], found["name"], found["bound"], found["fresh"] = START, NONE, np.nan, 1
     policies = np.flatnonzero(records["event_type"] == POLICY)
-    texts = records["policy_json"][policies]
-    for text in np.unique(texts):
-        rows = policies[texts == text] if len(policies) < 64 else policies[texts == text]
-        said = _parsed(names.get(int(text)))
-        if said is None:
-            found["what"][rows] = -1
+    texts, which = np.unique(records["policy_json"][policies], return_inverse=True)
+    said = np.zeros(len(texts), MEANING)
+    said["fresh"] = 1
+    for row, text in zip(said, texts.tolist(), strict=True):
+        document = _parsed(names.get(text))
+        if document is None:
+            row["what"] = -1
             continue
-        found["what"][rows], name, found["bound"][rows], values = said
-        found["name"][rows] = names.intern_one(name)
+        row["what"], name, row["bound"], values = document
+        row["name"] = names.intern_one(name)
         for field, value in zip(_SETTINGS, values, strict=True):
-            found[field][rows] = value
+            row[field] = value
+    found[policies] = said[which]
     return found
 
 
@@ -257,7 +259,7 @@ def _levels(
     )):
         column = np.empty(n, np.int64)
         wall.intern_tuples(
-            np.concatenate([known[:count], np.zeros((1, 3), np.int64)]), count,
+            known[:count], count,
             np.ascontiguousarray(c, np.int64), np.ascontiguousarray(b, np.int64),
             np.ascontiguousarray(name, np.int64), np.zeros(n, bool), column,
         )
@@ -278,8 +280,11 @@ def _turns(
     start = np.zeros(len(places) + 1, np.int64)
     base = tuple(params[name] for name in _SETTINGS)
     for j, (cluster, broker) in enumerate(places[:, :2].tolist()):
-        levels = ((cluster, broker), (cluster, everywhere), (NONE, NONE))
-        rows = sorted(i for level in levels for i in by_broker.get(level, ()))
+        levels = {(cluster, broker), (cluster, everywhere), (NONE, NONE)}
+        rows = sorted(
+            i for level in levels for i in by_broker.get(level, ())
+            if meaning["what"][i] != START or level == (cluster, broker)
+        )
         found += _turns_of(records, meaning, rows, broker, everywhere, base)
         start[j + 1] = len(found)
     return np.array(found, L.TURN), start
@@ -289,13 +294,13 @@ def _turns_of(
     records: Records, meaning: Array, rows: Sequence[int], broker: int, everywhere: int,
     base: tuple[int, ...],
 ) -> list[tuple[Any, ...]]:
-    def turn(rank: int, at_ms: int, start: int, fresh: int, now: tuple[int, ...]) -> tuple[Any, ...]:
+    def turn(rank: int, at_ms: int, start: int, fresh: int) -> tuple[Any, ...]:
         samples, span_s, layers, expiration_ms = now
         return rank, at_ms, start, fresh, samples, span_s * 1000, layers, expiration_ms
 
     said = {broker: (0,) * len(base), everywhere: (0,) * len(base)}
     now = base
-    found = [turn(-1, int(NULL), 0, 0, now)]
+    found = [turn(-1, int(NULL), 0, 0)]
     for i in rows:
         m = meaning[i]
         is_start = int(m["what"] == START)
@@ -310,5 +315,5 @@ def _turns_of(
             )
             if now == before:
                 continue
-        found.append(turn(i, int(records["ts_wall_ms"][i]), is_start, int(m["fresh"]), now))
+        found.append(turn(i, int(records["ts_wall_ms"][i]), is_start, int(m["fresh"])))
     return found

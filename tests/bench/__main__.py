@@ -31,9 +31,10 @@ BENCHES = {
     "transport": "transport.run",
     "freshness": "freshness.run",
     "claim": "claim.run",
+    "chunks": "chunks.run",
 }
 RESULTS = ("govern", "govern-demo", "columnar", "transport", "core", "topics", "state",
-           "freshness", "generator", "claim")
+           "freshness", "generator", "claim", "chunks")
 """Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim")
 

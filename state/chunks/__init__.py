@@ -1,0 +1,1 @@
+"""The job `chunks`: large messages in chunks (PIP-37)."""

@@ -1,0 +1,245 @@
+"""The stateful operator `producer_ids`: rate of new producer ids per user (KIP-936).
+
+Key: (cluster, broker, user), where the user is what follows the first colon of `principal`. Clock:
+wall time. State: filters, quota sensors and counted ids of users, policies and broker starts,
+waiting records. Timers: window ends. Tables: `producer_id_decisions`, `producer_id_stats`,
+`producer_id_owners` and its late or repeated records for `quarantine`.
+
+`policy` and `broker_started` hold for every user of their broker (a policy of broker `*`, for all
+of its cluster), so every shard must be given them; one copy is at `home` and reports a repetition.
+
+Memory of a shard before compression: for each user 208 bytes (64 more while a batch is judged), 24
+for each sample of its rate (at most `producer.id.quota.window.num` + 1) and, for each live filter,
+40 bytes (80 while a batch is judged) and its bits; up to 8 ids are listed in 8 bytes each instead.
+A user has at most 3 live filters, with window_mode L as many as `producer.id.quota.window.count`
+and one for each `bloom_items` ids. It is forgotten once it has no filter, no open window and a
+sensor that is idle. With membership=exact each id in a live filter takes 8 bytes and each that was
+counted within `producer.id.expiration.ms` 24; while a batch is judged, up to 56 each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from state import wall
+from state.events import WALL
+from state.job import Step
+from state.producer_ids import bloom, flow, quota
+from state.producer_ids import layout as L
+from state.producer_ids import shard as shards
+from state.producer_ids import shared as common
+from state.producer_ids.layout import NULL, Array, Feed, Out, World
+from state.producer_ids.rows import Rows
+from state.producer_ids.sequence import POLICY, ordered, ranks
+from state.producer_ids.shard import COLUMNS, NAME, USER, Shard
+from state.records import Records, concat, empty, length, read_blob, take
+from state.refused import Refused
+
+_KEY = "key"
+"""Column of records while they are put in order: the place of their key."""
+
+
+class ProducerIds:
+    """See the module; one instance serves all shards and keeps nothing between calls."""
+
+    name = NAME
+    version = shards.VERSION
+    key = ("cluster", "broker", USER)
+    """`user` is derived from `principal`: records that spell one user differently meet."""
+    clock = WALL
+    tables = ("producer_id_decisions", "producer_id_stats", "producer_id_owners")
+    columns = COLUMNS
+
+    def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
+        """`params` are the job's resolved parameters, `policies` the configured documents as
+        JSON."""
+        self._lateness_ms = int(params["allowed_lateness_ms"])
+        self._idle_advance_ms = int(params["idle_advance_ms"])
+        self._window_ms = int(params["stats_window_ms"])
+        self._policies = tuple(policies)
+        exact = params.get("membership", "bloom") == "exact"
+        items = int(params.get("bloom_items", 1000))
+        shape = bloom.Shape(0, 0) if exact else bloom.shape_of(
+            items, float(params.get("bloom_fpp", 0.01)), params.get("bloom_rounding", "ceil")
+        )
+        self._shape = (shape.bits, shape.hashes, int(exact))
+        self._settings = {
+            "mode": L.MODES.index(params.get("window_mode", "A")),
+            "refresh": int(bool(params.get("refresh_on_hit", False))),
+            "exact": int(exact), "bits": shape.bits, "hashes": shape.hashes,
+            "bits_words": shape.words,
+            "listed_most": min(int(L.LISTED_MOST), shape.words // 2), "most_items": items,
+            "enforcement": quota.ENFORCEMENTS.index(params.get("enforcement", "strict")),
+            "insert_rejected": int(bool(params.get("insert_rejected", False))),
+            "math": quota.MATHS.index(params.get("quota_math", "token_bucket")),
+            "unit": quota.UNITS.index(params.get("rate_unit", "window")),
+            "stat": quota.STATS.index(params.get("sampled_stat", "last_event")),
+            "wraps": int("Q1" in params.get("defects", ())),
+            "unlimited": quota.UNLIMITED[params.get("unlimited_default", "long")],
+            "window_ms": self._window_ms,
+            "idle_ms": int(params.get("idle_state_ms", quota.IDLE_MS)),
+        }
+        self._broker = {
+            field: min(value if (value := int(params.get(key, default))) >= 1 else default, most)
+            for field, (key, (default, most)) in zip(
+                ("samples", "span_s", "layers", "expiration_ms"), common.BROKER_KEYS.items(),
+                strict=True,
+            )
+        }
+
+    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
+        """Judge a batch of one shard; see `state.job`."""
+        s = shards.read(state) if state else shards.new()
+        self._fit(s)
+        refused = Refused(NAME)
+        records = self._records(s, blobs)
+        is_shared = (records["event_type"] == POLICY) | (
+            records["event_type"] == common.STARTED
+        )
+        self._take_shared(s, take(records, is_shared), stream_ms, refused)
+        own = take(records, ~is_shared)
+        both = concat([s.waiting, own])
+        is_new = np.zeros(length(both), bool)
+        is_new[length(s.waiting):] = True
+        keys, key = _keys_of(s.parts["keys"], both)
+        both = {**both, _KEY: key}
+        begin_ms = np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
+        judged, key, waiting = wall.admit(
+            keys, key, both, is_new, stream_ms, self._lateness_ms, self._idle_advance_ms,
+            COLUMNS, s.names, refused, ordered,
+        )
+        waits = waiting.pop(_KEY)
+        judged.pop(_KEY)
+        next_ns, _ = wall.first_waiting(len(keys), waits, waiting)
+        w, o = self._play(s, keys, begin_ms, judged, key, next_ns)
+        tables = Rows(w, o, judged, s.names).tables()
+        quarantine = refused.table(s.names)
+        if quarantine is not None:
+            tables["quarantine"] = quarantine
+        s.parts = shards.pack(w, stream_ms)
+        s.waiting = waiting
+        needed = common.needed(s.shared, s.meaning, stream_ms)
+        if not needed.all():
+            s.shared, s.meaning = take(s.shared, needed), s.meaning[needed]
+        return Step(shards.write(s), tables, self._wake(s), refused.needed_idle_advance_ms)
+
+    def _fit(self, s: Shard) -> None:
+        """Filters of another shape cannot be read: every id is unseen again."""
+        if s.shape != self._shape:
+            fresh = shards.new().parts
+            s.parts |= {name: fresh[name] for name in ("filters", "words", "ids", "counted")}
+            s.shape = self._shape
+
+    # -- records -----------------------------------------------------------------------------
+
+    def _records(self, s: Shard, blobs: Sequence[bytes]) -> Records:
+        parts = [read_blob(blob, s.names, COLUMNS) for blob in blobs]
+        records = dict(concat(parts)) if parts else empty(COLUMNS)
+        records[USER] = self._users(s, records["principal"])
+        return records
+
+    def _users(self, s: Shard, principal: Array) -> Array:
+        """Names of users by those of principals."""
+        user = np.full(len(s.names) + 1, -1, np.int64)
+        marks = np.zeros(len(user), bool)
+        marks[principal] = True
+        distinct = np.flatnonzero(marks[:-1])
+        if len(distinct):
+            texts = s.names.lookup(distinct)
+            user[distinct] = s.names.intern(
+                pc.replace_substring_regex(texts, r"\A[^:]*:", "", max_replacements=1)
+            )
+        return user[principal]
+
+    # -- policies ----------------------------------------------------------------------------
+
+    def _take_shared(
+        self, s: Shard, records: Records, stream_ms: int, refused: Refused
+    ) -> None:
+        """Policies and starts that came, and what has changed in the configuration."""
+        if s.config is None:
+            texts, at_ms = list(self._policies), int(NULL)
+        else:
+            texts = common.changes(s.config, self._policies)
+            clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
+            at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
+        s.config = self._policies
+        if texts:
+            told = common.configured(texts, at_ms, s.shared, s.names)
+            records = concat([told, records]) if length(records) else told
+        s.shared, s.meaning = common.merged(s.shared, s.meaning, records, s.names, refused)
+
+    # -- judging -----------------------------------------------------------------------------
+
+    def _play(
+        self, s: Shard, keys: Array, begin_ms: Array, r: Records, key: Array, next_ns: Array
+    ) -> tuple[World, Out]:
+        n = length(r)
+        timeline = common.timeline(s.shared, s.meaning, keys, s.names, self._broker)
+        feed = Feed(*[np.ascontiguousarray(column, np.int64) for column in (
+            key, r["event_type"], r["ts_wall_ms"], r["ts_mono_ns"], r["source_feed"],
+            r["producer_id"], ranks(r, s.shared, s.names),
+        )])
+        w = shards.unpack({**s.parts, "keys": keys}, self._settings, n, timeline)
+        flow.prepare(w, begin_ms)
+        o = Out(np.zeros(n, L.DECISION), np.zeros(n, L.OWNER), np.zeros(0, L.STATS))
+        at = np.int64(0)
+        while True:
+            w, o = shards.more_room(w), _more_stats(w, o)
+            at = flow.judge(w, o, feed, at)
+            if at < 0:
+                break
+        at = np.int64(0)
+        while True:
+            at = flow.move_on(w, o, at, next_ns)
+            if at < 0:
+                return w, o
+            o = _more_stats(w, o)
+
+    # -- timers ------------------------------------------------------------------------------
+
+    def _wake(self, s: Shard) -> int | None:
+        """The first wall time of the stream at which this shard would do something by itself."""
+        times: list[int] = []
+        if length(s.waiting):
+            times.append(int(s.waiting["ts_wall_ms"].min()))
+        keys = s.parts["keys"]
+        window = keys["window_ms"][keys["open"] != 0]
+        if len(window):
+            times.append((int(window.min()) // self._window_ms + 1) * self._window_ms - 1)
+        return max(min(times), 0) if times else None
+
+
+def _keys_of(keys: Array, r: Records) -> tuple[Array, Array]:
+    """The keys of a shard, those of new records included, and the key of each record."""
+    n, count = length(r), len(keys)
+    if not n:
+        return keys, np.zeros(0, np.int64)
+    known = np.zeros((count + n, 3), np.int64)
+    for i, field in enumerate(("cluster", "broker", "user")):
+        known[:count, i] = keys[field]
+    found = np.empty(n, np.int64)
+    made = wall.intern_tuples(
+        known, count, r["cluster"], r["broker"], r[USER], np.ones(n, bool), found
+    )
+    if made == count:
+        return keys, found
+    fresh = np.zeros(made - count, L.KEY)
+    for i, field in enumerate(("cluster", "broker", "user")):
+        fresh[field] = known[count:made, i]
+    for field in ("clock_ms", "latest_ms", "last_ms", "last_ns", "recorded_ms", "lost_ms"):
+        fresh[field] = NULL
+    fresh["feed"] = -1
+    return np.concatenate([keys, fresh]), found
+
+
+def _more_stats(w: World, o: Out) -> Out:
+    """Room for more rows of windows."""
+    used = int(w.settings[0]["stats"])
+    if used < len(o.stats):
+        return o
+    return o._replace(stats=np.concatenate([o.stats, np.zeros(2 * used + 1024, L.STATS)]))

@@ -1,0 +1,409 @@
+"""State of one shard of `producer_ids`: users, their filters and sensors, policies; as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numba
+import numpy as np
+
+from state import codec
+from state.names import Names
+from state.producer_ids import layout as L
+from state.producer_ids.filters import enter_all
+from state.producer_ids.layout import NULL, Array, World
+from state.producer_ids.shared import MEANING, Timeline
+from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
+
+NAME = "producer_ids"
+VERSION = 1
+COLUMNS = (
+    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms",
+    "principal", "client_id", "topic", "partition", "producer_id", "producer_name", "sequence_id",
+    "ledger_id", "entry_id", "entry_bytes", "num_messages", "policy_json",
+)
+"""Contract columns that the job carries; `topic` and `partition` as they stand in the record."""
+USER = "user"
+"""Column of records: what follows the first colon of `principal`, all of it without one."""
+NAME_COLUMNS = (
+    "source_feed", "cluster", "broker", "principal", "client_id", "topic", "producer_name",
+    "policy_json", "source_partition", USER,
+)
+_NAME_FIELDS = {"keys": ("cluster", "broker", "user", "feed"), "meaning": ("name",)}
+_COMPACT_BELOW = 0.75
+"""Names are renumbered when less than this share of them is in use."""
+_SAMPLE_COLUMNS = ("sample_start", "sample_last", "sample_total")
+_LAYOUTS: Mapping[str, np.dtype] = {
+    "keys": L.KEY, "filters": L.FILTER, "counted": L.IDENTITY,
+}
+_BLOCK = 64
+
+
+def _none() -> Records:
+    return {**empty(COLUMNS), USER: np.zeros(0, np.int64)}
+
+
+def _nothing() -> dict[str, Array]:
+    parts = {name: np.zeros(0, kind) for name, kind in _LAYOUTS.items()}
+    parts |= {"words": np.zeros(0, np.uint64), "ids": np.zeros(0, np.int64)}
+    parts |= {name: np.zeros(0, np.int64) for name in _SAMPLE_COLUMNS[:2]}
+    return {**parts, _SAMPLE_COLUMNS[2]: np.zeros(0, np.float64)}
+
+
+@dataclass
+class Shard:
+    """What one shard knows between two calls."""
+
+    names: Names
+    parts: dict[str, Array] = field(default_factory=_nothing)
+    """Filters and samples stand in the order of their keys, the oldest filter of a key first;
+    `words` has bits of filters or lists of ids, `ids` the members of exact filters, one filter
+    after the other."""
+    waiting: Records = field(default_factory=_none)
+    shared: Records = field(default_factory=_none)
+    """Policies and broker starts, in order."""
+    meaning: Array = field(default_factory=lambda: np.zeros(0, MEANING))
+    config: tuple[str, ...] | None = None
+    """Documents of the configuration that `shared` has; None before the first call."""
+    shape: tuple[int, int, int] = (0, 0, 0)
+    """Bits, hashes and whether exact of the filters."""
+
+
+def new() -> Shard:
+    """A shard that has seen nothing."""
+    return Shard(Names())
+
+
+def read(data: bytes) -> Shard:
+    """The shard behind its bytes."""
+    arrays = codec.decode(NAME, VERSION, data)
+    names = Names(arrays["names"], arrays["name_lengths"])
+
+    def records(prefix: str) -> Records:
+        return {
+            name: arrays[f"{prefix}.{name}"]
+            for name in (*COLUMNS, *SOURCE_COLUMNS, *FLAGS, "ingest_ms", USER)
+        }
+
+    parts = {
+        name: _rows(_LAYOUTS[name], name, arrays) if name in _LAYOUTS else arrays[name]
+        for name in _nothing()
+    }
+    bits, hashes, exact = arrays["shape"].tolist()
+    return Shard(
+        names, parts, records("waiting"), records("shared"), _typed(arrays["meaning"]),
+        tuple(names.get(int(text)) for text in arrays["config"]), (bits, hashes, exact),
+    )
+
+
+def _typed(stored: Array) -> Array:
+    found = np.zeros(len(stored), MEANING)
+    for column in MEANING.names or ():
+        found[column] = stored[column]
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _turn(rows: Array, columns: Array) -> None:
+    """Copy rows (n, m) into columns (m, n) or back, block by block: all fields in one pass."""
+    for begin in range(0, len(rows), _BLOCK):
+        end = min(begin + _BLOCK, len(rows))
+        for j in range(rows.shape[1]):
+            for i in range(begin, end):
+                columns[j, i] = rows[i, j]
+
+
+@numba.njit(cache=True, nogil=True)
+def _turn_back(columns: Array, rows: Array) -> None:
+    for begin in range(0, len(rows), _BLOCK):
+        end = min(begin + _BLOCK, len(rows))
+        for j in range(rows.shape[1]):
+            for i in range(begin, end):
+                rows[i, j] = columns[j, i]
+
+
+def _fields(layout: np.dtype) -> list[tuple[str, Any]]:
+    """Names and types of what is kept of a layout, all of 8 bytes."""
+    return [
+        (name, layout[name]) for name in layout.names or ()
+        if layout is not L.FILTER or name not in L.DERIVED_FILTER
+    ]
+
+
+def _columns(name: str, array: Array) -> dict[str, Array]:
+    """A structured array as one plain array for each field that is kept."""
+    fields = _fields(_LAYOUTS[name])
+    rows = _words(np.ascontiguousarray(array))[:, : len(fields)]
+    columns = np.empty((rows.shape[1], len(rows)), np.int64)
+    _turn(rows, columns)
+    return {
+        f"{name}.{field}": columns[i].view(kind) for i, (field, kind) in enumerate(fields)
+    }
+
+
+def _rows(layout: np.dtype, name: str, arrays: Mapping[str, Array]) -> Array:
+    """The inverse of `_columns`."""
+    stored = [arrays[f"{name}.{field}"].view(np.int64) for field, _ in _fields(layout)]
+    found = np.zeros(len(stored[0]), layout)
+    _turn_back(np.stack(stored), _words(found)[:, : len(stored)])
+    return found
+
+
+def _words(array: Array) -> Array:
+    """Structured elements as rows of words, which may be written to."""
+    return array.view(np.int64).reshape(len(array), array.dtype.itemsize // 8)
+
+
+def write(shard: Shard) -> bytes:
+    """The bytes of a shard."""
+    config = [shard.names.intern_one(text) for text in shard.config or ()]
+    arrays: dict[str, Array] = {
+        "shape": np.array(shard.shape, np.int64), "config": np.array(config, np.int64),
+        "meaning": shard.meaning.copy(),
+    }
+    for name, part in shard.parts.items():
+        arrays |= _columns(name, part) if name in _LAYOUTS else {name: part}
+    arrays |= {f"waiting.{name}": column for name, column in shard.waiting.items()}
+    arrays |= {f"shared.{name}": column for name, column in shard.shared.items()}
+    names = _compact(shard.names, arrays)
+    arrays["names"], arrays["name_lengths"] = names.arrays()
+    return codec.encode(NAME, VERSION, arrays)
+
+
+def _compact(names: Names, arrays: dict[str, Array]) -> Names:
+    """Leave out names that nothing refers to, once they are many."""
+    columns = [arrays[f"{part}.{name}"] for part in ("waiting", "shared") for name in NAME_COLUMNS]
+    columns += [arrays[f"keys.{f}"] for f in _NAME_FIELDS["keys"]]
+    columns += [arrays["meaning"]["name"], arrays["config"]]
+    used = np.zeros(len(names) + 1, bool)
+    for column in columns:
+        used[column] = True
+    used = used[:-1]
+    if used.sum() >= _COMPACT_BELOW * len(names):
+        return names
+    smaller, number = names.compact(used)
+    for part in ("waiting", "shared"):
+        for name in NAME_COLUMNS:
+            arrays[f"{part}.{name}"] = number[arrays[f"{part}.{name}"]]
+    for column in (*(arrays[f"keys.{f}"] for f in _NAME_FIELDS["keys"]),
+                   arrays["meaning"]["name"], arrays["config"]):
+        column[...] = number[column]
+    return smaller
+
+
+# -- between state and kernel ----------------------------------------------------------------
+
+
+def unpack(
+    parts: Mapping[str, Array], settings: Mapping[str, Any], records: int, timeline: Timeline
+) -> World:
+    """The world behind stored arrays, with room for a number of records and its lists linked."""
+    p = np.zeros(1, L.SETTINGS)
+    for name, value in settings.items():
+        p[name] = value
+    keys, filters = parts["keys"], parts["filters"]
+    live, exact = len(filters), bool(p[0]["exact"])
+    p["words"], p["samples"] = len(parts["words"]), len(parts["sample_start"])
+    p["ids"], p["counted"] = len(parts["ids"]), len(parts["counted"])
+    p["next_serial"] = live + len(keys)
+    p["row_key"], p["row_ms"] = -1, NULL
+    grown = np.concatenate([filters, np.zeros(records, L.FILTER)])
+    grown["key"][live:] = -1
+    grown["next"][live:] = np.append(np.arange(live + 1, live + records), -1)[:records]
+    p["free_filter"] = live if records else -1
+    ids = np.zeros(len(parts["ids"]) + records * exact, L.IDENTITY)
+    ids["owner"][: len(parts["ids"])] = np.repeat(np.arange(live), filters["items"] * exact)
+    ids["pid"][: len(parts["ids"])] = parts["ids"]
+    counted = np.concatenate([parts["counted"], np.zeros(records * exact, L.IDENTITY)])
+    counted["owner"][: len(parts["counted"])] += live
+    world = World(
+        settings=p, keys=keys, links=np.zeros(len(keys), L.LINK),
+        own=timeline.own, filters=grown, words=parts["words"],
+        free=np.full((2, L.CLASSES), -1, np.int64), ids=ids, id_table=_table(len(ids)),
+        counted=counted, counted_table=_table(len(counted)), turns=timeline.turns,
+        turn_start=timeline.turn_start, defaults=timeline.defaults, groups=timeline.groups,
+        document_rank=timeline.document_rank, document_bound=timeline.document_bound,
+        shared_ms=timeline.shared_ms, **{name: parts[name] for name in _SAMPLE_COLUMNS},
+    )
+    _link(world, live, timeline.place)
+    enter_all(world.ids, world.id_table, p["ids"][0])
+    enter_all(world.counted, world.counted_table, p["counted"][0])
+    return world
+
+
+def _table(elements: int) -> Array:
+    size = 64
+    while size < 2 * elements:
+        size *= 2
+    return np.full(size, -1, np.int64)
+
+
+@numba.njit(cache=True, nogil=True)
+def _link(w: World, live: int, place: Array) -> None:
+    p = w.settings[0]
+    samples, words = 0, 0
+    for i in range(len(w.keys)):
+        k, used = w.links[i], w.keys[i]["used"]
+        k["place"], k["first"], k["last"], k["live"], k["serial"] = place[i], -1, -1, 0, live + i
+        k["sample_at"], k["sample_room"] = samples, used
+        samples += used
+    for i in range(live):
+        f = w.filters[i]
+        k = w.links[f["key"]]
+        f["previous"], f["next"], f["serial"] = k["last"], -1, i
+        if k["last"] >= 0:
+            w.filters[k["last"]]["next"] = i
+        else:
+            k["first"] = i
+        k["last"] = i
+        k["live"] += 1
+        room = 0
+        if p["exact"] == 0:
+            room = p["bits_words"] if f["dense"] != 0 else f["items"]
+        f["at"], f["room"] = words, room
+        words += room
+
+
+def more_room(w: World) -> World:
+    """The world with twice the room of the flat arrays that are short."""
+    p = w.settings[0]
+    need = int(p["words"] + p["bits_words"] + 2 * L.LISTED_MOST)
+    if need > len(w.words):
+        room = 2 * need - len(w.words)
+        w = w._replace(words=np.concatenate([w.words, np.zeros(room, np.uint64)]))
+    need = int(p["samples"]) + 2 * int(w.keys["used"].max(initial=0)) + 2
+    if need > len(w.sample_start):
+        room = 2 * need - len(w.sample_start)
+        w = w._replace(**{
+            name: np.concatenate([getattr(w, name), np.zeros(room, getattr(w, name).dtype)])
+            for name in _SAMPLE_COLUMNS
+        })
+    return w
+
+
+@numba.njit(cache=True, nogil=True)
+def _line_up(w: World, kept: Array, order: Array) -> int:
+    """Places of the filters of the keys to keep, key by key, oldest first."""
+    count = 0
+    for i in range(len(w.links)):
+        if not kept[i]:
+            continue
+        at = w.links[i]["first"]
+        while at >= 0:
+            order[count] = at
+            count += 1
+            at = w.filters[at]["next"]
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(flat: Array, start: Array, count: Array, out: Array) -> None:
+    at = 0
+    for i in range(len(start)):
+        for j in range(start[i], start[i] + count[i]):
+            out[at] = flat[j]
+            at += 1
+
+
+def _gathered(flat: Array, start: Array, count: Array) -> Array:
+    out = np.empty(int(count.sum()), flat.dtype)
+    _gather(flat, np.ascontiguousarray(start), np.ascontiguousarray(count), out)
+    return out
+
+
+def pack(w: World, stream_ms: int) -> dict[str, Array]:
+    """The arrays to store, without what is as good as new; inverse of `unpack`."""
+    p = w.settings[0]
+    counted = _remembered(w)
+    kept = _kept(w, stream_ms, counted)
+    number = np.full(len(w.keys) + 1, -1, np.int64)
+    number[:-1][kept] = np.arange(int(kept.sum()))
+    order = np.empty(len(w.filters), np.int64)
+    order = order[: _line_up(w, kept, order)]
+    every = bool(kept.all())
+    keys, links = (w.keys, w.links) if every else (w.keys[kept], w.links[kept])
+    filters = w.filters[order]
+    found = {
+        name: _gathered(getattr(w, name), links["sample_at"], keys["used"])
+        for name in _SAMPLE_COLUMNS
+    }
+    if p["exact"]:
+        found["words"], found["ids"] = np.zeros(0, np.uint64), _members(w, filters["serial"])
+    else:
+        length = np.where(filters["dense"] != 0, p["bits_words"], filters["items"])
+        found["words"] = _gathered(w.words, filters["at"], length)
+        found["ids"] = np.zeros(0, np.int64)
+    filters["key"] = number[filters["key"]]
+    counted["owner"] = number[counted["owner"]]
+    for name in L.DERIVED_FILTER:
+        filters[name] = 0
+    return {**found, "keys": keys, "filters": filters, "counted": counted}
+
+
+@numba.njit(cache=True, nogil=True)
+def _by_owner(entries: Array, position: Array, starts: Array, order: Array) -> None:
+    """Places of entries in the order of their owners' positions, -1 for those to leave out;
+    `starts` says where each owner's begin, and is moved to where they end."""
+    for i in range(len(entries)):
+        at = position[entries[i]["owner"]]
+        if at >= 0:
+            order[starts[at]] = i
+            starts[at] += 1
+
+
+def _owned(entries: Array, serials: Array, many: int) -> tuple[Array, Array]:
+    """The entries of owners with some serials, owner by owner, and the position of each one's;
+    `many`: all serials are below."""
+    position = np.full(many, -1, np.int64)
+    position[serials] = np.arange(len(serials))
+    place = position[entries["owner"]]
+    count = np.bincount(place[place >= 0], minlength=len(serials))
+    order = np.empty(int(count.sum()), np.int64)
+    _by_owner(entries, position, np.cumsum(count) - count, order)
+    return entries[order], place[order]
+
+
+def _members(w: World, serials: Array) -> Array:
+    """Ids of exact filters, filter by filter."""
+    p = w.settings[0]
+    found, _ = _owned(w.ids[: p["ids"]], serials, int(p["next_serial"]))
+    return np.ascontiguousarray(found["pid"])
+
+
+def _remembered(w: World) -> Array:
+    """Ids that were counted and are not forgotten, key by key; `owner` is then the key."""
+    p = w.settings[0]
+    entries = w.counted[: p["counted"]]
+    if not len(entries):
+        return entries.copy()
+    found, key = _owned(entries, w.links["serial"], int(p["next_serial"]))
+    lost, has_clock, clock, expiration = (
+        w.keys[f][key] for f in ("lost_ms", "has_clock", "clock_ms", "expiration_ms")
+    )
+    found["owner"] = key
+    known = (found["at_ms"] > lost) & (
+        (has_clock == 0) | (clock - found["at_ms"] < expiration)
+    )
+    return found if known.all() else found[known]
+
+
+def _kept(w: World, stream_ms: int, counted: Array) -> Array:
+    p, k = w.settings[0], w.keys
+    idle = (k["recorded_ms"] == NULL) | (
+        (k["has_clock"] != 0) & (k["clock_ms"] - k["recorded_ms"] > p["idle_ms"])
+    )
+    kept = (k["open"] != 0) | (w.links["live"] > 0) | ~idle
+    kept |= (k["has_clock"] != 0) & (k["clock_ms"] > stream_ms)
+    kept[counted["owner"]] = True
+    return kept
+
+
+def describe(shard: Shard) -> dict[str, Any]:
+    """Sizes of what a shard keeps."""
+    return {
+        **{name: len(part) for name, part in shard.parts.items()},
+        "shared": len(shard.meaning), "waiting": len(shard.waiting["cluster"]),
+    }
+

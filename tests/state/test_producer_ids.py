@@ -1,0 +1,565 @@
+"""The core of producer_ids: equal to the reference, however a trace is cut, and within bounds."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state import codec, names
+from state.codec import StateFormatError
+from state.producer_ids import bloom, shard
+from state.producer_ids.operator import ProducerIds
+from state.producer_ids.shared import LAYERS, SAMPLES, SPAN_S
+from tests.reference.producer_ids import OWN, TABLES, judge
+from tests.state.producer_id_trace import PARAMS, blob, numbered, play
+from tests.state.producer_id_traces import Trace, traces
+from tests.state.recorded import vectors
+from tests.state.test_reference import CHECKED
+from tests.state.test_splits import LATENESS_MS, cut
+
+Rows = dict[str, list[dict[str, Any]]]
+SEEDS = st.integers(0, 2**32 - 1)
+VECTORS = "producer_ids.json"
+T0 = 1_767_621_600_000
+LARGEST = 2**63 - 1
+SECOND = {SAMPLES: 11, SPAN_S: 1, "rate_unit": "second", "stats_window_ms": 1000}
+
+
+def in_order(rows: Rows) -> Rows:
+    """Rows of every table by key, time and number."""
+    return {
+        table: sorted(rows.get(table, []), key=lambda r: (
+            r["cluster"], r["broker"], r["user"], r["ts_wall_ms"], r["row_no"],
+        ))
+        for table in TABLES
+    }
+
+
+def assert_same(got: Rows, expected: Rows) -> None:
+    got, expected = in_order(got), in_order(expected)
+    for table in TABLES:
+        for i, (mine, wanted) in enumerate(zip(got[table], expected[table], strict=False)):
+            assert mine == wanted, (table, i)
+        assert len(got[table]) == len(expected[table]), table
+
+
+def canonical(state: bytes) -> dict[Any, Any]:
+    """What a state says of its users, free of places and of what is as good as forgotten."""
+    s = shard.read(state)
+    p = s.parts
+    sizes = [
+        1 if s.shape[2] else (s.shape[0] + 63) // 64 if f["dense"] else int(f["items"])
+        for f in p["filters"]
+    ]
+    at = ids = samples = 0
+    filters: dict[int, list[Any]] = {i: [] for i in range(len(p["keys"]))}
+    for f, size in zip(p["filters"], sizes, strict=True):
+        items = int(f["items"])
+        members = sorted(p["ids"][ids : ids + items].tolist())
+        content = p["words"][at : at + size].tolist() if not s.shape[2] else members
+        filters[int(f["key"])].append((int(f["created_ms"]), items, int(f["set"]), content))
+        at, ids = at + size * (not s.shape[2]), ids + items * s.shape[2]
+    found: dict[Any, Any] = {}
+    for i, k in enumerate(p["keys"]):
+        n = int(k["used"])
+        mine = slice(samples, samples + n)
+        samples += n
+        counted = sorted(
+            (int(c["pid"]), int(c["at_ms"])) for c in p["counted"][p["counted"]["owner"] == i]
+        )
+        who = tuple(s.names.get(int(k[f])) for f in ("cluster", "broker", "user"))
+        found[who] = (
+            float(k["tokens"]), int(k["refilled_ms"]), int(k["recorded_ms"]), int(k["current"]),
+            [p[f"sample_{x}"][mine].tolist() for x in ("start", "last", "total")],
+            filters[i], counted, int(k["clock_ms"]), int(k["open"]),
+            (int(k["window_ms"]), int(k["seen"]), int(k["rejected"])) if k["open"] else None,
+        )
+    return found
+
+
+# -- random traces ---------------------------------------------------------------------------
+
+
+def compare(trace: Trace) -> None:
+    end = trace.end_ms + 1
+    assert_same(
+        play([numbered(trace.records)], trace.params, trace.configured, end),
+        judge(trace.records, trace.params, trace.configured, end),
+    )
+
+
+@CHECKED
+@given(traces())
+def test_core_and_reference_agree(trace: Trace) -> None:
+    compare(trace)
+
+
+@CHECKED
+@given(traces(broker_keys=True, most=90))
+def test_settings_of_brokers(trace: Trace) -> None:
+    compare(trace)
+
+
+@CHECKED
+@given(
+    traces(broker_keys=True), SEEDS, st.sampled_from((0, LATENESS_MS)),
+    st.sampled_from((1, 3000, 200_000)),
+)
+def test_any_cut_gives_the_same_rows_and_state(
+    trace: Trace, seed: int, jitter_ms: int, drain_ms: int
+) -> None:
+    order, end = random.Random(seed), trace.end_ms + drain_ms
+    whole_states: list[bytes] = []
+    split_states: list[bytes] = []
+    records = numbered(trace.records)
+    whole = play([records], trace.params, trace.configured, end, whole_states)
+    came = sorted(
+        records, key=lambda r: (r["ts_wall_ms"] + order.random() * jitter_ms, r["source_offset"])
+    )
+    split = play(cut(came, order), trace.params, trace.configured, end, split_states)
+    assert "quarantine" not in split
+    assert_same(split, whole)
+    assert canonical(split_states[-1]) == canonical(whole_states[-1])
+    again = shard.write(shard.read(split_states[-1]))
+    assert canonical(again) == canonical(split_states[-1])
+
+
+@CHECKED
+@given(traces(), SEEDS)
+def test_users_in_other_shards_change_nothing(trace: Trace, seed: int) -> None:
+    """Every user in a shard of its own; policies and starts go to all."""
+    end, own = trace.end_ms + 1, set(OWN)
+    records = numbered(trace.records)
+    users = sorted({r["principal"] for r in records if r["event_type"] in own})
+    random.Random(seed).shuffle(users)
+    groups: dict[str, list[str]] = {}
+    for principal in users:
+        groups.setdefault(principal.partition(":")[2] or principal, []).append(principal)
+    found: Rows = {}
+    for group in groups.values():
+        mine = [r for r in records if r["event_type"] not in own or r["principal"] in group]
+        for table, rows in play([mine], trace.params, trace.configured, end).items():
+            found.setdefault(table, []).extend(rows)
+    assert_same(found, judge(trace.records, trace.params, trace.configured, end))
+
+
+def test_names_may_collide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are compared byte by byte; here every hash is one of two."""
+    monkeypatch.setattr(
+        names.Names.__init__, "__defaults__", (None, None, 1)
+    )
+    test_core_and_reference_agree()  # type: ignore[call-arg]
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+def batch(pid: int, at_ms: int, user: str = "u1", **columns: Any) -> dict[str, Any]:
+    return {
+        "event_type": "produce_batch", "source_feed": "contract", "cluster": "c", "broker": "b1",
+        "seq": None, "ts_mono_ns": at_ms * 1_000_000, "ts_wall_ms": at_ms,
+        "principal": f"User:{user}", "client_id": "c1", "topic": "t", "partition": 0,
+        "producer_id": pid, **columns,
+    }
+
+
+def other(kind: str, at_ms: int, **columns: Any) -> dict[str, Any]:
+    return {
+        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b1",
+        "seq": None, "ts_mono_ns": at_ms * 1_000_000, "ts_wall_ms": at_ms, **columns,
+    }
+
+
+def quota(name: str, bound: float | None) -> str:
+    limits = {} if bound is None else {"producer_ids_rate": bound}
+    return json.dumps({"scope": "user", "name": name, "limits": limits})
+
+
+def policy(name: str, bound: float | None, at_ms: int, **columns: Any) -> dict[str, Any]:
+    return other("policy", at_ms, policy_json=quota(name, bound), **columns)
+
+
+def all_rows(records: list[dict[str, Any]], *args: Any) -> Rows:
+    return play([numbered(records)], *args, until_ms=max(r["ts_wall_ms"] for r in records) + 1)
+
+
+def decisions(records: list[dict[str, Any]], *args: Any) -> list[dict[str, Any]]:
+    return in_order(all_rows(records, *args))["producer_id_decisions"]
+
+
+def answers(job: ProducerIds) -> Any:
+    """Calls a job again and again; answers the rows of each call."""
+    state: bytes | None = None
+
+    def call(
+        records: list[dict[str, Any]], stream_ms: int = 0, home: int = 1,
+        by: ProducerIds | None = None,
+    ) -> Rows:
+        nonlocal state
+        blobs = [blob(numbered(records), home)] if records else []
+        step = (by or job).step(state, blobs, stream_ms)
+        state = step.state
+        return {name: table.to_pylist() for name, table in step.tables.items()}
+
+    return call
+
+
+def job(policies: list[str] | None = None, **params: Any) -> ProducerIds:
+    return ProducerIds({**PARAMS, **params}, policies or [])
+
+
+# -- vectors ---------------------------------------------------------------------------------
+
+
+def life_cycle_params(vector: dict[str, Any]) -> dict[str, Any]:
+    p = vector["params"]
+    return {SPAN_S: p["window_s"]} | {
+        name: p[name] for name in ("window_mode", "refresh_on_hit", "membership")
+    }
+
+
+LIFE_CYCLE = vectors(VECTORS, "filter_lifecycle")
+
+
+@pytest.mark.parametrize("vector", [v for v in LIFE_CYCLE if "steps" in v], ids=lambda v: v["id"])
+@pytest.mark.parametrize("membership", ("exact", "bloom"))
+def test_filter_life_cycle_vector(vector: dict[str, Any], membership: str) -> None:
+    params = life_cycle_params(vector) | {"membership": membership, "stats_window_ms": 1000}
+    steps = [s for s in vector["steps"] if s["op"] != "users"]
+    records = [batch(s["producer_id"], T0 + s["at_s"] * 1000, s["user"]) for s in steps]
+    rows = decisions(records, params)
+    assert [
+        (r["user"], r["ts_wall_ms"] - T0, r["producer_id"], r["live_filters"]) for r in rows
+    ] == sorted(
+        (s["user"], s["at_s"] * 1000, s["producer_id"], s["expect"]["live_filters"])
+        for s in steps if s["expect"]["verdict"] == "new"
+    )
+    for step in [s for s in vector["steps"] if s["op"] == "users"]:
+        at = T0 + step["at_s"] * 1000
+        stats = play(
+            [numbered([r for r in records if r["ts_wall_ms"] < at])], params, until_ms=at
+        )["producer_id_stats"]
+        assert [
+            r["user"] for r in stats if r["ts_wall_ms"] == at and r["live_filters"]
+        ] == step["expect"]["users"]
+
+
+@pytest.mark.parametrize("membership", ("exact", "bloom"))
+def test_a_producer_id_in_steady_use_is_counted_after_each_disposal(membership: str) -> None:
+    v, = [v for v in LIFE_CYCLE if v["id"] == "PQ3"]
+    g = v["given"]
+    records = [
+        batch(g["producer_id"], T0 + at * 1000, g["user"])
+        for at in range(g["from_s"], g["to_s"] + 1, g["every_s"])
+    ]
+    rows = decisions(records, life_cycle_params(v) | {"membership": membership})
+    assert {
+        "counted_at_s": [(r["ts_wall_ms"] - T0) // 1000 for r in rows], "count": len(rows)
+    } == v["expect"]
+    exact = membership == "exact"
+    assert [r["recount"] for r in rows] == [False, True, True] if exact else [None] * 3
+
+
+@pytest.mark.parametrize("vector", vectors(VECTORS, "bound"), ids=lambda v: v["id"])
+@pytest.mark.parametrize("configured", (True, False))
+def test_bound_vector(vector: dict[str, Any], configured: bool) -> None:
+    quotas = [
+        quota(q["user"], q["producer_ids_rate"])
+        for q in vector["params"]["quotas"] if "user" in q
+    ]
+    records = [
+        batch(i, T0, g["user"], client_id=g["client_id"]) for i, g in enumerate(vector["given"])
+    ]
+    policies = [other("policy", T0, policy_json=q) for q in quotas]
+    rows = decisions(records, {}, quotas) if configured else decisions([*records, *policies])
+    assert [
+        {"bound": r["bound"], "bound_source": r["bound_source"]}
+        for r in sorted(rows, key=lambda r: r["producer_id"])
+    ] == vector["expect"]
+
+
+@pytest.mark.parametrize("vector", vectors(VECTORS, "burst"), ids=lambda v: v["id"])
+def test_burst_vector(vector: dict[str, Any]) -> None:
+    g = vector["given"]
+    params = {SAMPLES: g["samples"], SPAN_S: g["window_s"], "rate_unit": g["rate_unit"]}
+    row, = decisions([batch(1, T0)], params, [quota("u1", g["producer_ids_rate"])])
+    assert row["tokens"] == pytest.approx(vector["expect"]["burst"] - 1, rel=1e-12)
+
+
+@pytest.mark.parametrize("vector", vectors(VECTORS, "bloom_size"), ids=lambda v: v["id"])
+def test_bloom_size_vector(vector: dict[str, Any]) -> None:
+    g, expect = vector["given"], vector["expect"]
+    params = {"bloom_items": g["n"], "bloom_fpp": g["p"], "bloom_rounding": "ceil"}
+    row = play([numbered([batch(1, T0)])], params, until_ms=T0 + 60_000)["producer_id_stats"][-1]
+    assert row["state_bytes"] == expect["bytes"]
+    assert row["filter_fill"] == pytest.approx(expect["k"] / expect["m_ceil"], rel=0.2)
+
+
+def test_bucket_vectors_one_by_one() -> None:
+    rows = decisions([batch(i, T0) for i in range(13)], SECOND, [quota("u1", 1)])
+    assert [r["verdict"] for r in rows] == ["counted"] * 12 + ["rejected"]
+    assert [r["throttle_ms"] for r in rows] == [0] * 12 + [1000]
+    hundred = SECOND | {SAMPLES: 100, "enforcement": "permissive", "membership": "exact"}
+    rows = decisions([batch(i, T0) for i in range(560)], hundred, [quota("u1", 5)])
+    assert (rows[-1]["tokens"], rows[-1]["throttle_ms"]) == (-60.0, 12_000)
+
+
+def test_rate_vectors_one_by_one() -> None:
+    rates = SECOND | {
+        "quota_math": "sampled_rate", "enforcement": "permissive", "membership": "exact",
+    }
+    times = [T0 + 1000 * i for i in range(10) for _ in range(400)] + [T0 + 10_500] * 2300
+    rows = decisions([batch(i, t) for i, t in enumerate(times)], rates, [quota("u1", 500)])
+    assert (rows[-1]["rate"], rows[-1]["throttle_ms"]) == (600.0, 2100)
+
+
+# -- late and repeated -----------------------------------------------------------------------
+
+
+def test_late_and_repeated_records_are_quarantined() -> None:
+    call = answers(job())
+    first = [batch(1, T0, seq=1), batch(2, T0 + 1000, seq=2), batch(2, T0 + 1000, seq=2)]
+    rows = call(first)
+    assert [(r["reason_code"], r["seq"]) for r in rows["quarantine"]] == [("DUPLICATE_RECORD", 2)]
+    rows = call([batch(3, T0 + 400, seq=3), batch(1, T0 + 500, seq=4)])
+    assert [(r["reason_code"], r["seq"], r["detail"]) for r in rows["quarantine"]] == [
+        ("TOO_LATE", 3, "100 ms before the clock of its key")
+    ]
+    rows = call([batch(9, T0 + 5000, "u2", seq=5)], T0 + 20_000)
+    assert [(r["reason_code"], r["detail"]) for r in rows["quarantine"]] == [
+        ("TOO_LATE", "idle_advance_ms of 25000 would have kept it")
+    ]
+    assert {r["job"] for r in rows["quarantine"]} == {"producer_ids"}
+
+
+def test_records_that_differ_only_in_late_columns_keep_their_order() -> None:
+    records = [
+        batch(pid, T0, topic=topic, partition=partition, client_id=client)
+        for pid, topic, partition, client in (
+            (5, "a-partition-9", 0, "c"), (4, "a-partition-10", 0, "c"), (3, "b", 10, None),
+            (2, "b", 9, "a"), (1, "b", 10, ""), (6, "b", 10, "é"), (7, "b", 10, "z"),
+        )
+    ]
+    random.Random(3).shuffle(records)
+    rows = decisions(records)
+    assert [r["producer_id"] for r in rows] == [4, 5, 2, 3, 1, 7, 6]
+    assert [r["row_no"] for r in rows] == list(range(7))
+    assert_same(all_rows(records), judge(records, {}, (), T0 + 1))
+
+
+def test_a_repeated_policy_is_reported_by_the_copy_at_home() -> None:
+    told = policy("u1", 5, T0, seq=1)
+    for home in (1, 0):
+        call = answers(job())
+        assert "quarantine" not in call([told], 0, home)
+        rows = call([told, {**told, "seq": 2, "ts_wall_ms": T0 + 1}], 0, home)
+        assert len(rows.get("quarantine", [])) == home
+    call = answers(job())
+    assert [r["reason_code"] for r in call([told, told])["quarantine"]] == ["DUPLICATE_RECORD"]
+
+
+# -- policies and starts ---------------------------------------------------------------------
+
+
+def test_a_late_policy_holds_from_the_clock_on() -> None:
+    call = answers(job(**SECOND))
+    call([batch(1, T0), batch(2, T0 + 5000)])
+    rows = call([policy("u1", 7, T0 + 100), batch(3, T0 + 4500), batch(4, T0 + 9000)])
+    assert [(r["producer_id"], r["bound"]) for r in rows["producer_id_decisions"]] == [
+        (3, 7.0), (2, 7.0)
+    ]
+    rows = call([policy("u1", 3, T0 + 50), batch(5, T0 + 20_000)])
+    assert [(r["producer_id"], r["bound"]) for r in rows["producer_id_decisions"]] == [(4, 7.0)]
+    assert "quarantine" not in rows
+
+
+def test_a_late_start_holds_from_the_clock_on_and_only_once() -> None:
+    start = other("broker_started", T0 + 100, seq=None)
+    call = answers(job(**SECOND, membership="exact"))
+    call([batch(1, T0), batch(1, T0 + 1000)])
+    rows = call([start, batch(-1, T0 + 1600)], T0 - 10_000)
+    assert [r["recount"] for r in rows["producer_id_decisions"]] == [False]
+    rows = call([start, batch(1, T0 + 1300), batch(2, T0 + 3000)], T0 - 9_000)
+    assert "producer_id_decisions" not in rows
+    rows = call([other("broker_started", T0 + 90), batch(2, T0 + 9000)], T0 - 9_000)
+    assert [(r["producer_id"], r["recount"]) for r in rows["producer_id_decisions"]] == [(2, False)]
+
+
+def test_settings_that_come_late_drop_what_was_too_old() -> None:
+    def settings(at_ms: int, seconds: int) -> dict[str, Any]:
+        document = {"scope": "broker", "name": "b1", "limits": {SPAN_S: seconds}}
+        return other("policy", at_ms, policy_json=json.dumps(document))
+
+    call = answers(job(**SECOND))
+    call([batch(1, T0), batch(-1, T0 + 2100)])
+    rows = call([settings(T0 + 50, 60), batch(1, T0 + 1700), batch(-1, T0 + 5000)])
+    assert [r["live_filters"] for r in rows["producer_id_decisions"]] == [1]
+    call = answers(job(**SECOND))
+    call([batch(1, T0), batch(-1, T0 + 1500)])
+    rows = call([settings(T0 + 50, 60), batch(1, T0 + 2700), batch(-1, T0 + 5000)])
+    assert "producer_id_decisions" not in rows
+
+
+def test_configured_settings_hold_from_ever() -> None:
+    document = {"scope": "broker", "name": "*", "limits": {"producer.id.expiration.ms": 5000}}
+    records = [batch(1, T0), batch(1, T0 + 1500), batch(1, T0 + 6500)]
+    rows = decisions(records, SECOND | {"membership": "exact"}, [json.dumps(document)])
+    assert [r["recount"] for r in rows] == [False, True, False]
+
+
+def test_changed_configuration_holds_from_the_clock_on() -> None:
+    before = [quota("u1", 5), quota("<default>", 9)]
+    after = [quota("u1", 6)]
+    call = answers(job(before, **SECOND))
+    rows = call([
+        batch(1, T0), batch(2, T0, "u2"), policy("u3", 8, T0, broker="*"), batch(3, T0, "u3"),
+        batch(-1, T0 + 1000), batch(-1, T0 + 1000, "u2"), batch(-1, T0 + 1000, "u3"),
+    ])
+    assert {r["user"]: r["bound"] for r in rows["producer_id_decisions"]} == {
+        "u1": 5.0, "u2": 9.0, "u3": 8.0
+    }
+    changed = job(after, **SECOND)
+    rows = call(
+        [batch(i, T0 + 2000, f"u{i - 3}") for i in (4, 5, 6, 7)]
+        + [batch(-1, T0 + 3000, f"u{i}") for i in (1, 2, 3, 4)],
+        T0 + 1500, by=changed,
+    )
+    assert {r["user"]: (r["bound"], r["bound_source"]) for r in rows["producer_id_decisions"]} == {
+        "u1": (6.0, "user"), "u2": (2.0**63, "none"), "u3": (8.0, "user"), "u4": (2.0**63, "none"),
+    }
+    rows = call([policy("u1", 1, T0 + 4000), batch(8, T0 + 5000), batch(-1, T0 + 9000)],
+                T0 + 2000, by=changed)
+    assert [r["bound"] for r in rows["producer_id_decisions"]] == [1.0]
+
+
+def test_replaced_policies_are_forgotten() -> None:
+    call_job = job()
+    state = None
+    for i in range(50):
+        at = T0 + i * 20_000
+        told = [
+            policy("u1", i, at), policy(f"v{i}", 3, at), policy(f"v{i}", None, at + 1),
+            other("broker_started", at + 2),
+        ]
+        state = call_job.step(state, [blob(numbered([*told, batch(i, at + 3)]))], at).state
+    assert len(shard.read(state).meaning) < 12
+
+
+def test_large_settings_stay_within_64_bits() -> None:
+    limits = dict.fromkeys((SAMPLES, SPAN_S, LAYERS, "producer.id.expiration.ms"), LARGEST)
+    document = json.dumps({"scope": "broker", "name": "*", "limits": limits})
+    for mode in "ABCL":
+        rows = decisions(
+            [batch(1, T0), batch(1, T0 + 10**9), batch(2, T0 + 10**9)],
+            {"window_mode": mode, "quota_math": "sampled_rate", "stats_window_ms": 10**9},
+            [document],
+        )
+        assert [r["producer_id"] for r in rows] == [1, 2]
+
+
+# -- state -----------------------------------------------------------------------------------
+
+
+def test_other_states_are_refused() -> None:
+    state = job().step(None, [blob(numbered([batch(1, T0)]))], 0).state
+    assert codec.describe(state)["job"] == "producer_ids"
+    header = codec.encode("chunks", shard.VERSION, {})
+    with pytest.raises(StateFormatError, match="state of job chunks, expected producer_ids"):
+        shard.read(header)
+    with pytest.raises(StateFormatError, match="has version 2, this release reads 1"):
+        shard.read(codec.encode("producer_ids", 2, {}))
+
+
+def test_filters_of_another_shape_are_given_up() -> None:
+    call = answers(job())
+    call([batch(1, T0), batch(-1, T0 + 1000)])
+    rows = call([batch(1, T0 + 1100), batch(-1, T0 + 2000)], by=job(bloom_items=5))
+    assert [r["live_filters"] for r in rows["producer_id_decisions"]] == [1]
+
+
+def test_a_silent_user_is_forgotten() -> None:
+    call_job = job(**{SPAN_S: 1}, idle_state_ms=20_000)
+    state = call_job.step(None, [blob(numbered([batch(1, T0), batch(2, T0, "u2")]))], 0).state
+    step = call_job.step(state, [], T0 + 19_000)
+    assert len(shard.read(step.state).parts["keys"]) == 2
+    assert step.wake_at_ms is not None
+    step = call_job.step(step.state, [], T0 + 80_001)
+    found = shard.read(step.state)
+    assert {name: len(part) for name, part in found.parts.items() if len(part)} == {}
+    assert step.wake_at_ms is None
+
+
+def test_filters_are_what_their_bits_would_be() -> None:
+    """Lists of ids, and the bits that they become, answer as bits do."""
+    shape = bloom.shape_of(40, 0.2)
+    params = {"bloom_items": 40, "bloom_fpp": 0.2, "stats_window_ms": 1000}
+    call = answers(job(**params))
+    order = random.Random(7)
+    bits = np.zeros(shape.words, np.uint64)
+    expected, counted, filled = [], [], []
+    for i in range(60):
+        pid = order.randrange(LARGEST)
+        new = bloom.contains_ids(bits, 0, *shape, np.array([pid]), np.zeros(1, bool)) == 0
+        if new:
+            bloom.insert_ids(bits, 0, *shape, np.array([pid]))
+            expected.append(pid)
+        rows = call([batch(pid, T0 + i * 1000)])
+        counted += [r["producer_id"] for r in rows.get("producer_id_decisions", [])]
+        filled += [r["filter_fill"] for r in rows.get("producer_id_stats", [])]
+    rows = call([], T0 + 60_000)
+    counted += [r["producer_id"] for r in rows.get("producer_id_decisions", [])]
+    filled += [r["filter_fill"] for r in rows["producer_id_stats"]]
+    assert counted == expected
+    assert len(expected) < 60
+    assert filled[-1] == bloom.bits_set(bits, 0, shape.bits) / shape.bits
+
+
+def test_memory_of_a_flood_is_that_of_its_filters() -> None:
+    records = numbered([batch(i, T0 + i // 100) for i in range(20_000)])
+    state = job().step(None, [blob(records)], 0).state
+    state = job().step(state, [], T0 + 1000).state
+    found = shard.describe(shard.read(state))
+    assert (found["filters"], found["words"], found["waiting"]) == (1, 150, 0)
+    assert len(state) < 8000
+
+
+# -- bad input -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("membership", ("exact", "bloom"))
+def test_unusual_records(membership: str) -> None:
+    long = "User:" + "ä" * 5000
+    records = [
+        batch(-1, T0), batch(-2, T0), batch(-(2**63) + 1, T0), batch(LARGEST, T0),
+        batch(LARGEST, T0 + 1), batch(0, T0 + 1), batch(1, T0 + 2, principal=long),
+        batch(1, T0 + 3, principal=""), batch(2, T0 + 3, principal="User:"),
+        batch(3, T0 + 4, principal=":\n:x"), batch(4, T0 + 5, principal="a\nb:c"),
+        other("producer_id_assigned", T0 + 6, principal="User:u1", producer_id=-1),
+        other("producer_id_assigned", T0 + 6, principal="User:u1", producer_id=LARGEST),
+        other("policy", T0 + 7, policy_json=json.dumps(
+            {"scope": "topic", "name": "t/n/a", "limits": {"publishRateInMsgs": 3}}
+        )),
+        batch(5, T0 + 8, producer_name="p", ledger_id=LARGEST, entry_id=LARGEST, seq=-(2**63),
+              entry_bytes=LARGEST, num_messages=2**31 - 1, sequence_id=-(2**63) + 1),
+    ]
+    rows = in_order(all_rows(records, {"membership": membership}))
+    assert sorted((r["user"], r["producer_id"]) for r in rows["producer_id_decisions"]) == sorted([
+        ("u1", LARGEST), ("u1", 0), (long[5:], 1), ("", 1), ("", 2), ("\n:x", 3), ("c", 4),
+        ("u1", 5),
+    ])
+    assert sum(r["rule"] == "assigned" for r in rows["producer_id_owners"]) == 1
+    good = [r for r in records if r.get("producer_id", 0) >= -1]
+    assert_same(rows, judge(good, {"membership": membership}, (), T0 + 9))
+
+
+def test_nothing_at_all() -> None:
+    step = job([quota("u1", 1)]).step(None, [], 0)
+    assert (step.tables, step.wake_at_ms) == ({}, None)
+    step = job([quota("u1", 1)]).step(step.state, [], T0)
+    assert step.tables == {}
