@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
-from app.settings import ENV, MASK, SECRET
+from app.model import ENV, MASK, SECRET
 
 if TYPE_CHECKING:
     from app.settings import Settings

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from app.commit import Writer, application_id, shaped, table_path
 from app.contract import Limits
+from app.job_settings import JOBS
 from app.operators import Operator, operators
 from app.pack import PACKED, STAGED_ROW, packer
 from app.payloads import ADDED, WHOLE
-from app.settings import JOBS
 from app.sources import open_stream
 from app.tables import TABLES
 from app.throttle_feed import COMMANDS, ThrottleFeed

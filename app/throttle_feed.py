@@ -22,7 +22,8 @@ from state.rate_limits import wire
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.settings import Settings, ThrottleFeedSettings
+    from app.feed_settings import ThrottleFeedSettings
+    from app.settings import Settings
 
 COMMANDS = "producer_throttle"
 """The table whose rows are commands, and sends that timed out."""

@@ -10,7 +10,8 @@ from pathlib import Path
 import yaml
 
 from app.errors import UserError
-from app.settings import ENV, Settings, load_settings
+from app.model import ENV
+from app.settings import Settings, load_settings
 
 
 def unset_variables(settings: Settings) -> list[str]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
-    from app.settings import MessagesSettings, Settings
+    from app.settings import Settings
+    from app.source_settings import MessagesSettings
 
 Array = np.ndarray
 FEED = "kafka_messages"

@@ -130,7 +130,7 @@ def stream(spark: SparkSession, config: Settings) -> None:
 
 
 def test_the_versions_hold_every_value_of_every_parameter() -> None:
-    from app.settings import SWITCHES, RateLimitsSettings
+    from app.job_settings import SWITCHES, RateLimitsSettings
 
     for name in SWITCHES["rate_limits"]:
         field = RateLimitsSettings.model_fields[name]

@@ -215,7 +215,7 @@ def test_a_topic_that_is_gone_during_a_run_is_said_in_two_lines_and_nothing_is_c
     with pytest.raises(UserError) as refused:
         run(settings, available_now=True)
     assert str(refused.value).splitlines() == [
-        "query rate_limits: the topic of throttle_feed is gone",
+        "query govern: the topic of throttle_feed is gone",
         "make it again and start again: the run goes on with the batch that could not be sent",
     ]
     assert committed(settings).num_rows == 0

@@ -1,0 +1,87 @@
+"""The part of the configuration that says where records come from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from app.errors import did_you_mean
+from app.model import Model, Positive, as_text, resolved, shown
+
+KAFKA_OPTIONS = (
+    "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
+    "startingOffsetsByTimestamp", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
+    "groupIdPrefix", "includeHeaders",
+)
+
+
+class HeaderNames(Model):
+    """Kafka headers that hold what the contract has a column for."""
+
+    principal: str = "principal"
+    producer_name: str = "producer_name"
+    producer_id: str = "producer_id"
+    uuid: str = "uuid"
+    chunk_id: str = "chunk_id"
+    num_chunks: str = "num_chunks"
+    total_chunk_bytes: str = "total_chunk_bytes"
+
+    @model_validator(mode="after")
+    def _apart(self) -> HeaderNames:
+        named = list(self.model_dump().values())
+        for name in named:
+            if named.count(name) > 1:
+                raise ValueError(f"{name!r} stands for more than one column")
+        return self
+
+
+class MessagesSettings(Model):
+    """What stands in records made of ordinary Kafka messages (source format kafka_messages)."""
+
+    cluster: Annotated[str, Field(min_length=1)] = "kafka"
+    broker: Annotated[str, Field(min_length=1)] = "kafka"
+    subscription: str | None = None
+    headers: HeaderNames = HeaderNames()
+
+
+class SourceSettings(Model):
+    """Where the records come from."""
+
+    format: Literal["kafka", "kafka_messages", "files", "delta", "demo"] = "demo"
+    path: str | None = None
+    options: dict[str, str] = {}
+    messages: MessagesSettings = MessagesSettings()
+    events: Positive = 1_000_000
+    seed: int = 7
+
+    _text = field_validator("options", mode="before")(as_text)
+
+    @model_validator(mode="after")
+    def _complete(self) -> SourceSettings:
+        if self.format in ("files", "delta") and not self.path:
+            raise ValueError(f"path: is missing, format {self.format} needs it")
+        if self.format in ("kafka", "kafka_messages"):
+            if "kafka.bootstrap.servers" not in self.options:
+                raise ValueError("options.kafka.bootstrap.servers: is missing (host:port,...)")
+            chosen = [k for k in ("subscribe", "subscribePattern", "assign") if k in self.options]
+            if len(chosen) != 1:
+                raise ValueError("options: exactly one of subscribe, subscribePattern, assign")
+            for key in self.options:
+                if not key.startswith("kafka.") and key not in KAFKA_OPTIONS:
+                    hint = did_you_mean(key, ("kafka.*", *KAFKA_OPTIONS))
+                    raise ValueError(f"options.{key}: unknown option ({hint})")
+        return self
+
+    def reader_options(self) -> dict[str, str]:
+        """Options for the reader, secrets put in from the environment."""
+        return resolved(self.options, "source.options")
+
+    def __repr_args__(self) -> Any:
+        return [
+            (name, shown(self.options) if name == "options" else value)
+            for name, value in super().__repr_args__()
+        ]
