@@ -61,6 +61,7 @@ class ChunksSettings(JobModel):
     max_payload_bytes: Annotated[int, Field(ge=1, le=2**31 - 2**16)] = 134_217_728
     inline_payload_bytes: Annotated[int, Field(ge=0, le=2**20)] = 65_536
     max_bytes: Annotated[int, Field(ge=0, le=2**30)] = 8_388_608
+    max_shard_bytes: Annotated[int, Field(ge=0, le=2**30)] = 67_108_864
 
     @model_validator(mode="after")
     def _one_choice(self) -> ChunksSettings:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from app.tables import written_tables
 from app.warehouse_files import local_path
 from state.chunks.operator import RELEASES, Chunks
 from state.job import Job
+from state.producer_ids.operator import ProducerIds
 from state.rate_limits.operator import RateLimits
 
 if TYPE_CHECKING:
@@ -47,15 +48,12 @@ def operators(
         switches = sorted(settings.switches(name).items())
         assembles = bool(params.get("assemble_payload"))
         payloads = _payloads(settings) if assembles and in_stream else None
-        core: Job
-        if name == "chunks":
-            core = Chunks(params, documents, payloads.stage if payloads else None)
-            if payloads is not None:
-                tables += [STAGED, RELEASES]
-        else:
-            core = RateLimits(params, documents)
+        core = _core(name, params, documents, payloads)
+        if payloads is not None:
+            tables += [STAGED, RELEASES]
         found[name] = Operator(
-            core, Route(core.columns, core.key, assembles, payloads), tuple(tables),
+            core, Route(core.columns, core.key, assembles, payloads, core.everywhere),
+            tuple(tables),
             {
                 "job": pa.scalar(name),
                 "switches": pa.scalar(switches, pa.map_(pa.string(), pa.string())),
@@ -64,6 +62,16 @@ def operators(
             payloads,
         )
     return found
+
+
+def _core(
+    name: str, params: Mapping[str, Any], documents: Sequence[str], payloads: Payloads | None
+) -> Job:
+    if name == "chunks":
+        return Chunks(params, documents, payloads.stage if payloads else None)
+    if name == "producer_ids":
+        return ProducerIds(params, documents)
+    return RateLimits(params, documents)
 
 
 def _payloads(settings: Settings) -> Payloads:

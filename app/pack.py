@@ -24,8 +24,10 @@ from app.contract import DIGESTS, Limits, Parsed, from_table, parse_batch
 from app.layout import INDEX
 from app.payloads import Payloads
 from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
+from state.producer_ids.shard import USER
 from state.records import INGEST_KEY, SOURCE_COLUMNS
 from udfs.hashing import combine_hashes, hash_strings, shard_of
+from udfs.users import user_of
 
 Array = np.ndarray
 PACKED = "job string, shard int, ts timestamp, blob binary"
@@ -38,6 +40,7 @@ _SCHEMA = pa.schema(
     [("job", pa.string()), ("shard", pa.int32()), ("ts", _TS), ("blob", pa.binary())]
 )
 EVERY_BROKER = "*"
+PRINCIPAL = "principal"
 POLICY = KIND_INDEX["policy"]
 DISPATCH = KIND_INDEX["dispatch"]
 STAGED_ROW = "+"
@@ -57,6 +60,8 @@ class Route:
     key: tuple[str, ...]
     assembles: bool = False
     payloads: Payloads | None = None
+    everywhere: tuple[str, ...] = ()
+    """Kinds that go to every shard."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -191,12 +196,14 @@ def _by_shard(
     """(shard, home flags, rows) of the records of a job; policies for all brokers go to all."""
     hashes = []
     for column in route.key:
-        codes, values = parsed.block.text(column)
+        codes, values = parsed.block.text(PRINCIPAL if column == USER else column)
+        if column == USER:
+            values = user_of(values)
         hashes.append(hash_strings(values)[codes[rows]])
     home = shard_of(combine_hashes(*hashes), shards)
     order = np.argsort(home.astype(np.int16), kind="stable")
     bounds = np.searchsorted(home[order], np.arange(shards + 1))
-    copies = _for_all(parsed, rows)
+    copies = _for_all(parsed, rows, route.everywhere)
     for shard in range(shards):
         mine = rows[order[bounds[shard] : bounds[shard + 1]]]
         flags = np.ones(len(mine), np.int8)
@@ -208,15 +215,20 @@ def _by_shard(
             yield shard, flags, mine
 
 
-def _for_all(parsed: Parsed, rows: Array) -> Array:
-    """Positions in `rows` of the policies that hold for every broker of their cluster."""
-    policies = np.flatnonzero(parsed.kind[rows] == POLICY)
-    if not len(policies):
-        return policies
+def _for_all(parsed: Parsed, rows: Array, everywhere: tuple[str, ...]) -> Array:
+    """Positions in `rows` of the records for every shard: of some kinds, and the policies that
+    hold for every broker of their cluster."""
+    kinds = parsed.kind[rows]
+    found = np.flatnonzero(
+        np.isin(kinds, [KIND_INDEX[kind] for kind in everywhere]) | (kinds == POLICY)
+    )
+    if not len(found):
+        return found
     codes, values = parsed.block.text("broker")
     star = values.to_pylist()
     return np.array(
-        [p for p in policies if star[codes[rows[p]]] == EVERY_BROKER], np.int64
+        [p for p in found
+         if KINDS[kinds[p]].name in everywhere or star[codes[rows[p]]] == EVERY_BROKER], np.int64
     )
 
 

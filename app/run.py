@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from app import archive, govern, manifest, sources, throttle_feed
+from app import archive, govern, manifest, sources, staging, throttle_feed
 from app.errors import UserError
 from app.failures import Passing, failure
 from app.progress import Progress
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ARCHIVE = [archive.NAME]
 POLL_S = 0.25
 LONGEST_PAUSE_S = 60.0
+SWEEP_S = 600.0
 ATTEMPTS = 5
 """How often a query with an end is started again in a row; one without an end, for ever."""
 
@@ -98,6 +99,7 @@ class Service:
         self._groups = {govern.query_name(group): group for group in groups}
         self._queries: dict[str, StreamingQuery] = {}
         self._again: dict[str, tuple[float, int]] = {}
+        self._swept = time.monotonic()
 
     def _start(self, name: str) -> None:
         """Start a query, for the first time or again; what is wrong is said without secrets."""
@@ -120,16 +122,38 @@ class Service:
                 self._start(name)
             while not self._stopping.wait(POLL_S):
                 self._progress.look(list(self._queries.values()))
+                if time.monotonic() - self._swept >= SWEEP_S:
+                    self._sweep()
                 if not self._tend():
                     break
             if self._stopping.asked:
                 self._progress.say("stopping: the running batches are finished first")
         finally:
             queries = list(self._queries.values())
-            for name in drain(queries, self._stopping):
+            interrupted = drain(queries, self._stopping)
+            for name in interrupted:
                 self._progress.say(f"{name}: batch interrupted; the next start repeats it")
             self._progress.look(queries)
+            if not interrupted:
+                self._sweep()
             self._progress.close()
+
+    def _sweep(self) -> None:
+        """Remove files of payloads that no message needs any more, if every batch that began has
+        ended: one that is run again may need what its first run let go."""
+        self._swept = time.monotonic()
+        queries = self._queries.values()
+        settled = not self._again and all(
+            q.lastProgress is not None and q.exception() is None for q in queries
+        )
+        if not self._settings.chunks.assemble_payload or not settled:
+            return
+        from deltalake.exceptions import DeltaError
+
+        try:
+            staging.sweep(self._settings)
+        except (DeltaError, OSError) as error:  # the next one tries again
+            self._progress.say(f"chunk_payloads: could not be swept ({type(error).__name__})")
 
     def _tend(self) -> bool:
         """Whether there is still work; queries that something passing has ended start again."""

@@ -327,6 +327,61 @@ def _chunk_payloads() -> tuple[Table, ...]:
     )
 
 
+def _producer_id_tables() -> tuple[Table, ...]:
+    user = TableColumn("user", TEXT, "name in the principal, what follows its first colon")
+    who = (
+        user,
+        TableColumn("client_id", TEXT, "client id"),
+        TableColumn("producer_id", LONG, "producer id (PID)"),
+    )
+    decisions = (
+        *who,
+        TableColumn("topic", TEXT, "topic that the id was first seen on"),
+        TableColumn("partition", SHORT, "and its partition"),
+        TableColumn("verdict", TEXT,
+                    "counted, throttled (counted, over the bound) or rejected"),
+        TableColumn("bound", RATE, "producer_ids_rate in force (new ids per rate_unit)"),
+        TableColumn("bound_source", TEXT, "user, default_user or none (unlimited)"),
+        TableColumn("rate", RATE, "sampled rate of counted ids after the decision (per s)"),
+        TableColumn("tokens", RATE,
+                    "tokens of the quota after the decision; null with sampled_rate"),
+        TableColumn("throttle_ms", LONG, "throttle time (ms); 0 = not throttled"),
+        TableColumn("live_filters", SHORT, "filters of the user after the decision"),
+        TableColumn("filter_created_ms", LONG,
+                    "creation of the filter that took the id (ms epoch); null if rejected"),
+        TableColumn("recount", FLAG,
+                    "whether the id was counted for the user before; null without exact"),
+    )
+    stats = (
+        TableColumn("window_start_ms", LONG, "start of the window (ms since the epoch)"),
+        TableColumn("window_ms", LONG, "length of the window (ms)"),
+        user,
+        TableColumn("new_ids", LONG, "ids counted: verdict counted or throttled"),
+        TableColumn("seen_batches", LONG, "batches whose id a filter held"),
+        TableColumn("rejected", LONG, "batches rejected"),
+        TableColumn("rate", RATE, "sampled rate at the window's end (ids per s)"),
+        TableColumn("tokens", RATE, "tokens at the window's end; null with sampled_rate"),
+        TableColumn("throttle_time_avg_ms", RATE,
+                    "mean throttle time of throttled and rejected batches (ms)"),
+        TableColumn("utilisation", RATE, "rate / bound, both per s; null for a bound of 0"),
+        TableColumn("live_filters", SHORT, "filters at the window's end"),
+        TableColumn("filter_fill", RATE, "largest share of bits set in one; null with exact"),
+        TableColumn("estimated_fpp", RATE,
+                    "false-positive rate that goes with it; null with exact"),
+        TableColumn("state_bytes", LONG, "memory of the filters (bytes)"),
+    )
+    job, place = "producer_ids", ("cluster", "broker", "user")
+    return (
+        Table("producer_id_decisions", "Every producer id that was new to its user.",
+              COMMON_OUTPUT + decisions, sort_by=(*place, "ts_wall_ms"), job=job),
+        Table("producer_id_stats", "Per user and window: new ids, quota and filters.",
+              COMMON_OUTPUT + stats, sort_by=(*place, "window_start_ms"), job=job),
+        Table("producer_id_owners",
+              "Who a producer id belongs to: the latest row of an id holds.",
+              COMMON_OUTPUT + who, sort_by=("cluster", "producer_id", "ts_wall_ms"), job=job),
+    )
+
+
 IDENTITY: tuple[TableColumn, ...] = (
     TableColumn("source_partition", TEXT, "Kafka partition, or file, that held the record"),
     TableColumn("source_offset", LONG, "Kafka offset, or line from 0, of the record"),
@@ -414,6 +469,7 @@ TABLES: dict[str, Table] = {
     for table in (
         _throttle_events(), _topic_throttle_stats(), _limiter_stats(), _producer_throttle(),
         _publish_verdicts(), *_chunk_tables(), *_chunk_payloads(),
+        *_producer_id_tables(),
         _events(), _quarantine(), _quality_results(), _alerts(),
     )
 }

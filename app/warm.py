@@ -23,6 +23,7 @@ def _records() -> list[bytes]:
     topic = {"topic": "t/n/a", "producer_id": 1, "cnx_id": "c"}
     entry = {"topic": "t/n/a", "ledger_id": 1, "entry_id": 1, "entry_bytes": 10}
     limit = {"scope": "topic", "name": "t/n/a", "limits": {"publishRateInMsgs": 1}}
+    user = {"scope": "user", "name": "a", "limits": {"producer_ids_rate": 1}}
     consumer = {"subscription": "s", "consumer": "c", "sub_type": "shared"}
     chunk = {"uuid": "u", "num_chunks": 2, "total_chunk_bytes": 20}
     kinds = [
@@ -36,6 +37,9 @@ def _records() -> list[bytes]:
         ("dispatch", {**entry, **consumer, **chunk, "chunk_id": 0}),
         ("dispatch", {**entry, **consumer, **chunk, "chunk_id": 1, "payload": "YQ=="}),
         ("ack", {**entry, "subscription": "s"}),
+        ("policy", {"policy_json": json.dumps(user)}),
+        ("producer_id_assigned", {"principal": "User:a", "producer_id": 1}),
+        *(("produce_batch", {**topic, "principal": "User:a", "producer_id": i}) for i in (1, 1, 2)),
         ("reads_paused", {"cnx_id": "c"}),
         ("producer_closed", topic),
         ("connection_closed", {"cnx_id": "c"}),

@@ -39,6 +39,9 @@ class Job(Protocol):
     name: str
     key: tuple[str, ...]
     """Columns that name what is judged in one place, with one clock."""
+    everywhere: tuple[str, ...]
+    """Kinds that every shard is given, since they hold for many keys; those of broker `*` always
+    are."""
     clock: str
     """The contract column that the job decides on."""
     tables: tuple[str, ...]

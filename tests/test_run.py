@@ -36,7 +36,8 @@ def test_a_job_that_is_not_configured_is_refused(make_settings: MakeSettings) ->
     with pytest.raises(UserError) as refused:
         chosen(make_settings(), ["cache"])
     assert str(refused.value).splitlines() == [
-        "--jobs cache: is not a job of this configuration", "allowed: rate_limits, chunks, archive"
+        "--jobs cache: is not a job of this configuration",
+        "allowed: rate_limits, chunks, producer_ids, archive"
     ]
 
 

@@ -88,7 +88,7 @@ def test_the_example_policies_are_valid() -> None:
         ),
         (
             "queries: [[rates]]",
-            "c.yaml: queries: 'rates' is not a job (allowed: rate_limits, chunks)",
+            "c.yaml: queries: 'rates' is not a job (allowed: rate_limits, chunks, producer_ids)",
         ),
         (
             "queries: [[rate_limits], [rate_limits]]",

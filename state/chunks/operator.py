@@ -47,6 +47,7 @@ class Chunks:
     name = NAME
     version = shards.VERSION
     key = ("cluster", "topic")
+    everywhere: tuple[str, ...] = ()
     clock = WALL
     tables = (
         "chunk_messages", "chunk_events", "chunk_state", "incomplete_messages",
@@ -63,6 +64,7 @@ class Chunks:
         self._idle_advance_ms = int(params["idle_advance_ms"])
         self._assemble = bool(params.get("assemble_payload", False))
         self._max_bytes = int(params.get("max_bytes", 1 << 23))
+        self._max_shard_bytes = int(params.get("max_shard_bytes", 1 << 26))
         self._stage = stage
         defects = {str(d) for d in params.get("defects", ())}
         self._hashed = params.get("shared_mode", "pin") == "hash"
@@ -313,7 +315,8 @@ class Chunks:
         return pa.table({"file": s.names.lookup(files), "rows": pa.array(gone[files])})
 
     def _spill(self, s: Shard) -> None:
-        """Move payloads of consumers that keep too many, and of too many that wait, to a file."""
+        """Move payloads to a file: of consumers that keep too many, of too many that wait, and of
+        all consumers if the shard keeps too many."""
         if self._stage is None or not len(s.store):
             return
         nodes, held, waiting = s.parts["nodes"], s.parts["held"], s.waiting
@@ -322,7 +325,8 @@ class Chunks:
         inline = nodes[PAYLOAD] >= 0
         size = np.where(inline, lengths[nodes[PAYLOAD]], 0)
         total = np.bincount(owner, size, minlength=len(s.parts["consumers"]))
-        many = inline & (total[owner] > self._max_bytes)
+        full = int(total.sum()) > self._max_shard_bytes
+        many = inline & (full | (total[owner] > self._max_bytes))
         loose = sum(
             int(lengths[at][at >= 0].sum()) for at in (held[PAYLOAD], waiting[PAYLOAD])
         )

@@ -23,7 +23,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from state import wall
 from state.events import WALL
@@ -38,6 +37,7 @@ from state.producer_ids.sequence import POLICY, ordered, ranks
 from state.producer_ids.shard import COLUMNS, NAME, USER, Shard
 from state.records import Records, concat, empty, length, read_blob, take
 from state.refused import Refused
+from udfs.users import user_of
 
 _KEY = "key"
 """Column of records while they are put in order: the place of their key."""
@@ -50,6 +50,7 @@ class ProducerIds:
     version = shards.VERSION
     key = ("cluster", "broker", USER)
     """`user` is derived from `principal`: records that spell one user differently meet."""
+    everywhere: tuple[str, ...] = ("policy", "broker_started")
     clock = WALL
     tables = ("producer_id_decisions", "producer_id_stats", "producer_id_owners")
     columns = COLUMNS
@@ -150,9 +151,7 @@ class ProducerIds:
         distinct = np.flatnonzero(marks[:-1])
         if len(distinct):
             texts = s.names.lookup(distinct)
-            user[distinct] = s.names.intern(
-                pc.replace_substring_regex(texts, r"\A[^:]*:", "", max_replacements=1)
-            )
+            user[distinct] = s.names.intern(user_of(texts))
         return user[principal]
 
     # -- policies ----------------------------------------------------------------------------

@@ -52,6 +52,7 @@ class RateLimits:
     name = NAME
     version = shards.VERSION
     key = ("cluster", "broker")
+    everywhere: tuple[str, ...] = ()
     clock = MONO
     tables = (
         "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",

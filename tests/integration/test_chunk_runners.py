@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -20,6 +21,7 @@ from app import archive, govern, replay, staging
 from app.commit import shaped
 from app.operators import operators
 from app.payloads import joined
+from app.run import run
 from app.tables import TABLES
 from state.chunks.operator import PARTS
 from tests.integration.test_three_runners import write_batches
@@ -97,14 +99,14 @@ def draw_traces() -> list[Trace]:
 
 def stream(
     spark: SparkSession, config: Settings, lines: Sequence[bytes], cuts: Sequence[int],
-    folder: Path,
+    folder: Path, jobs: Sequence[str] = JOBS,
 ) -> None:
     """Archive and govern lines that come in batches, to their end."""
     bounds = [0, *cuts, len(lines)]
     write_batches(folder, [lines[a:b] for a, b in itertools.pairwise(bounds)])
     for query in (
         archive.start(spark, config, {"availableNow": True}),
-        govern.start(spark, config, JOBS, {"availableNow": True}),
+        govern.start(spark, config, jobs, {"availableNow": True}),
     ):
         query.awaitTermination()
 
@@ -192,7 +194,9 @@ def test_messages_are_assembled_from_chunks_of_many_batches(
                 "expireTimeOfIncompleteChunkedMessageMillis": 1_800_000},
     )
     lines = [text(r) for r in records]
-    stream(spark, config, lines, [len(lines) // 5 * i for i in range(1, 5)], folder)
+    step = len(lines) // 5 + 1
+    write_batches(folder, [lines[i : i + step] for i in range(0, len(lines), step)])
+    assert run(config, available_now=True, jobs=[*JOBS, "archive"]) == 0
     rows = table(config, "chunk_messages").to_pylist()
     assert {r["uuid"]: r["payload"] for r in rows} == whole
     assert {r["checksum"] for r in rows} == {zlib.crc32(payload) for payload in whole.values()}
@@ -202,7 +206,9 @@ def test_messages_are_assembled_from_chunks_of_many_batches(
     assert sorted(filter(None, events.column("payload_crc32").to_pylist())) == sorted(
         zlib.crc32(r["payload"]) for r in records if "payload" in r
     )
-    assert table(config, "chunk_payloads").num_rows > 20
-    assert staging.sweep(config, kept_hours=0) > 0
+    assert table(config, "chunk_payload_releases").num_rows
+    files = list(Path(config.warehouse, "chunk_payloads").glob("*.parquet"))
+    assert sum(pq.ParquetFile(file).metadata.num_rows for file in files) > 20
     assert table(config, "chunk_payloads").num_rows == 0  # the unfinished ones have expired
+    assert staging.sweep(config, kept_hours=0) == 0
     assert not list(Path(config.warehouse, "chunk_payloads").glob("*.parquet"))

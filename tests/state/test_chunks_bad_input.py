@@ -126,3 +126,26 @@ def test_memory_stays_within_the_bound_of_the_consumer() -> None:
     assert staged
     for state in states:
         assert shard.read(state).store.nbytes < 5000 + 5000 + 1000 + 30 * 8
+
+
+def test_memory_stays_within_the_bound_of_the_shard() -> None:
+    """Many consumers that keep little each: at most `max_shard_bytes` wait in the state."""
+    staged: list[int] = []
+
+    def stage(rows: Any) -> str:
+        staged.append(rows.num_rows)
+        return f"file-{len(staged)}"
+
+    trace = [
+        chunk(i, chunk_id=0, uuid=f"u{i}", total_chunk_bytes=2000, payload=b"x" * 100,
+              subscription=f"s{i}", consumer=f"c{i}")
+        for i in range(200)
+    ]
+    states: list[bytes] = []
+    play(
+        [numbered(trace[i : i + 20]) for i in range(0, 200, 20)],
+        {"assemble_payload": True, "max_shard_bytes": 5000, "allowed_lateness_ms": 1},
+        START_MS + 10_000, states, stage=stage,
+    )
+    assert staged
+    assert max(shard.read(state).store.nbytes for state in states) < 5000 + 500 * 8
