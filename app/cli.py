@@ -171,6 +171,22 @@ def what_if_dispatch(
     _found(what_if(_settings(config, warehouse), quota, by, every, as_json))  # type: ignore[arg-type]
 
 
+@what_if_app.command("producer-ids")
+def what_if_producer_ids(
+    share: Annotated[float, typer.Option(
+        min=0, max=1, help="Share of a user's windows that may have a throttled or rejected id."
+    )] = 0.01,
+    every: Annotated[bool, typer.Option("--all", help="Every user, not the first twenty.")] = False,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Which producer_ids_rate each user needs, from the archived trace."""
+    from app.advice import advise
+
+    _found(advise(_settings(config, warehouse), share, every, as_json))
+
+
 @alerts_app.command("check")
 def alerts_check(
     config: Config = None,

@@ -54,26 +54,9 @@ def _without(events: DataFrame, refused: DataFrame) -> DataFrame:
 
 def replay_here(settings: Settings, jobs: Sequence[str]) -> dict[str, pa.Table]:
     """The same without Spark, in this process, shard after shard: for small archives."""
-    import pyarrow.compute as pc
-    from deltalake import DeltaTable
-
     group = operators(settings, jobs)
-    routes = {name: operator.route for name, operator in group.items()}
-    columns, kinds = needed(routes)
-    archive = DeltaTable(
-        table_path(settings, "events"), storage_options=settings.storage()
-    ).to_pyarrow_dataset()
-    events = archive.to_table(columns=columns, filter=pc.field("event_type").isin(kinds))
-    latest = pc.max(archive.to_table(columns=["ts_wall_ms"]).column("ts_wall_ms")).as_py()
-    events = events.append_column("left_out", _left_out_here(settings, events))
-    blobs: dict[tuple[str, int], list[bytes]] = {}
-    batches = events.combine_chunks().to_batches(max_chunksize=ROWS_PER_BLOCK)
-    for packed in typed_packer(routes, settings.shards)(iter(batches)):
-        columns = (packed.column(name).to_pylist() for name in PACKED_PARTS)
-        for job, shard, blob in zip(*columns, strict=True):
-            if job != CLOCK_ROW:
-                blobs.setdefault((job, shard), []).append(blob)
-    stream_ms = max((latest or 0) - settings.idle_advance_ms, 0)
+    blobs, latest = packed_here(settings, group)
+    stream_ms = max(latest - settings.idle_advance_ms, 0)
     found: dict[str, list[pa.Table]] = {}
     for (job, _), mine in sorted(blobs.items()):
         first = group[job].job.step(None, mine, 0)
@@ -82,6 +65,37 @@ def replay_here(settings: Settings, jobs: Sequence[str]) -> dict[str, pa.Table]:
                 constants = group[job].constants if name in group[job].tables else {}
                 found.setdefault(name, []).append(shaped(rows, TABLES[name], constants))
     return {name: pa.concat_tables(parts) for name, parts in found.items()}
+
+
+def packed_here(
+    settings: Settings, group: Mapping[str, Operator],
+    keep: Callable[[pa.Table], pa.Table] | None = None,
+) -> tuple[dict[tuple[str, int], list[bytes]], int]:
+    """The archive as blobs by (job, shard), and its latest wall time (ms; 0 without any).
+
+    `keep` may leave rows of `events` out.
+    """
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable
+
+    routes = {name: operator.route for name, operator in group.items()}
+    columns, kinds = needed(routes)
+    archive = DeltaTable(
+        table_path(settings, "events"), storage_options=settings.storage()
+    ).to_pyarrow_dataset()
+    events = archive.to_table(columns=columns, filter=pc.field("event_type").isin(kinds))
+    latest = pc.max(archive.to_table(columns=["ts_wall_ms"]).column("ts_wall_ms")).as_py()
+    events = events.append_column("left_out", _left_out_here(settings, events))
+    if keep is not None:
+        events = keep(events)
+    blobs: dict[tuple[str, int], list[bytes]] = {}
+    batches = events.combine_chunks().to_batches(max_chunksize=ROWS_PER_BLOCK)
+    for packed in typed_packer(routes, settings.shards)(iter(batches)):
+        columns = (packed.column(name).to_pylist() for name in PACKED_PARTS)
+        for job, shard, blob in zip(*columns, strict=True):
+            if job != CLOCK_ROW:
+                blobs.setdefault((job, shard), []).append(blob)
+    return blobs, latest or 0
 
 
 def _left_out_here(settings: Settings, events: pa.Table) -> pa.Array:

@@ -444,6 +444,26 @@ def _quality_results() -> Table:
     )
 
 
+def _producer_id_quota_advice() -> Table:
+    return Table(
+        "producer_id_quota_advice",
+        "What the quota of each user should be: one row per user and advice.",
+        (
+            TableColumn("advised_ms", LONG, "when the advice was worked out (ms since the epoch)"),
+            TableColumn("cluster", TEXT, "cluster name"),
+            TableColumn("user", TEXT, "name in the principal, what follows its first colon"),
+            TableColumn("windows", LONG, "statistics windows of the user in the archive"),
+            TableColumn("new_ids", LONG, "new producer ids in them, without a quota"),
+            TableColumn("rate_in_force", RATE,
+                        "producer_ids_rate at the user's last new id; null = unlimited"),
+            TableColumn("rate_advised", RATE,
+                        "smallest producer_ids_rate that throttles or rejects an id in at most "
+                        "the accepted share of the windows"),
+        ),
+        sort_by=("advised_ms", "cluster", "user"),
+    )
+
+
 def _alerts() -> Table:
     return Table(
         "alerts",
@@ -469,7 +489,7 @@ TABLES: dict[str, Table] = {
     for table in (
         _throttle_events(), _topic_throttle_stats(), _limiter_stats(), _producer_throttle(),
         _publish_verdicts(), *_chunk_tables(), *_chunk_payloads(),
-        *_producer_id_tables(),
+        *_producer_id_tables(), _producer_id_quota_advice(),
         _events(), _quarantine(), _quality_results(), _alerts(),
     )
 }
