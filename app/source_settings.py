@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
@@ -48,13 +49,32 @@ class MessagesSettings(Model):
     headers: HeaderNames = HeaderNames()
 
 
+class KafkaLogsSettings(Model):
+    """What stands in records made of a Kafka broker's logs (source format kafka_logs)."""
+
+    cluster: Annotated[str, Field(min_length=1)] = "kafka"
+    broker: Annotated[str, Field(min_length=1)] = "kafka"
+    time_zone: str = "UTC"
+    """Of the request log's times, where they do not name their own offset."""
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(f"{name!r} is not a time zone (for example Europe/Berlin)") from None
+        return name
+
+
 class SourceSettings(Model):
     """Where the records come from."""
 
-    format: Literal["kafka", "kafka_messages", "files", "delta", "demo"] = "demo"
+    format: Literal["kafka", "kafka_messages", "kafka_logs", "files", "delta", "demo"] = "demo"
     path: str | None = None
     options: dict[str, str] = {}
     messages: MessagesSettings = MessagesSettings()
+    logs: KafkaLogsSettings = KafkaLogsSettings()
     events: Positive = 1_000_000
     seed: int = 7
 
@@ -62,7 +82,7 @@ class SourceSettings(Model):
 
     @model_validator(mode="after")
     def _complete(self) -> SourceSettings:
-        if self.format in ("files", "delta") and not self.path:
+        if self.format in ("files", "delta", "kafka_logs") and not self.path:
             raise ValueError(f"path: is missing, format {self.format} needs it")
         if self.format in ("kafka", "kafka_messages"):
             if "kafka.bootstrap.servers" not in self.options:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from app.sources import delta, demo, files, kafka, kafka_messages
+from app.sources import delta, demo, files, kafka, kafka_logs, kafka_messages
 from app.sources.raw import SCHEMA, Raw
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "Raw", "check", "open_batch", "open_stream", "read_batch", "read_stream"]
 
 SOURCES: dict[str, ModuleType] = {
-    "kafka": kafka, "kafka_messages": kafka_messages, "files": files, "delta": delta, "demo": demo,
+    "kafka": kafka, "kafka_messages": kafka_messages, "kafka_logs": kafka_logs, "files": files,
+    "delta": delta, "demo": demo,
 }
 
 

@@ -32,9 +32,10 @@ BENCHES = {
     "freshness": "freshness.run",
     "claim": "claim.run",
     "chunks": "chunks.run",
+    "producer_ids": "producer_ids.run",
 }
 RESULTS = ("govern", "govern-demo", "columnar", "transport", "core", "topics", "state",
-           "freshness", "generator", "claim", "chunks")
+           "freshness", "generator", "claim", "chunks", "producer_ids")
 """Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim")
 

@@ -54,9 +54,9 @@ def run(bench: Bench) -> Result:
     return result
 
 
-def judged(settings: Settings, rows: DataFrame) -> DataFrame:
-    """The answers of rate_limits over typed records, as `govern.frame` makes them of raw ones."""
-    group = operators(settings, ["rate_limits"])
+def judged(settings: Settings, rows: DataFrame, job: str = "rate_limits") -> DataFrame:
+    """The answers of a job over typed records, as `govern.frame` makes them of raw ones."""
+    group = operators(settings, [job])
     idle_ms = settings.idle_advance_ms
     routes = {name: o.route for name, o in group.items()}
     rows = rows.withColumn("ingest_ms", F.lit(0).cast("long"))

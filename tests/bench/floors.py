@@ -60,14 +60,18 @@ def identity(bench: Bench, trace: Input, names: bool = False) -> Speed:
 
     Names go as 64-bit hashes, or with `names` as they are. Rows of other jobs are left out.
     """
+    rows = narrow(typed(bench, trace), hashed=not names)
+    return behind(bench, rows, f"floor-identity-{'names' if names else 'hashes'}")
+
+
+def behind(bench: Bench, rows: DataFrame, name: str) -> Speed:
+    """Rows with a `shard` behind the shuffle by it, through a `mapInArrow` that does nothing."""
 
     def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()  # what Weir's workers are spared, the floor is spared
         yield from batches
 
-    rows = narrow(typed(bench, trace), hashed=not names)
-    behind = rows.repartition(2, "shard").mapInArrow(nothing, rows.schema)
-    return bench.to_nothing(behind, f"floor-identity-{'names' if names else 'hashes'}")
+    return bench.to_nothing(rows.repartition(2, "shard").mapInArrow(nothing, rows.schema), name)
 
 
 def narrow(frame: DataFrame, hashed: bool, *more: str) -> DataFrame:

@@ -1,0 +1,545 @@
+"""Polled documents of one topic, turned into records of the event contract.
+
+A poll is a mapping with `polled_ms` (when its last answer had come), `topic`, and what was
+answered: `internal` (the path internalStats), `info` (internal-info), `stats`, and `policies`, an
+object with the raw documents `namespace`, `topic`, `resource_group` by name, and `broker`. An
+answer that did not come is absent or null; `gone` is true where the broker said that the topic
+does not exist.
+
+What a poll does not say is not made up. Above all, a ledger, a cursor or a producer is only gone
+if the list that should have it was answered whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from state.policies import FLAG, LIMIT_TYPES, NUMBER, problem
+from udfs.topics import normal_topic, split_topic
+
+FEED = "pulsar_admin"
+EVERY_BROKER = "*"
+UNKNOWN_BROKER = "unknown"
+"""Stands for the broker of a topic where neither the settings nor the poll name it."""
+QUOTA_LIMIT = {"destination_storage": "limitSize", "message_age": "limitTime"}
+"""The limit that counts in each type of backlog quota; the document repeats the other one."""
+PUBLISH_RATES = {
+    "publishThrottlingRateInMsg": "publishRateInMsgs",
+    "publishThrottlingRateInByte": "publishRateInBytes",
+}
+_POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(-1|0|[1-9][0-9]{0,18})")
+_MOST = 2**63 - 1
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the documents do not say themselves: the cluster, and the broker if it is set."""
+
+    cluster: str
+    broker: str | None = None
+
+
+class Producer(NamedTuple):
+    """One producer of a topic, by its connection and its number there."""
+
+    address: str
+    number: int
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the poll before had of a topic."""
+
+    broker: str = UNKNOWN_BROKER
+    ledgers: tuple[int, ...] = ()
+    cursors: dict[str, bool] = field(default_factory=dict)
+    """Whether each cursor is durable."""
+    producers: tuple[Producer, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain JSON."""
+        return {
+            "broker": self.broker, "ledgers": list(self.ledgers), "cursors": dict(self.cursors),
+            "producers": [list(producer) for producer in self.producers],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Known:
+        """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
+        return cls(
+            str(value["broker"]), tuple(int(n) for n in value["ledgers"]),
+            {str(name): bool(durable) for name, durable in value["cursors"].items()},
+            tuple(Producer(str(a), int(n), name) for a, n, name in value["producers"]),
+        )
+
+
+@dataclass
+class Mapped:
+    """What one poll of one topic says."""
+
+    records: list[Record] = field(default_factory=list)
+    """Policies, then deletions, then states; all of one time, without `seq`."""
+    known: Known | None = None
+    """What the next poll is compared with; None where the topic does not exist."""
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The limits that changed, by scope and name (`policy_key`)."""
+    problems: list[str] = field(default_factory=list)
+    """What could not be used, and where it stands."""
+
+
+def policy_key(scope: str, name: str) -> str:
+    """Scope and name of a policy as one text."""
+    return f"{scope} {name}"
+
+
+def map_poll(
+    poll: dict[str, Any], before: Known | None, policies: dict[str, dict[str, Any]], names: Names
+) -> Mapped:
+    """The records of one poll; `before` and `policies` are what the polls before left."""
+    mapped = Mapped(known=before)
+    at = _whole(poll.get("polled_ms"))
+    name = poll.get("topic")
+    if at is None or at < 0:
+        mapped.problems.append("polled_ms: is not a time in milliseconds")
+        return mapped
+    if not isinstance(name, str) or split_topic(name) is None:
+        mapped.problems.append(f"topic: {name!r} is not [persistent://]tenant/namespace/name")
+        return mapped
+    _Mapping(mapped, at, normal_topic(name, None), before, names).run(poll, policies)
+    return mapped
+
+
+class _Mapping:
+    """The mapping of one poll, list by list."""
+
+    def __init__(
+        self, mapped: Mapped, at: int, topic: str, before: Known | None, names: Names
+    ) -> None:
+        self._mapped = mapped
+        self._at = at
+        self._topic = topic
+        self._before = before or Known()
+        self._names = names
+        self._broker = names.broker or self._before.broker
+        self._deletions: list[Record] = []
+        self._states: list[Record] = []
+
+    def run(self, poll: dict[str, Any], policies: dict[str, dict[str, Any]]) -> None:
+        """Read every document of the poll."""
+        stats, internal, info = (self._object(poll, key) for key in ("stats", "internal", "info"))
+        if self._names.broker is None and _text(stats.get("ownerBroker")):
+            self._broker = stats["ownerBroker"]
+        self._policies(self._object(poll, "policies"), policies)
+        if poll.get("gone") is True:
+            self._gone()
+            known = None
+        else:
+            known = Known(
+                self._broker, self._ledgers(internal, info), self._cursors(internal, stats),
+                self._producers(stats),
+            )
+            if not (stats or internal) and self._mapped.known is None:
+                known = None
+        self._mapped.known = known
+        self._mapped.records += self._deletions + self._states
+
+    # Ledgers
+
+    def _ledgers(self, internal: dict[str, Any], info: dict[str, Any]) -> tuple[int, ...]:
+        listed = self._list(internal, "internal", "ledgers")
+        if listed is None:
+            return self._before.ledgers
+        closed = self._close_times(info)
+        found: list[int] = []
+        whole = True
+        for i, ledger in enumerate(listed):
+            place = f"internal.ledgers[{i}]"
+            number = _count(ledger.get("ledgerId")) if isinstance(ledger, dict) else None
+            if number is None:
+                self._problem(place, "has no ledgerId")
+                whole = False
+                continue
+            found.append(number)
+            last = i == len(listed) - 1
+            entries, size = self._size(ledger, internal if last else {})
+            if entries is None or size is None:
+                self._problem(place, "has no number of entries or no size")
+                continue
+            self._state(
+                "ledger_state", ledger_id=number, ledger_entries=entries, ledger_bytes=size,
+                ledger_close_ms=None if last else closed.get(number),
+            )
+        if not listed and self._before.ledgers and internal.get("state") != "Terminated":
+            self._problem("internal.ledgers", "is empty, which no open topic's is")
+            whole = False
+        return self._without("ledger", self._before.ledgers, tuple(found), whole)
+
+    @staticmethod
+    def _size(ledger: dict[str, Any], current: dict[str, Any]) -> tuple[int | None, int | None]:
+        """Entries and bytes of a ledger; those of the open one stand in `current`."""
+        entries, size = _count(ledger.get("entries")), _count(ledger.get("size"))
+        if current and not entries:
+            # While no ledger is open, the last one is closed and has figures of its own.
+            return _count(current.get("currentLedgerEntries")), _count(
+                current.get("currentLedgerSize")
+            )
+        return entries, size
+
+    def _close_times(self, info: dict[str, Any]) -> dict[int, int]:
+        """By ledger when it was closed; the last one shows the time of the request."""
+        times = {}
+        for i, ledger in enumerate((self._list(info, "info", "ledgers") or [])[:-1]):
+            number = _count(ledger.get("ledgerId")) if isinstance(ledger, dict) else None
+            if number is None:
+                self._problem(f"info.ledgers[{i}]", "has no ledgerId")
+            elif at := _count(ledger.get("timestamp")):
+                times[number] = at
+        return times
+
+    # Cursors
+
+    def _cursors(self, internal: dict[str, Any], stats: dict[str, Any]) -> dict[str, bool]:
+        before = self._before.cursors
+        listed = self._mapping(internal, "internal", "cursors")
+        if listed is None:
+            return before
+        subscriptions = self._mapping(stats, "stats", "subscriptions")
+        found: dict[str, bool] = {}
+        unknown: list[str] = []
+        for name, cursor in listed.items():
+            place = f"internal.cursors[{name!r}]"
+            if not _text(name):
+                self._problem(place, "has no name")
+                continue
+            shown = (subscriptions or {}).get(name)
+            durable = self._durable(name, shown, subscriptions is not None)
+            if durable is None:
+                unknown.append(name)
+            else:
+                found[name] = durable
+            places = self._positions(cursor, place)
+            if not places or durable is None:
+                continue
+            self._state(
+                "cursor_state", subscription=name, durable=durable, **places,
+                publish_time_ms=_time(shown, "earliestMsgPublishTimeInBacklog"),
+            )
+        if unknown:
+            self._problem(
+                "stats.subscriptions",
+                f"does not say whether {', '.join(unknown)} is durable; left out",
+            )
+        for name in before:
+            if name not in listed:
+                self._deletion("cursor_deleted", subscription=name)
+        return found
+
+    def _durable(self, name: str, shown: Any, answered: bool) -> bool | None:
+        """Whether a cursor is durable; None where nobody says so."""
+        for key in ("isDurable", "durable"):
+            if isinstance(shown, dict) and isinstance(shown.get(key), bool):
+                return bool(shown[key])
+        if name in self._before.cursors:
+            return self._before.cursors[name]  # a reader that closed between two answers
+        return True if answered and shown is None else None
+
+    def _positions(self, cursor: Any, place: str) -> dict[str, Any]:
+        """Where a cursor stands; nothing if neither position is one."""
+        if not isinstance(cursor, dict):
+            self._problem(place, "is not an object")
+            return {}
+        places: dict[str, Any] = {}
+        for column, key in (("mark_delete", "markDeletePosition"), ("read_pos", "readPosition")):
+            value = cursor.get(key)
+            if isinstance(value, str) and _is_position(value):
+                places[column] = value
+            elif value is not None:
+                self._problem(f"{place}.{key}", f"{value!r} is not ledger:entry")
+        if not places:
+            self._problem(place, "has neither markDeletePosition nor readPosition")
+        elif isinstance(cursor.get("active"), bool):
+            places["active"] = cursor["active"]
+        return places
+
+    # Producers
+
+    def _producers(self, stats: dict[str, Any]) -> tuple[Producer, ...]:
+        before = self._before.producers
+        listed = self._list(stats, "stats", "publishers")
+        if listed is None:
+            return before
+        found: dict[tuple[str, int], Producer] = {}
+        whole = True
+        for i, publisher in enumerate(listed):
+            shown = publisher if isinstance(publisher, dict) else {}
+            address, number = shown.get("address"), _count(shown.get("producerId"))
+            if not isinstance(address, str) or not address or number is None:
+                self._problem(f"stats.publishers[{i}]", "has no address or no producerId")
+                whole = False
+                continue
+            name = shown.get("producerName")
+            named = name if isinstance(name, str) and name else None
+            found[address, number] = Producer(address, number, named)
+        old = {producer[:2] for producer in before}
+        kept = []
+        for producer in before:
+            if producer[:2] in found:
+                continue
+            if whole:
+                self._deletion("producer_closed", **_producer(producer))
+            else:
+                kept.append(producer)
+        for key, producer in found.items():
+            if key not in old:
+                self._state("producer_created", **_producer(producer))
+        return (*found.values(), *kept)
+
+    # Policies
+
+    def _policies(
+        self, answered: dict[str, Any], before: dict[str, dict[str, Any]]
+    ) -> None:
+        parts = split_topic(self._topic)
+        if parts is None:
+            return
+        namespace = f"{parts.tenant}/{parts.namespace}"
+        base = f"{parts.scheme}://{namespace}/{parts.name}"
+        groups = self._object(answered, "resource_group", "policies.")
+        told = [
+            ("broker", self._names.broker or EVERY_BROKER, answered.get("broker"), _broker_limits),
+            *(("resource_group", name, group, _group_limits) for name, group in groups.items()),
+            ("namespace", namespace, answered.get("namespace"), self._namespace_limits),
+            ("topic", base, answered.get("topic"), _topic_limits),
+        ]
+        for scope, name, document, limits_of in told:
+            if document is None:
+                continue
+            place = f"policies.{scope} {name}"
+            if not isinstance(document, dict):
+                self._problem(place, "is not an object")
+                continue
+            limits, wrong = limits_of(document)
+            for key, text in wrong:
+                self._problem(f"{place}.{key}", text)
+            if wrong or limits == before.get(policy_key(scope, name), {}):
+                continue
+            self._mapped.policies[policy_key(scope, name)] = limits
+            policy = {"scope": scope, "name": name, "limits": limits}
+            record = self._record("policy", policy_json=_json(policy))
+            del record["topic"]
+            record["broker"] = name if scope == "broker" else EVERY_BROKER
+            self._mapped.records.append(record)
+
+    def _namespace_limits(self, document: dict[str, Any]) -> Limits:
+        rates = document.get("publishMaxMessageRate")
+        own = rates.get(self._names.cluster) if isinstance(rates, dict) else rates
+        limits, wrong = _topic_limits(
+            {"publishRate": own, "backlogQuotaMap": document.get("backlog_quota_map")}
+        )
+        group = document.get("resource_group_name")
+        if group:
+            limits["resource_group"] = group
+        return _checked("namespace", limits, wrong)
+
+    # Records
+
+    def _gone(self) -> None:
+        for ledger in self._before.ledgers:
+            self._deletion("ledger_deleted", ledger_id=ledger)
+        for cursor in self._before.cursors:
+            self._deletion("cursor_deleted", subscription=cursor)
+        for producer in self._before.producers:
+            self._deletion("producer_closed", **_producer(producer))
+
+    def _without(
+        self, kind: str, before: tuple[int, ...], found: tuple[int, ...], whole: bool
+    ) -> tuple[int, ...]:
+        """What is known now; what a whole list lacks is told as gone."""
+        missing = [number for number in before if number not in set(found)]
+        if not whole:
+            return (*missing, *found)
+        for number in missing:
+            self._deletion(f"{kind}_deleted", **{f"{kind}_id": number})
+        return found
+
+    def _record(self, kind: str, **columns: Any) -> Record:
+        common = {
+            "event_type": kind, "source_feed": FEED, "cluster": self._names.cluster,
+            "broker": self._broker, "ts_wall_ms": self._at, "topic": self._topic,
+        }
+        return {**common, **{k: v for k, v in columns.items() if v is not None}}
+
+    def _deletion(self, kind: str, **columns: Any) -> None:
+        self._deletions.append(self._record(kind, **columns))
+
+    def _state(self, kind: str, **columns: Any) -> None:
+        self._states.append(self._record(kind, **columns))
+
+    # Documents
+
+    def _object(self, holder: dict[str, Any], key: str, above: str = "") -> dict[str, Any]:
+        value = holder.get(key)
+        if value is not None and not isinstance(value, dict):
+            self._problem(f"{above}{key}", "is not an object")
+        return value if isinstance(value, dict) else {}
+
+    def _list(self, document: dict[str, Any], name: str, key: str) -> list[Any] | None:
+        value = document.get(key)
+        if document and not isinstance(value, list):
+            self._problem(f"{name}.{key}", "is missing" if value is None else "is not a list")
+        return value if isinstance(value, list) else None
+
+    def _mapping(self, document: dict[str, Any], name: str, key: str) -> dict[str, Any] | None:
+        value = document.get(key)
+        if document and not isinstance(value, dict):
+            self._problem(f"{name}.{key}", "is missing" if value is None else "is not an object")
+        return value if isinstance(value, dict) else None
+
+    def _problem(self, place: str, text: str) -> None:
+        self._mapped.problems.append(f"{place}: {text}")
+
+
+Limits = tuple[dict[str, Any], list[tuple[str, str]]]
+"""The limits of a policy document, and what is wrong in it."""
+
+
+def _topic_limits(document: dict[str, Any]) -> Limits:
+    """Limits of a topic: its publish rates and its backlog quotas."""
+    limits: dict[str, Any] = {}
+    wrong: list[tuple[str, str]] = []
+    rate, quotas = document.get("publishRate"), document.get("backlogQuotaMap")
+    if rate is not None and not isinstance(rate, dict):
+        wrong.append(("publishRate", "is not an object"))
+    elif rate:
+        _take(rate, PUBLISH_RATES, limits)
+    if quotas is not None and not isinstance(quotas, dict):
+        wrong.append(("backlogQuotaMap", "is not an object"))
+    elif quotas:
+        kept = {kind: _quota(quotas[kind], kind) for kind in QUOTA_LIMIT if quotas.get(kind)}
+        if any(quotas):
+            limits["backlog_quota"] = {k: v for k, v in kept.items() if v is not None}
+        if not limits.get("backlog_quota"):
+            limits.pop("backlog_quota", None)
+    return _checked("topic", limits, wrong)
+
+
+def _quota(quota: Any, kind: str) -> Any:
+    """A backlog quota with the limit that counts; None where that is off."""
+    if not isinstance(quota, dict):
+        return quota
+    key = QUOTA_LIMIT[kind]
+    limit = quota.get(key)
+    if limit is None and kind == "destination_storage":
+        limit = quota.get("limit")  # its name before release 2.8
+    if limit is None or _is_off(limit):
+        return None
+    return {key: limit, **({"policy": quota["policy"]} if quota.get("policy") else {})}
+
+
+def _group_limits(document: dict[str, Any]) -> Limits:
+    limits: dict[str, Any] = {}
+    _take(document, {key: key for key in LIMIT_TYPES["resource_group"]}, limits)
+    return _checked("resource_group", limits, [])
+
+
+def _broker_limits(document: dict[str, Any]) -> Limits:
+    """Limits of the broker's configuration, in which every value is text."""
+    limits: dict[str, Any] = {}
+    wrong: list[tuple[str, str]] = []
+    for key, kind in LIMIT_TYPES["broker"].items():
+        value = document.get(key)
+        if value is None or value == "":
+            continue
+        try:
+            limits[key] = _value(value, kind)
+        except ValueError:
+            wrong.append((key, f"{value!r} is not a {kind}"))
+    return _checked("broker", limits, wrong)
+
+
+def _value(value: Any, kind: str) -> Any:
+    """A value of the configuration in its type; a ValueError where it does not have it."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if kind == FLAG:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(text)
+        return text.lower() == "true"
+    if kind == NUMBER:
+        number = float(text)
+        return int(text) if re.fullmatch(r"[+-]?[0-9]+", text) else number
+    return text
+
+
+def _take(document: dict[str, Any], names: dict[str, str], limits: dict[str, Any]) -> None:
+    """The limits that are on, under our names."""
+    for theirs, ours in names.items():
+        value = document.get(theirs)
+        if value is not None and not _is_off(value):
+            limits[ours] = value
+
+
+def _is_off(value: Any) -> bool:
+    """Whether a limit is one that the broker shows for none (-1)."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value < 0
+
+
+def _checked(scope: str, limits: dict[str, Any], wrong: list[tuple[str, str]]) -> Limits:
+    """Limits that the contract takes; one that it would refuse is wrong."""
+    for key, value in limits.items():
+        text = problem({"scope": scope, "name": "any", "limits": {key: value}})
+        if text is not None:
+            wrong.append((key, text.removeprefix(f"{key} ")))
+    return limits, wrong
+
+
+def _producer(producer: Producer) -> dict[str, Any]:
+    return {
+        "cnx_id": producer.address, "producer_id": producer.number,
+        "producer_name": producer.name,
+    }
+
+
+def _time(document: Any, key: str) -> int | None:
+    """A time in ms; 0 and -1, which stand for none, are None."""
+    return (_count(document.get(key)) or None) if isinstance(document, dict) else None
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number of 64 bits."""
+    if not isinstance(value, int) or isinstance(value, bool) or not -_MOST <= value <= _MOST:
+        return None
+    return value
+
+
+def _count(value: Any) -> int | None:
+    """A whole number that is not negative."""
+    number = _whole(value)
+    return None if number is None or number < 0 else number
+
+
+def _is_position(text: str) -> bool:
+    found = _POSITION.fullmatch(text)
+    return found is not None and int(found[1]) <= _MOST and int(found[2]) <= _MOST
+
+
+def _text(value: Any) -> bool:
+    """Whether a value is a text that can be written."""
+    if not isinstance(value, str) or not value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,119 @@
+"""Lines of a Kafka broker's request log (`kafka.request.logger`): who was given which producer id.
+
+A line is a prefix with the time, by Kafka's own layout `[%d] %p %m (%c)%n`, then `Completed
+request:` and a JSON object. Only answers to INIT_PRODUCER_ID matter. The JSON has no time: that of
+the prefix is the completion, and `totalTimeMs` before it the request arrived.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MARKER = b"Completed request:"
+INIT_PRODUCER_ID = 22
+_KEY = rb'"requestApiKey"\s*:\s*'
+"""Not to be forged by a client: within a JSON string the quotes would be escaped."""
+_ANY_KEY, _OUR_KEY = (_KEY + end for end in (rb"[0-9]+\s*[,}]", rb"22\s*[,}]"))
+_TIME = re.compile(
+    rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\s?(Z|[+-]\d\d:?(?:\d\d)?)?(?=[]\s])"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+
+
+class NotParsedError(ValueError):
+    """A line that looks like one of the format and is not."""
+
+
+class Assigned(NamedTuple):
+    """A producer id that a broker gave out."""
+
+    principal: str | None
+    client_id: str | None
+    producer_id: int
+    completed_ms: int
+    arrived_ms: int
+
+
+class _Header(msgspec.Struct):
+    requestApiKey: int
+    clientId: str | None = None
+
+
+class _Response(msgspec.Struct):
+    errorCode: int
+    producerId: int
+
+
+class _Completed(msgspec.Struct):
+    requestHeader: _Header
+    response: _Response
+    principal: str | None = None
+    totalTimeMs: float = 0.0
+
+
+_DECODER = msgspec.json.Decoder(_Completed)
+_LARGEST = 2**63 - 1
+
+
+def looks_like(values: pa.Array) -> pa.Array:
+    """Where a line is one of completed requests (bool)."""
+    return pc.match_substring(values, MARKER)
+
+
+def candidates(values: pa.Array) -> pa.Array:
+    """Where a line has to be parsed (bool): completed, and INIT_PRODUCER_ID or not to be told."""
+    ours = pc.match_substring_regex(values, _OUR_KEY)
+    told = pc.match_substring_regex(values, _ANY_KEY)
+    return pc.and_(looks_like(values), pc.or_(ours, pc.invert(told)))
+
+
+def parse(line: bytes, zone: tzinfo) -> Assigned | None:
+    """The id that a line of `candidates` tells of; None for a request that was refused.
+
+    NotParsedError says what is wrong with the line.
+    """
+    prefix, _, rest = line.partition(MARKER)
+    completed_ms = time_of(prefix, zone)
+    request = _decoded(rest)
+    if request.requestHeader.requestApiKey != INIT_PRODUCER_ID:
+        raise NotParsedError("more than one request in the line")
+    answer = request.response
+    if answer.errorCode != 0 or answer.producerId < 0:
+        return None
+    if answer.producerId > _LARGEST:
+        raise NotParsedError("producerId exceeds 64 bits")
+    arrived_ms = int(completed_ms - max(request.totalTimeMs, 0.0))
+    return Assigned(
+        request.principal, request.requestHeader.clientId, answer.producerId, completed_ms,
+        arrived_ms,
+    )
+
+
+def _decoded(rest: bytes) -> _Completed:
+    """The object at the start of what follows the marker; after it stands the logger's name."""
+    end = rest.rfind(b"}") + 1
+    try:
+        return _DECODER.decode(rest[:end])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NotParsedError(f"not the JSON of a request: {error}") from None
+
+
+def time_of(prefix: bytes, zone: tzinfo) -> int:
+    """Milliseconds since the epoch of the first time in the prefix; an offset in it counts."""
+    found = _TIME.search(prefix)
+    if found is None:
+        raise NotParsedError("no time before the request")
+    day, clock, fraction, offset = (None if g is None else g.decode() for g in found.groups())
+    try:
+        at: Any = datetime.fromisoformat(f"{day}T{clock}{offset or ''}")
+        at = at if at.tzinfo else at.replace(tzinfo=zone)
+        return (at - _EPOCH) // _MS + int(((fraction or "") + "000")[:3])
+    except (ValueError, OverflowError) as error:
+        raise NotParsedError(f"no time before the request: {error}") from None
