@@ -35,7 +35,8 @@ def demo(out: Path, seed: int, events: int) -> int:
     console.print(
         f"Generated {written.events:,} events: {spec.duration_s // 60} minutes of "
         f"{spec.fleet.brokers} brokers, {spec.fleet.topics} topics of {len(spec.fleet.tenants)} "
-        f"tenants, {spec.fleet.connections} connections ({time.monotonic() - began:.1f} s).",
+        f"tenants, {len(trace.fleet.connections.names)} connections{_kafka(trace)} "
+        f"({time.monotonic() - began:.1f} s).",
         markup=False, soft_wrap=True,
     )
     began = time.monotonic()
@@ -44,7 +45,7 @@ def demo(out: Path, seed: int, events: int) -> int:
         return code
     console.print(f"Judged and committed in {time.monotonic() - began:.0f} s. What was found:\n",
                   markup=False)
-    demo_report.render(_summary(out / "warehouse"), console)
+    demo_report.render(_summary(out / "warehouse"), console, _of_other_jobs(out / "warehouse"))
     other = demo_report.other_protocol(
         _rows(out / "warehouse" / "topic_throttle_stats", demo_report.STATS_COLUMNS),
         _with_exchange(config),
@@ -54,6 +55,12 @@ def demo(out: Path, seed: int, events: int) -> int:
         console.print(demo_report.indented(other))
     demo_report.render_next_steps(out, console)
     return 0
+
+
+def _kafka(trace: Trace) -> str:
+    kafka = trace.scenario.kafka
+    return "" if kafka is None else (
+        f"; {kafka.brokers} Kafka brokers with {len(kafka.users)} users")
 
 
 def prepare(out: Path, events: int, seed: int) -> None:
@@ -125,6 +132,17 @@ def _summary(warehouse: Path) -> demo_report.Summary:
         _rows(warehouse / "topic_throttle_stats", demo_report.STATS_COLUMNS),
         _rows(warehouse / "quarantine", demo_report.QUARANTINE_COLUMNS),
     )
+
+
+def _of_other_jobs(warehouse: Path) -> list[str]:
+    """What the jobs besides rate_limits found; a table without rows adds nothing."""
+    large = demo_report.large_message_sentence(
+        _rows(warehouse / "chunk_messages", demo_report.MESSAGE_COLUMNS),
+        _rows(warehouse / "chunk_events", demo_report.CHUNK_EVENT_COLUMNS),
+        _rows(warehouse / "incomplete_messages", demo_report.INCOMPLETE_COLUMNS),
+    )
+    decisions = _rows(warehouse / "producer_id_decisions", demo_report.DECISION_COLUMNS)
+    return [*demo_report.producer_id_sentences(decisions), *([] if large is None else [large])]
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -16,14 +16,31 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 Row = Mapping[str, Any]
+Message = tuple[str, str, str, str]
+"""Cluster, topic, subscription, uuid: a large message as one subscription has it."""
 
 THROTTLE_COLUMNS = (
     "cluster", "broker", "cnx_id", "ts_mono_ns", "ts_wall_ms", "row_no", "action", "transition",
     "reads_paused", "limiter", "topic", "culprit_topic", "collateral_topics",
 )
 STATS_COLUMNS = ("topic", "culprit_times", "collateral_times", "culprit_ns", "collateral_ns")
+DECISION_COLUMNS = (
+    "cluster", "user", "producer_id", "verdict", "bound", "bound_source", "ts_wall_ms",
+)
+MESSAGE_COLUMNS = ("cluster", "topic", "subscription", "uuid")
+CHUNK_EVENT_COLUMNS = (*MESSAGE_COLUMNS, "consumer", "outcome")
+INCOMPLETE_COLUMNS = (*MESSAGE_COLUMNS, "producer_name", "window_start_ms")
 QUARANTINE_COLUMNS = ("reason_code", "source_partition", "source_offset")
 SHOWN = 8
+NAMED = 3
+"""Users, producers or consumers that a sentence names at most."""
+DELIVERY = "delivery of a large message to a subscription"
+PLURALS = {"batch": "batches", DELIVERY: "deliveries of large messages to subscriptions"}
+EXPIRED = frozenset({"EXPIRED"})
+LOST = frozenset({"GAP", "NO_FIRST_CHUNK", "SHARED_ORPHAN"})
+GIVEN_UP = frozenset({"EVICTED", "ORPHANED", "GIVEN_UP_COUNT", "GIVEN_UP_OVERFLOW",
+                      "COUNT_EXCEPTION", "OVERFLOW_EXCEPTION"})
+"""Outcomes that end a large message, by why; a message may have several."""
 SHORT_NAMES = {"resource_group": "group", "io_thread": "IO thread"}
 QUERIES = (
     ("who suffers most from others",
@@ -35,6 +52,13 @@ QUERIES = (
     ("what was not applied, with its text",
      "SELECT reason_code, count(*) AS records, max(detail) AS detail, max(raw) AS example "
      "FROM quarantine GROUP BY reason_code ORDER BY records DESC"),
+    ("who brings new producer ids, and what the quota would refuse",
+     "SELECT d.user, count(DISTINCT producer_id) AS new_ids, "
+     "count(*) FILTER (WHERE verdict = 'rejected') AS rejected, max(bound) AS bound "
+     "FROM producer_id_decisions d GROUP BY d.user ORDER BY new_ids DESC LIMIT 10"),
+    ("what became of large messages, by consumer",
+     "SELECT topic, consumer, outcome, count(DISTINCT uuid) AS messages "
+     "FROM chunk_events GROUP BY topic, consumer, outcome ORDER BY messages DESC LIMIT 10"),
 )
 
 
@@ -151,6 +175,149 @@ def other_protocol(stats: Iterable[Row], with_exchange: Iterable[Row]) -> str | 
             f"{duration(after)} instead of {duration(sum(lost.values()))}.")
 
 
+@dataclass
+class _User:
+    """What the decisions about one user's producer ids say."""
+
+    name: str
+    ids: set[int] = field(default_factory=set)
+    first_ms: int | None = None
+    last_ms: int | None = None
+    bound: float | None = None
+    by_default: bool = False
+    over: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """By verdict, `rejected` or `throttled`: the times of such batches (ms)."""
+
+    @property
+    def batches_over(self) -> int:
+        """Batches with a new id over the bound."""
+        return sum(map(len, self.over.values()))
+
+    def add(self, row: Row) -> None:
+        """Takes in one decision."""
+        self.ids.add(row["producer_id"])
+        at = row["ts_wall_ms"]
+        self.first_ms = at if self.first_ms is None else min(self.first_ms, at)
+        self.last_ms = at if self.last_ms is None else max(self.last_ms, at)
+        over = row["verdict"] in ("rejected", "throttled")
+        if over:
+            self.over[row["verdict"]].append(at)
+        if row["bound_source"] != "none" and (over or self.bound is None):
+            self.bound, self.by_default = row["bound"], row["bound_source"] == "default_user"
+
+
+def producer_id_sentences(decisions: Iterable[Row]) -> list[str]:
+    """Who brought more new producer ids than allowed, from rows of producer_id_decisions; nothing
+    without any."""
+    users: dict[tuple[str, str], _User] = {}
+    for row in decisions:
+        users.setdefault((row["cluster"], row["user"]), _User(row["user"])).add(row)
+    if not users:
+        return []
+    total = sum(len(user.ids) for user in users.values())
+    over = sorted((u for u in users.values() if u.over), key=lambda u: (-u.batches_over, u.name))
+    if not over:
+        ids = f"{_counted(total, 'new producer id')} of {_counted(len(users), 'user')}"
+        if all(user.bound is None for user in users.values()):
+            return [f"{ids}; nobody has a bound on them."]
+        return [f"{ids}: nobody was over the bound."]
+    said = [_over_bound(user, total) for user in over[:NAMED]]
+    more = len(over) - NAMED
+    said.append(f"{_counted(more, 'other user')} {_was(more)} over the bound, too." if more > 0
+                else "No other user was over its bound.")
+    return [" ".join(said)]
+
+
+def _over_bound(user: _User, total: int) -> str:
+    share = round(100 * len(user.ids) / total)
+    words = {"rejected": "would have been rejected", "throttled": "would have been throttled"}
+    times = sorted(at for own in user.over.values() for at in own)
+    batches = " and ".join(f"{_counted(len(own), 'batch')} {words[verdict]}"
+                           for verdict, own in sorted(user.over.items()))
+    whose = "the default bound" if user.by_default else "its bound"
+    span = (user.last_ms or 0) - (user.first_ms or 0)
+    return (f"User {user.name} brought {_counted(len(user.ids), 'new producer id')} in "
+            f"{_about(span)}, {share} % of all; {batches} under {whose} of {user.bound:g} "
+            f"({_clock(times[0])} to {_clock(times[-1])}).")
+
+
+def large_message_sentence(
+    messages: Iterable[Row], events: Iterable[Row], incomplete: Iterable[Row]
+) -> str | None:
+    """How many large messages arrived whole and why the others did not, from rows of
+    chunk_messages, chunk_events and incomplete_messages; None without any."""
+    events, incomplete = list(events), list(incomplete)
+    fates = _fates(messages, events, incomplete)
+    known = set().union(*fates.values())
+    if not known:
+        return None
+    producers = {_message(r): r["producer_name"] for r in incomplete}
+    consumers = {_message(r): r["consumer"] for r in events if r["outcome"] in LOST}
+    parts = [
+        _part(fates["expired"], "never got {its} last chunk", "producer", producers),
+        _part(fates["lost"], "{was} given up because of a lost chunk", "consumer", consumers),
+        _part(fates["given_up"], "{was} given up for other reasons"),
+        _part(fates["waiting"], "{waits} for a chunk", "producer", producers),
+    ]
+    # A message counts once per subscription; with one of them each, these are the messages.
+    once = len({(m[0], m[1], m[3]) for m in known}) == len(known)
+    whole = len(fates["whole"])
+    arrived = "all" if whole == len(known) > 1 else f"{whole:,}"
+    said = ", ".join(part for part in parts if part)
+    return (f"Of {_counted(len(known), 'large message' if once else DELIVERY)} {arrived} arrived "
+            f"whole{'; ' if said else ''}{said}.")
+
+
+def _fates(
+    messages: Iterable[Row], events: list[Row], incomplete: list[Row]
+) -> dict[str, set[Message]]:
+    """What became of each large message in each subscription; the first fate that fits."""
+    fates = {"whole": {_message(row) for row in messages}}
+    for name, outcomes in (("expired", EXPIRED), ("given_up", GIVEN_UP), ("lost", LOST)):
+        fates[name] = {_message(r) for r in events if r["outcome"] in outcomes}
+    newest: dict[str, int] = {}
+    for row in incomplete:
+        newest[row["cluster"]] = max(newest.get(row["cluster"], 0), row["window_start_ms"])
+    fates["waiting"] = {
+        _message(r) for r in incomplete if r["window_start_ms"] == newest[r["cluster"]]
+    }
+    known: set[Message] = set()
+    for name, own in fates.items():
+        fates[name] = own - known
+        known |= own
+    return fates
+
+
+def _message(row: Row) -> Message:
+    return row["cluster"], row["topic"], row["subscription"], row["uuid"]
+
+
+def _part(
+    own: set[Message], words: str, noun: str = "", names: Mapping[Message, str | None] | None = None
+) -> str:
+    """What happened to some messages and who was involved; nothing without any."""
+    if not own:
+        return ""
+    one = len(own) == 1
+    said = words.format(its="its" if one else "their", was=_was(len(own)),
+                        waits="waits" if one else "wait")
+    return f"{len(own):,} {said}" + _named(noun, [(names or {}).get(m) for m in own])
+
+
+def _named(noun: str, names: list[str | None]) -> str:
+    """Those who were most often involved, in brackets."""
+    found = [name for name, _ in Counter(sorted(n for n in names if n)).most_common()]
+    if not found:
+        return ""
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return f" ({noun}{'' if len(found) == 1 else 's'} {', '.join(found[:NAMED])}{more})"
+
+
+def _about(ms: int) -> str:
+    """A time in whole minutes, or as `duration` says it if it is short."""
+    return duration(ms * 1_000_000) if ms < 120_000 else f"{round(ms / 60_000)} min"
+
+
 def _sentence(cause: Cause) -> str:
     paused, others = duration(cause.paused_ns), len(cause.others)
     times = _counted(cause.pauses, "time")
@@ -186,7 +353,9 @@ def duration(ns: int) -> str:
 
 
 def _counted(n: int, noun: str) -> str:
-    return "once" if (n, noun) == (1, "time") else f"{n} {noun}{'' if n == 1 else 's'}"
+    if (n, noun) == (1, "time"):
+        return "once"
+    return f"{n:,} {noun if n == 1 else PLURALS.get(noun, noun + 's')}"
 
 
 def _was(n: int) -> str:
@@ -202,9 +371,10 @@ def indented(text: str) -> Padding:
     return Padding(Text(text), (0, 0, 0, 2), expand=False)
 
 
-def render(summary: Summary, console: Console) -> None:
-    """Prints a summary: sentences, the table of causes, and what went to quarantine."""
-    for sentence in sentences(summary):
+def render(summary: Summary, console: Console, others: Iterable[str] = ()) -> None:
+    """Prints a summary: sentences, those of other jobs, the table of causes, and what went to
+    quarantine."""
+    for sentence in (*sentences(summary), *others):
         console.print(indented(sentence))
     if summary.causes:
         grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -233,7 +403,7 @@ def render(summary: Summary, console: Console) -> None:
 
 
 def render_next_steps(out: Path, console: Console) -> None:
-    """Prints where the tables are and three queries to try."""
+    """Prints where the tables are and queries to try."""
     warehouse = out / "warehouse"
     console.print(f"\nThe tables are in {warehouse} (./spark-submit.sh tables lists them). Try:",
                   markup=False, soft_wrap=True)

@@ -41,6 +41,7 @@ _SCHEMA = pa.schema(
 )
 EVERY_BROKER = "*"
 PRINCIPAL = "principal"
+RAW_TOPIC = "topic as it stands"
 POLICY = KIND_INDEX["policy"]
 DISPATCH = KIND_INDEX["dispatch"]
 STAGED_ROW = "+"
@@ -296,7 +297,7 @@ class _Packer:
             elif name == "source_partition":
                 codes, values = self._partition
             else:
-                codes, values = self._parsed.block.text(name)
+                codes, values = self._parsed.block.text("topic" if name == RAW_TOPIC else name)
             scratch = np.full(len(values) + 1, -1, np.int32)
             self._texts[name] = np.ascontiguousarray(codes, np.int32), values, scratch
         return self._texts[name]
@@ -379,7 +380,9 @@ class _Packer:
             names.append("payload")
         for name in names:
             if name == "source_partition" or name in _TEXTS:
-                gathered.append(self._encoded(name, rows, bounds))
+                # A job that is told the partition gets the topic as it stands.
+                plain = name == "topic" and "partition" in columns
+                gathered.append(self._encoded(RAW_TOPIC if plain else name, rows, bounds))
                 continue
             if name == "marker_ids":
                 gathered.append(self._markers(rows, bounds))

@@ -20,7 +20,7 @@ MakeSettings = Callable[..., Settings]
 @pytest.mark.parametrize(
     ("jobs", "groups"),
     [
-        (None, [["rate_limits", "chunks"], ["archive"]]),
+        (None, [["rate_limits", "chunks", "producer_ids"], ["archive"]]),
         (["rate_limits", "chunks"], [["rate_limits", "chunks"]]),
         (["archive"], [["archive"]]),
         (["archive", "chunks", "rate_limits"], [["rate_limits", "chunks"], ["archive"]]),

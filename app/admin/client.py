@@ -15,7 +15,6 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
@@ -136,7 +135,7 @@ class Session:
                 raise error or Unanswered(f"{path}: no time left in this poll")
             try:
                 return self._once(path)
-            except (OSError, http.client.HTTPException, ValueError) as failed:
+            except (OSError, http.client.HTTPException, ValueError, RecursionError) as failed:
                 error = Unanswered(f"{path}: {_said(failed)}")
             except Unanswered as failed:
                 error = Unanswered(f"{path}: {failed}")
@@ -254,9 +253,6 @@ class _Timed(io.RawIOBase):
         super().close()
 
 
-Progress = Callable[[str], None]
-
-
 def namespace_path(namespace: str) -> str:
     """The path of a namespace, tenant/namespace, as part of an address."""
     return "/".join(quote(part, safe="") for part in namespace.split("/"))
@@ -273,7 +269,7 @@ def _reason(body: bytes) -> str | None:
     """Why Pulsar refuses; None if the answer is not Pulsar's."""
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     reason = answer.get("reason") if isinstance(answer, dict) else None
     return " ".join(reason.split())[:300] if isinstance(reason, str) else None
@@ -285,8 +281,8 @@ def _said(error: Exception) -> str:
         return "no whole answer in time"
     if isinstance(error, http.client.IncompleteRead):
         return "the answer breaks off"
-    if isinstance(error, ValueError):
-        return "the answer is not JSON"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
+    if isinstance(error, ValueError | RecursionError) and not isinstance(error, OSError):
+        return "the answer is not JSON"
     return str(error) or type(error).__name__

@@ -324,10 +324,9 @@ class _Mapping:
             if not isinstance(document, dict):
                 self._problem(place, "is not an object")
                 continue
-            limits, wrong = limits_of(document)
-            for key, text in wrong:
-                self._problem(f"{place}.{key}", text)
-            if wrong or limits == before.get(policy_key(scope, name), {}):
+            earlier = before.get(policy_key(scope, name), {})
+            limits = self._merged(scope, place, limits_of(document), earlier)
+            if limits == earlier:
                 continue
             self._mapped.policies[policy_key(scope, name)] = limits
             policy = {"scope": scope, "name": name, "limits": limits}
@@ -336,16 +335,35 @@ class _Mapping:
             record["broker"] = name if scope == "broker" else EVERY_BROKER
             self._mapped.records.append(record)
 
-    def _namespace_limits(self, document: dict[str, Any]) -> Limits:
-        rates = document.get("publishMaxMessageRate")
-        own = rates.get(self._names.cluster) if isinstance(rates, dict) else rates
-        limits, wrong = _topic_limits(
-            {"publishRate": own, "backlogQuotaMap": document.get("backlog_quota_map")}
-        )
-        group = document.get("resource_group_name")
-        if group:
-            limits["resource_group"] = group
-        return _checked("namespace", limits, wrong)
+    def _merged(
+        self, scope: str, place: str, told: dict[str, Any], earlier: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The limits in force: what is told anew, and what was told before where it is not."""
+        limits = {}
+        for key in LIMIT_TYPES[scope]:
+            value = told.get(key, earlier.get(key))
+            if value is None:
+                continue
+            wrong = problem({"scope": scope, "name": "any", "limits": {key: value}})
+            if wrong is not None:
+                self._problem(place, wrong)
+                value = earlier.get(key)
+            if value is not None:
+                limits[key] = value
+        return limits
+
+    def _namespace_limits(self, document: dict[str, Any]) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        if "publishMaxMessageRate" in document:
+            rates = document["publishMaxMessageRate"] or {}
+            own = rates.get(self._names.cluster) if isinstance(rates, dict) else rates
+            told.update(_rates(own, PUBLISH_RATES))
+        if "backlog_quota_map" in document:
+            told["backlog_quota"] = _quotas(document["backlog_quota_map"])
+        if told or "resource_group_name" in document:
+            # Left out of the document where a namespace has none.
+            told["resource_group"] = document.get("resource_group_name") or None
+        return told
 
     # Records
 
@@ -405,99 +423,79 @@ class _Mapping:
         self._mapped.problems.append(f"{place}: {text}")
 
 
-Limits = tuple[dict[str, Any], list[tuple[str, str]]]
-"""The limits of a policy document, and what is wrong in it."""
+def _topic_limits(document: dict[str, Any]) -> dict[str, Any]:
+    """What a topic's own policies say of each limit; None where it is off."""
+    told: dict[str, Any] = {}
+    if "publishRate" in document:
+        told.update(_rates(document["publishRate"], PUBLISH_RATES))
+    if "backlogQuotaMap" in document:
+        told["backlog_quota"] = _quotas(document["backlogQuotaMap"])
+    return told
 
 
-def _topic_limits(document: dict[str, Any]) -> Limits:
-    """Limits of a topic: its publish rates and its backlog quotas."""
-    limits: dict[str, Any] = {}
-    wrong: list[tuple[str, str]] = []
-    rate, quotas = document.get("publishRate"), document.get("backlogQuotaMap")
-    if rate is not None and not isinstance(rate, dict):
-        wrong.append(("publishRate", "is not an object"))
-    elif rate:
-        _take(rate, PUBLISH_RATES, limits)
-    if quotas is not None and not isinstance(quotas, dict):
-        wrong.append(("backlogQuotaMap", "is not an object"))
-    elif quotas:
-        kept = {kind: _quota(quotas[kind], kind) for kind in QUOTA_LIMIT if quotas.get(kind)}
-        if any(quotas):
-            limits["backlog_quota"] = {k: v for k, v in kept.items() if v is not None}
-        if not limits.get("backlog_quota"):
-            limits.pop("backlog_quota", None)
-    return _checked("topic", limits, wrong)
+def _group_limits(document: dict[str, Any]) -> dict[str, Any]:
+    names = {key: key for key in LIMIT_TYPES["resource_group"] if key in document}
+    return _rates(document, names)
 
 
-def _quota(quota: Any, kind: str) -> Any:
+def _broker_limits(document: dict[str, Any]) -> dict[str, Any]:
+    """Limits of the broker's configuration, in which every value is text."""
+    return {
+        key: _value(document[key], kind)
+        for key, kind in LIMIT_TYPES["broker"].items() if document.get(key) not in (None, "")
+    }
+
+
+def _rates(document: Any, names: dict[str, str]) -> dict[str, Any]:
+    """Rates under our names; of what is no object, values that will be refused."""
+    if document is None:
+        document = {}
+    if not isinstance(document, dict):
+        return dict.fromkeys(names.values(), {})
+    return {ours: _on(document.get(theirs)) for theirs, ours in names.items()}
+
+
+def _quotas(document: Any) -> Any:
+    """The backlog quotas that are on; None if none is."""
+    if document is None:
+        document = {}
+    if not isinstance(document, dict):
+        return document
+    kept = {kind: _quota(document.get(kind), key) for kind, key in QUOTA_LIMIT.items()}
+    return {kind: quota for kind, quota in kept.items() if quota is not None} or None
+
+
+def _quota(quota: Any, key: str) -> Any:
     """A backlog quota with the limit that counts; None where that is off."""
     if not isinstance(quota, dict):
         return quota
-    key = QUOTA_LIMIT[kind]
     limit = quota.get(key)
-    if limit is None and kind == "destination_storage":
+    if limit is None and key == "limitSize":
         limit = quota.get("limit")  # its name before release 2.8
-    if limit is None or _is_off(limit):
+    if _on(limit) is None:
         return None
     return {key: limit, **({"policy": quota["policy"]} if quota.get("policy") else {})}
 
 
-def _group_limits(document: dict[str, Any]) -> Limits:
-    limits: dict[str, Any] = {}
-    _take(document, {key: key for key in LIMIT_TYPES["resource_group"]}, limits)
-    return _checked("resource_group", limits, [])
-
-
-def _broker_limits(document: dict[str, Any]) -> Limits:
-    """Limits of the broker's configuration, in which every value is text."""
-    limits: dict[str, Any] = {}
-    wrong: list[tuple[str, str]] = []
-    for key, kind in LIMIT_TYPES["broker"].items():
-        value = document.get(key)
-        if value is None or value == "":
-            continue
-        try:
-            limits[key] = _value(value, kind)
-        except ValueError:
-            wrong.append((key, f"{value!r} is not a {kind}"))
-    return _checked("broker", limits, wrong)
+def _on(limit: Any) -> Any:
+    """A limit; None for one below 0, by which the broker shows that there is none."""
+    number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    return None if number and limit < 0 else limit
 
 
 def _value(value: Any, kind: str) -> Any:
-    """A value of the configuration in its type; a ValueError where it does not have it."""
+    """A value of the configuration in its type; as it is where it does not have it."""
     if not isinstance(value, str):
         return value
     text = value.strip()
     if kind == FLAG:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(text)
-        return text.lower() == "true"
-    if kind == NUMBER:
-        number = float(text)
-        return int(text) if re.fullmatch(r"[+-]?[0-9]+", text) else number
-    return text
-
-
-def _take(document: dict[str, Any], names: dict[str, str], limits: dict[str, Any]) -> None:
-    """The limits that are on, under our names."""
-    for theirs, ours in names.items():
-        value = document.get(theirs)
-        if value is not None and not _is_off(value):
-            limits[ours] = value
-
-
-def _is_off(value: Any) -> bool:
-    """Whether a limit is one that the broker shows for none (-1)."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value < 0
-
-
-def _checked(scope: str, limits: dict[str, Any], wrong: list[tuple[str, str]]) -> Limits:
-    """Limits that the contract takes; one that it would refuse is wrong."""
-    for key, value in limits.items():
-        text = problem({"scope": scope, "name": "any", "limits": {key: value}})
-        if text is not None:
-            wrong.append((key, text.removeprefix(f"{key} ")))
-    return limits, wrong
+        return {"true": True, "false": False}.get(text.lower(), text)
+    if kind != NUMBER:
+        return text
+    try:
+        return int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else float(text)
+    except ValueError:
+        return text
 
 
 def _producer(producer: Producer) -> dict[str, Any]:

@@ -45,9 +45,9 @@ def _report(trace: Trace, written: Written, where: str, seconds: float) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{written.events:,} events, {written.bytes / 1e6:,.1f} MB, in {where} "
                   f"({seconds:.1f} s, {written.events / seconds:,.0f} events/s)", markup=False)
-    if trace.large is None:
+    if trace.incidents:
         console.print("incidents: " + ", ".join(i.name for i in trace.incidents), markup=False)
-    else:
+    if trace.large is not None:
         fates = ", ".join(f"{name} {n}" for name, n in sorted(trace.large.planted.items()))
         console.print(f"large messages, by subscription: {fates}", markup=False)
     planted = ", ".join(f"{code} {n}" for code, n in sorted(written.planted.items()))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from app.generate.rows import NULL, Texts
-from app.generate.scenario import Scenario
+from app.generate.scenario import LargeSpec, Scenario
 
 NEVER = np.iinfo(np.int64).max
 WORDS = ("created", "updated", "priced", "shipped", "paid", "viewed", "indexed", "resized",
@@ -92,6 +92,14 @@ class Fleet:
     producers: Producers
     subscriptions: Subscriptions
     texts: Texts = field(default_factory=Texts)
+    kafka_brokers: list[str] = field(default_factory=list)
+    own_connections: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Connections that only large messages use; the last ones."""
+
+    @property
+    def keys(self) -> list[str]:
+        """Whom records are about, by number: the brokers, all of them, those of Kafka."""
+        return [*self.brokers, "*", *self.kafka_brokers]
 
     def connection_text(self, connection: np.ndarray, at_ns: np.ndarray) -> np.ndarray:
         """Ids of the names that connections have at given times."""
@@ -105,8 +113,14 @@ class Fleet:
 
     def connection_on(self, broker: int, number: int) -> int:
         """The index of a broker's connection, counted from 0."""
-        own = np.flatnonzero(self.connections.broker == broker)
+        ordinary = self.connections.broker.size - self.own_connections.size
+        own = np.flatnonzero(self.connections.broker[:ordinary] == broker)
         return int(own[number % own.size])
+
+    def large_connection_on(self, broker: int, number: int) -> int:
+        """The index of a broker's connection for large messages, counted from 0."""
+        own = self.own_connections[self.connections.broker[self.own_connections] == broker]
+        return int(own[number % own.size]) if own.size else self.connection_on(broker, number)
 
 
 def build_fleet(scenario: Scenario, seed: int) -> Fleet:
@@ -120,12 +134,17 @@ def build_fleet(scenario: Scenario, seed: int) -> Fleet:
     fresh = rng.integers(day // 8640, day // 1440, spec.brokers)  # a rebooted host: 10 to 60 s
     topics = _topics(scenario, rng, texts)
     connections = _connections(scenario, rng, texts)
-    return Fleet(
+    kafka = scenario.kafka
+    fleet = Fleet(
         scenario, brokers, texts.add_all(brokers), np.stack([up, fresh], axis=1),
         np.full(spec.brokers, NEVER), topics, connections,
         _producers(scenario, rng, texts, topics, connections),
         _subscriptions(scenario, rng, texts, topics), texts,
+        [] if kafka is None else [f"{kafka.cluster}-{i}" for i in range(kafka.brokers)],
     )
+    if scenario.large is not None and scenario.large.connections:
+        _add_connections(fleet, scenario.large, np.random.default_rng([seed, 6]))
+    return fleet
 
 
 def _topics(scenario: Scenario, rng: np.random.Generator, texts: Texts) -> Topics:
@@ -171,6 +190,27 @@ def _connections(scenario: Scenario, rng: np.random.Generator, texts: Texts) -> 
         texts.add_all([f"app:{tenants[i % len(tenants)]}" for i in range(n)]),
         texts.add_all([f"client-{i:02d}" for i in range(n)]), np.full(n, NEVER),
     )
+
+
+def _add_connections(fleet: Fleet, spec: LargeSpec, rng: np.random.Generator) -> None:
+    """Connections of the large messages' own, so that no incident pauses them."""
+    known, texts = fleet.connections, fleet.texts
+    broker = np.repeat(spec.brokers or range(len(fleet.brokers)), spec.connections)
+    n, first = broker.size, known.broker.size
+    names = [f"10.9.{rng.integers(0, 255)}.{i + 1}:{rng.integers(32_768, 60_999)}"
+             for i in range(n)]
+    text = texts.add_all(names)
+    fleet.own_connections = np.arange(first, first + n)
+    known.names += [(name, name) for name in names]
+    known.broker = np.append(known.broker, broker)
+    known.text = np.concatenate([known.text, np.stack([text, text], axis=1)])
+    knows = np.full(n, texts.add_raw(b"true"))
+    known.supports_throttle = np.append(known.supports_throttle, knows)
+    known.io_thread = np.append(known.io_thread, rng.integers(0, 8, n))
+    known.principal = np.append(known.principal, texts.add_all([f"app:{spec.label}"] * n))
+    known.client = np.append(
+        known.client, texts.add_all([f"{spec.label}-{i:02d}" for i in range(n)]))
+    known.reopens_ns = np.append(known.reopens_ns, np.full(n, NEVER))
 
 
 def _producers(

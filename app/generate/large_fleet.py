@@ -85,33 +85,40 @@ def build_large_fleet(fleet: Fleet, spec: LargeSpec, rng: np.random.Generator) -
     low, high = spec.producers
     producers = np.select([role == CROWDED, role == HANDOVER], [spec.crowd[1], 1],
                           rng.integers(low, high + 1, n))
-    subs = np.where(role == BUSY, rng.integers(1, len(TYPES) + 1, n), len(TYPES))
-    # The first one has them all, so that every fate meets every type.
-    subs[0] = len(TYPES)
+    fewest, most = spec.subscriptions
+    subs = np.where(role == BUSY, rng.integers(fewest, most + 1, n), len(TYPES))
+    # The first one has most of them, all if it may, so that every fate meets every type.
+    subs[0] = most
     names = [f"persistent://{spec.namespace}/large-{t:03d}" for t in range(n)]
     topics = LargeTopics(
-        names, fleet.texts.add_all(names), np.arange(n) % len(fleet.brokers), role,
+        names, fleet.texts.add_all(names), _brokers(fleet, spec, n), role,
         1_000_000 + np.arange(n) * 100_000, rng.integers(MS, 10 * MS, n),
         _firsts(producers + 1), producers, _firsts(subs), subs,
     )
     found, texts, of_sub = _subs(fleet, spec, topics, rng)
-    return LargeFleet(topics, _producers(fleet, topics), found, texts, of_sub)
+    return LargeFleet(topics, _producers(fleet, spec, topics), found, texts, of_sub)
+
+
+def _brokers(fleet: Fleet, spec: LargeSpec, n: int) -> np.ndarray:
+    """The brokers of so many topics, in turn."""
+    allowed = np.array(spec.brokers or range(len(fleet.brokers)))
+    return allowed[np.arange(n) % allowed.size]
 
 
 def _firsts(counts: np.ndarray) -> np.ndarray:
     return np.cumsum(counts) - counts
 
 
-def _producers(fleet: Fleet, topics: LargeTopics) -> LargeProducers:
+def _producers(fleet: Fleet, spec: LargeSpec, topics: LargeTopics) -> LargeProducers:
     topic = np.repeat(np.arange(topics.role.size), topics.producers + 1)
     used = np.bincount(fleet.producers.connection, minlength=fleet.connections.broker.size)
-    connection = np.array([fleet.connection_on(int(topics.broker[t]), p)
+    connection = np.array([fleet.large_connection_on(int(topics.broker[t]), p)
                            for p, t in enumerate(topic)])
     ids = np.empty(topic.size, dtype=np.int64)
     for p, c in enumerate(connection):
         ids[p] = used[c]
         used[c] += 1
-    names = [f"{fleet.scenario.cluster}-scan-{t}-{p}" for p, t in enumerate(topic)]
+    names = [f"{fleet.scenario.cluster}-{spec.label}-{t}-{p}" for p, t in enumerate(topic)]
     return LargeProducers(names, fleet.texts.add_all(names), topic, connection, ids)
 
 

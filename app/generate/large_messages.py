@@ -19,6 +19,7 @@ from app.generate.large_scripts import (
     CLOSED,
     COMPLETE,
     FATES,
+    LOST_CHUNK,
     NAMES,
     NEEDS_THREE,
     NEVER_FINISHED,
@@ -130,6 +131,8 @@ def _draw(
     if crowd.size:
         _crowds(spec, fleet, crowd, (topic, producer, episode, place), rng)
     kind = _kinds(spec, busy, alone, n, rng)
+    if spec.gathered:
+        _gather(fleet, lanes, kind, topic, producer)
     chunks = _log_uniform(spec.chunks, n, rng)
     chunks[np.isin(kind, NEEDS_THREE)] = np.maximum(chunks[np.isin(kind, NEEDS_THREE)], 3)
     least = np.isin(kind, NEEDS_THREE).astype(np.int64)
@@ -137,6 +140,8 @@ def _draw(
     j = rng.integers(1, np.maximum(k, 1) + 1)
     turn = running_number(topic, np.zeros(fleet.topics.role.size, np.int64), np.arange(n))
     sub = fleet.topics.first_sub[topic] + turn % fleet.topics.subs[topic]
+    if spec.gathered:
+        sub[kind == LOST_CHUNK] = fleet.topics.first_sub[topic[kind == LOST_CHUNK]]
     size = _log_uniform(spec.chunk_bytes, n, rng)
     total = size * (chunks - 1) + rng.integers(1, size + 1)
     declared = total.copy()
@@ -146,6 +151,19 @@ def _draw(
     none = np.zeros(n, dtype=np.int64)
     return Messages(topic, producer, kind, chunks, k, j, sub, size, total, declared, episode,
                     place, none, none.copy(), none.copy(), none.copy(), rng.integers(1, 15, n))
+
+
+def _gather(
+    fleet: LargeFleet, lanes: np.ndarray, kind: np.ndarray, topic: np.ndarray, producer: np.ndarray
+) -> None:
+    """One producer is the only one to die, one subscription the only one to miss chunks."""
+    lane_topic = fleet.producers.topic[lanes]
+    last = lanes[lane_topic == lane_topic[-1]]
+    lost = kind == LOST_CHUNK
+    producer[kind == NEVER_FINISHED] = lanes[0]
+    producer[lost] = last[np.arange(lost.sum()) % last.size]
+    moved = lost | (kind == NEVER_FINISHED)
+    topic[moved] = fleet.producers.topic[producer[moved]]
 
 
 def _lane_mask(fleet: LargeFleet) -> np.ndarray:

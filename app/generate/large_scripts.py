@@ -145,6 +145,7 @@ EVICTED = "evicted"
 COMPLETE, NEVER_FINISHED = NAMES.index("complete"), NAMES.index("never_finished")
 CLOSED, RESTARTED = NAMES.index("consumer_closed"), NAMES.index("restarted")
 OVERSIZED, UNDERSIZED = NAMES.index("oversized"), NAMES.index("undersized")
+LOST_CHUNK = NAMES.index("lost_chunk")
 ACKED_EARLY = NAMES.index("redelivered_acked")
 NEEDS_THREE = tuple(NAMES.index(name) for name in ("repeated", "duplicate"))
 """Kinds that need a chunk that is neither the first nor the last one."""

@@ -31,6 +31,10 @@ FateName = Literal[
 MOST_PRODUCERS = 6
 """Of a busy topic: with the messages that nobody finishes, a consumer has ten at most."""
 MOST_CHUNKS = 5000
+MOST_SUBSCRIPTIONS = 3
+"""Of a topic of large messages: one of each type."""
+DISTURBING = ("broker-restart", "broker-limit")
+"""Incidents that reach every connection of their broker."""
 
 
 class _Part(BaseModel):
@@ -105,6 +109,10 @@ class LargeSpec(_Part):
 
     share: float = Field(0.85, gt=0, lt=1)
     namespace: str = Field("archive/scans", pattern=r"^[^/]+/[^/]+$")
+    label: str = Field("scan", min_length=1)
+    brokers: list[int] = []
+    connections: int = Field(0, ge=0)
+    gathered: bool = False
     busy_topics: int = Field(8, ge=1)
     crowded_topics: int = Field(2, ge=0)
     crowded_share: float = Share
@@ -112,6 +120,7 @@ class LargeSpec(_Part):
     handover_share: float = Share
     producers: tuple[int, int] = (2, 5)
     crowd: tuple[int, int] = (11, 16)
+    subscriptions: tuple[int, int] = (1, 3)
     shared_consumers: int = Field(3, ge=2)
     chunks: tuple[int, int] = (2, 40)
     chunk_bytes: tuple[int, int] = (100, 4000)
@@ -131,6 +140,13 @@ class LargeSpec(_Part):
     def _few_producers(cls, pair: tuple[int, int]) -> tuple[int, int]:
         if pair[1] > MOST_PRODUCERS:
             raise ValueError(f"is above {MOST_PRODUCERS}")
+        return pair
+
+    @field_validator("subscriptions")
+    @classmethod
+    def _kinds_of_subscription(cls, pair: tuple[int, int]) -> tuple[int, int]:
+        if not 1 <= pair[0] <= pair[1] <= MOST_SUBSCRIPTIONS:
+            raise ValueError(f"is not a range between 1 and {MOST_SUBSCRIPTIONS}")
         return pair
 
     @field_validator("chunks")
@@ -160,6 +176,57 @@ class LargeSpec(_Part):
         return fates
 
 
+class UserSpec(_Part):
+    """A Kafka user: how many producers it runs, and how often one of them starts anew."""
+
+    producers: int = Field(1, ge=0)
+    restarts: int = Field(0, ge=0)
+    topics: int = Field(1, ge=1)
+    weight: float = Field(1, gt=0)
+    producer_ids_rate: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _somebody_restarts(self) -> UserSpec:
+        if self.restarts and not self.producers:
+            raise ValueError("restarts: without producers nobody restarts")
+        return self
+
+
+class StormSpec(_Part):
+    """A job in a crash loop: a new producer id for nearly every batch."""
+
+    user: str = Field(min_length=1)
+    at_s: float = Field(ge=3)
+    for_s: float = Field(gt=0)
+    share: float = Field(0.12, gt=0, lt=1)
+    again: float = Field(0.05, ge=0, le=1)
+
+
+class KafkaSpec(_Part):
+    """A Kafka cluster beside the fleet: who produces, and how many new producer ids are allowed."""
+
+    share: float = Field(0.07, gt=0, lt=1)
+    cluster: str = Field(min_length=1)
+    brokers: int = Field(2, ge=1)
+    partitions: int = Field(4, ge=1)
+    producer_ids_rate: float = Field(gt=0)
+    users: dict[str, UserSpec] = Field(min_length=1)
+    storm: StormSpec | None = None
+
+    @model_validator(mode="after")
+    def _somebody_produces(self) -> KafkaSpec:
+        if self.storm is not None and self.storm.user not in self.users:
+            raise ValueError(f"storm.user: {self.storm.user} is none of the users")
+        if not any(user.producers for user in self.users.values()):
+            raise ValueError("users: nobody has producers")
+        return self
+
+    def bound(self, user: str) -> float:
+        """The `producer_ids_rate` that holds for a user."""
+        own = self.users[user].producer_ids_rate
+        return self.producer_ids_rate if own is None else own
+
+
 class Scenario(_Part):
     """A whole scenario file."""
 
@@ -174,11 +241,35 @@ class Scenario(_Part):
     disorder: DisorderSpec
     incidents: list[IncidentSpec] = []
     large: LargeSpec | None = None
+    kafka: KafkaSpec | None = None
 
     @model_validator(mode="after")
-    def _one_or_the_other(self) -> Scenario:
-        if self.large is not None and self.incidents:
-            raise ValueError("large: the answer expected of a large message allows no incidents")
+    def _large_messages_undisturbed(self) -> Scenario:
+        if self.large is None:
+            return self
+        own = self.large.brokers
+        if not set(own) <= set(range(self.fleet.brokers)):
+            raise ValueError(f"large.brokers: {own} are not all brokers of the fleet")
+        reached = {i.broker for i in self.incidents if i.name in DISTURBING}
+        if self.incidents and (not own or not self.large.connections or reached & set(own)):
+            raise ValueError(
+                "large: the answer expected of a large message allows no incidents, unless it has "
+                f"connections and brokers of its own without {' and '.join(DISTURBING)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _parts_of_one_whole(self) -> Scenario:
+        parts = [part.share for part in (self.large, self.kafka) if part is not None]
+        if sum(parts) >= 1:
+            raise ValueError("large.share and kafka.share: leave nothing for the fleet")
+        return self
+
+    @model_validator(mode="after")
+    def _storm_within_the_trace(self) -> Scenario:
+        storm = None if self.kafka is None else self.kafka.storm
+        if storm is not None and storm.at_s + storm.for_s > self.active_s:
+            raise ValueError(f"kafka.storm: ends after {self.active_s} s, in the quiet end")
         return self
 
     @field_validator("start")

@@ -13,6 +13,7 @@ from app.generate.disorder import arrivals
 from app.generate.fleet import NEVER, Fleet, build_fleet
 from app.generate.incidents import plan_incidents
 from app.generate.json_lines import write_lines
+from app.generate.kafka_trace import Batches, Kafka, plan_kafka
 from app.generate.large_trace import Large, plan_large
 from app.generate.lifecycle import lifecycle
 from app.generate.limits import Limits, Policy, build_limits
@@ -46,7 +47,7 @@ class Slice:
     ends: np.ndarray
     """Where each line ends, newline included."""
     brokers: np.ndarray
-    """Broker of each line, by index; the number of brokers stands for all of them."""
+    """Broker of each line, as a number of `Fleet.keys`."""
     malformed: np.ndarray
     """Which lines were made to break the contract."""
     planted: Counter[str]
@@ -71,16 +72,18 @@ class Trace:
     """Normal publishes, besides those of incidents."""
     large: Large | None = None
     """Large messages, if the scenario has any."""
+    kafka: Kafka | None = None
+    """The Kafka cluster, if the scenario has one."""
 
     @property
     def incidents(self) -> list[Incident]:
         """The truth about what happens in it."""
-        return self.plan.incidents
+        return self.plan.incidents + ([] if self.kafka is None else self.kafka.incidents)
 
     @property
     def policies(self) -> list[Policy]:
         """The limits that hold from the start, as policy documents of the configuration."""
-        return self.limits.policies
+        return self.limits.policies + ([] if self.kafka is None else self.kafka.policies)
 
     def slices(self) -> Iterator[Slice]:
         """Its records, slice by slice."""
@@ -98,15 +101,20 @@ def plan_trace(scenario: Scenario, events: int, seed: int) -> Trace:
     spec = scenario.large
     share = 1 + scenario.disorder.malformed + scenario.disorder.repeated
     rest = 1.0 if spec is None else 1 - spec.share
+    kafka = None if scenario.kafka is None else plan_kafka(fleet, scenario.kafka, events / share,
+                                                           seed)
     per_publish_held = per_publish * (1 - _held_share(fleet, draft))
-    publishes = round((events * rest / share - fixed) / per_publish_held)
-    least = round((fixed + scenario.active_s * per_publish) * share / rest)
+    taken = fixed + (0 if kafka is None else kafka.records)
+    publishes = round((events * rest / share - taken) / per_publish_held)
     if publishes < scenario.active_s:
-        raise UserError(f"--events {events}: this scenario needs at least {least}")
+        needed = fixed + scenario.active_s * per_publish
+        least = needed * share / rest if kafka is None else max(
+            (needed + kafka.least) * share / rest, needed * share / (rest - kafka.spec.share))
+        raise UserError(f"--events {events}: this scenario needs at least {round(least)}")
     limits = build_limits(fleet, publishes / scenario.active_s)
     large = None if spec is None else plan_large(fleet, spec, events / share * spec.share, seed)
     return Trace(scenario, events, seed, fleet, limits, plan_incidents(fleet, limits), publishes,
-                 large)
+                 large, kafka)
 
 
 def _fixed_records(fleet: Fleet, plan: Plan, per_publish: float, seed: int) -> float:
@@ -136,6 +144,7 @@ def _slices(trace: Trace) -> Iterator[Slice]:
         total = 0
     malformed = Malformed(fleet, total, np.random.default_rng([trace.seed, 3]))
     large = trace.large
+    batches = None if trace.kafka is None else Batches(trace.kafka)
     once = np.concatenate([lifecycle(fleet, plan, trace.seed), *plan.rows,
                            *([] if large is None else [large.once()])])
     scheduled, polls = plan.scheduled(), set(polls_at(fleet).tolist())
@@ -155,6 +164,7 @@ def _slices(trace: Trace) -> Iterator[Slice]:
         blocks = poll(fleet, begin, storage) if begin in polls else []
         blocks += rows_of(fleet, publishes.take(np.arange(due)), storage, rng)
         blocks += [] if large is None else large.rows(begin, end)
+        blocks += [] if batches is None else batches.rows(begin, end)
         blocks += [once[(once[:, AT] >= begin) & (once[:, AT] < end)], to_come]
         rows = _running(fleet, plan, np.concatenate(blocks))
         later = rows[:, AT] >= (NEVER if last else end)
@@ -187,7 +197,7 @@ def _running(fleet: Fleet, plan: Plan, rows: np.ndarray) -> np.ndarray:
     """Rows without those that a broker would have reported while it was down."""
     for broker, down, up in plan.down:
         silent = (rows[:, AT] >= down) & (rows[:, AT] < up)
-        silent &= rows[:, STREAM] % (len(fleet.brokers) + 1) == broker
+        silent &= rows[:, STREAM] % len(fleet.keys) == broker
         rows = rows[~silent]
     return rows
 
@@ -197,6 +207,6 @@ def _written(
 ) -> Slice:
     order = np.argsort(rows[:, ARRIVES], kind="stable")
     data, ends = write_lines(rows, order, trace.fleet.texts)
-    brokers = rows[order, STREAM] % (len(trace.fleet.brokers) + 1)
+    brokers = rows[order, STREAM] % len(trace.fleet.keys)
     return Slice(f"events-{number:05d}.jsonl", trace.scenario.start_ms + end // 1_000_000,
                  data, ends, brokers, rows[order, PLACE["tail"]] != NULL, planted)

@@ -64,7 +64,9 @@ def write_files(trace: Trace, out: Path, progress: Progress | None = None) -> Wr
 def write_policies(trace: Trace, path: Path) -> None:
     """The policy documents of a trace, as a file that `policy_files` of the configuration takes."""
     text = yaml.safe_dump(trace.policies, sort_keys=False)
-    path.write_text(f"# Limits of the scenario's fleet, cluster {trace.scenario.cluster}.\n{text}")
+    kafka = "" if trace.kafka is None else f", and Kafka users, cluster {trace.kafka.spec.cluster}"
+    path.write_text(
+        f"# Limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.\n{text}")
 
 
 def write_expected(trace: Trace, path: Path) -> None:
@@ -88,7 +90,7 @@ def write_kafka(
     except ImportError as error:
         raise UserError("--kafka needs the package confluent-kafka: "
                         "pip install confluent-kafka") from error
-    _ensure_topic(servers, topic, len(trace.fleet.brokers))
+    _ensure_topic(servers, topic, len(trace.fleet.keys) - 1)
     failed: list[str] = []
     producer = Producer({
         "bootstrap.servers": servers, "linger.ms": 50, "compression.type": "lz4",
@@ -99,7 +101,7 @@ def write_kafka(
         if error is not None:
             failed.append(str(error))
 
-    keys = [name.encode() for name in (*trace.fleet.brokers, "*")]
+    keys = [name.encode() for name in trace.fleet.keys]
     written = Written()
     try:
         for part in trace.slices():

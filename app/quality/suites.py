@@ -28,6 +28,8 @@ KEY = ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no")
 """What no two rows of an output table of one job share, if its key is a broker."""
 TOPIC_KEY = ("cluster", "topic", "ts_wall_ms", "row_no")
 """The same for a job whose key is a topic."""
+USER_KEY = ("cluster", "broker", "user", "ts_wall_ms", "row_no")
+"""The same for a job whose key is a user of a broker."""
 CHUNK_OUTCOMES = (
     "COMPLETE", "DUP_ACKED", "DUP_SAME_ID", "GAP", "NO_FIRST_CHUNK", "OVERFLOW_EXCEPTION",
     "COUNT_EXCEPTION", "GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT", "RESTART_REDELIVERY",
@@ -36,6 +38,11 @@ CHUNK_OUTCOMES = (
 DEFECTS = ("B1", "B2", "B3", "B4", "B7", "B8")
 INTEGRITY = ("exact", "short", "unknown", "too_large")
 LARGEST_CRC = 2**32 - 1
+VERDICTS = ("counted", "throttled", "rejected")
+ID_RULES = (
+    "unseen_within_bound", "unseen_over_bound", "rejected_over_bound", "recounted_after_disposal",
+)
+BOUND_SOURCES = ("user", "default_user", "none")
 
 
 @dataclass(frozen=True)
@@ -131,6 +138,42 @@ END
 """
 
 
+_RULE_OF_VERDICT = """
+rule <> CASE WHEN verdict = 'rejected' THEN 'rejected_over_bound'
+  WHEN coalesce(recount, false) THEN 'recounted_after_disposal'
+  WHEN verdict = 'throttled' THEN 'unseen_over_bound' ELSE 'unseen_within_bound' END
+"""
+_BOUND_OF_NOBODY = """
+bound_source = 'none' AND bound <>
+  CASE switches['unlimited_default'] WHEN 'int' THEN 2147483647D ELSE 9223372036854775807D END
+"""
+_WITH_Q1 = "array_contains(split(switches['defects'], ','), 'Q1')"
+_SLOWED_WITHOUT_TIME = """
+CASE switches['enforcement'] WHEN 'strict' THEN (rejected > 0) <> (throttle_time_avg_ms IS NOT NULL)
+  ELSE rejected > 0 OR throttle_time_avg_ms IS NOT NULL AND new_ids = 0 END
+"""
+_DECISION_WITHOUT_OWNER = """
+SELECT d.* FROM {batch} AS d
+LEFT ANTI JOIN producer_id_owners AS o
+  ON o.cluster = d.cluster AND o.broker = d.broker AND o.user = d.user
+  AND o.producer_id = d.producer_id AND o.ts_wall_ms = d.ts_wall_ms AND o.rule = d.rule
+"""
+# A decision lies in one window of each length that there is.
+_WINDOW_UNLIKE_DECISIONS = """
+SELECT s.* FROM {batch} AS s
+LEFT JOIN (
+  SELECT d.cluster, d.broker, d.user AS user, w.window_ms,
+    d.ts_wall_ms - d.ts_wall_ms % w.window_ms AS window_start_ms,
+    count_if(d.verdict <> 'rejected') AS new_ids, count_if(d.verdict = 'rejected') AS rejected
+  FROM producer_id_decisions AS d CROSS JOIN (SELECT DISTINCT window_ms FROM {batch}) AS w
+  GROUP BY 1, 2, 3, 4, 5
+) AS t
+  ON t.cluster = s.cluster AND t.broker = s.broker AND t.user = s.user
+  AND t.window_ms = s.window_ms AND t.window_start_ms = s.window_start_ms
+WHERE s.new_ids <> coalesce(t.new_ids, 0) OR s.rejected <> coalesce(t.rejected, 0)
+"""
+
+
 def _chunk_table(name: str, required: tuple[str, ...], counted: tuple[str, ...]) -> list[Check]:
     """What holds of every table of the job chunks; `counted` are never negative."""
     return [
@@ -145,7 +188,7 @@ def _chunk_table(name: str, required: tuple[str, ...], counted: tuple[str, ...])
 def _window_checks(*key: str) -> list[Check]:
     """What holds of rows about a window, one per window and `key`."""
     return [
-        unique("cluster", "topic", *key, "window_start_ms"),
+        unique(*key, "window_start_ms"),
         between("window_ms", 1),
         rows_that("windows are aligned to the epoch", "window_start_ms % window_ms <> 0"),
         rows_that(
@@ -238,7 +281,7 @@ def _chunk_suites() -> dict[str, list[Check]]:
                 ("contexts", "counter", "buffered_bytes", "declared_bytes", "oldest_age_ms",
                  "fifo_length", "permits_lost"),
             ),
-            *_window_checks("subscription", "consumer"),
+            *_window_checks("cluster", "topic", "subscription", "consumer"),
             *_no_leak_amiss(),
             rows_that("contexts have an age", "(contexts > 0) <> (oldest_age_ms IS NOT NULL)"),
             rows_that("every context stands in the fifo", "fifo_length < contexts"),
@@ -253,7 +296,7 @@ def _chunk_suites() -> dict[str, list[Check]]:
                  "buffered_bytes", "declared_bytes"),
                 ("next_chunk_id", "age_ms", "buffered_bytes", "declared_bytes"),
             ),
-            *_window_checks("subscription", "consumer", "uuid"),
+            *_window_checks("cluster", "topic", "subscription", "consumer", "uuid"),
             between("num_chunks", 2),
             rows_that("a message waits for one of its chunks", "next_chunk_id > num_chunks"),
             rows_that(
@@ -269,7 +312,7 @@ def _chunk_suites() -> dict[str, list[Check]]:
                  "producers", "max_contexts"),
                 ("chunks", "chunk_bytes", "chunked_message_rate", "producers", "max_contexts"),
             ),
-            *_window_checks(),
+            *_window_checks("cluster", "topic"),
             rows_that("msg_chunk_published says whether there were chunks",
                       "msg_chunk_published <> (chunks > 0)"),
             rows_that(
@@ -278,6 +321,78 @@ def _chunk_suites() -> dict[str, list[Check]]:
             ),
         ],
     }
+
+
+def _user_table(name: str, *required: str) -> list[Check]:
+    """What holds of every table of the job producer_ids."""
+    return [
+        *schema(name),
+        unique(*USER_KEY),
+        *not_null("job", "cluster", "broker", "ts_wall_ms", "rule", "switches", "params_hash",
+                  "row_no", "user", *required),
+        between("row_no", 0),
+    ]
+
+
+def _known_if(column: str, switch: str, value: str) -> Check:
+    """A column that has a value exactly if a parameter has one."""
+    return rows_that(f"{column} is there exactly with {switch}={value}",
+                     f"({column} IS NOT NULL) <> (switches['{switch}'] = '{value}')")
+
+
+def _decisions_suite() -> list[Check]:
+    return [
+        *_user_table("producer_id_decisions", "producer_id", "topic", "verdict", "bound",
+                     "bound_source", "rate", "throttle_ms", "live_filters"),
+        values("verdict", VERDICTS),
+        values("rule", ID_RULES),
+        values("bound_source", BOUND_SOURCES),
+        *(between(column, 0) for column in ("producer_id", "bound", "rate", "live_filters")),
+        between("throttle_ms", -(2**31), 2**31 - 1),
+        rows_that("a rule is that of its verdict", _RULE_OF_VERDICT),
+        rows_that(
+            "strict rejects and permissive throttles",
+            "verdict = CASE switches['enforcement']"
+            " WHEN 'strict' THEN 'throttled' ELSE 'rejected' END",
+        ),
+        rows_that("what is within its bound does not wait",
+                  "verdict = 'counted' AND throttle_ms <> 0"),
+        rows_that("only Q1 makes a throttle time negative", f"throttle_ms < 0 AND NOT {_WITH_Q1}"),
+        rows_that("an id has a filter unless it is rejected",
+                  "(verdict = 'rejected') <> (filter_created_ms IS NULL)"),
+        rows_that(
+            "a filter that takes an id is there",
+            "filter_created_ms > ts_wall_ms OR filter_created_ms IS NOT NULL AND live_filters = 0",
+        ),
+        rows_that("without a policy there is no bound", _BOUND_OF_NOBODY),
+        _known_if("tokens", "quota_math", "token_bucket"),
+        _known_if("recount", "membership", "exact"),
+    ]
+
+
+def _user_stats_suite() -> list[Check]:
+    counts = ("new_ids", "seen_batches", "rejected", "live_filters", "state_bytes")
+    return [
+        *_user_table("producer_id_stats", "window_start_ms", "window_ms", "rate", *counts),
+        *_window_checks("cluster", "broker", "user"),
+        *(between(column, 0) for column in (*counts, "rate", "utilisation")),
+        between("filter_fill", 0, 1),
+        between("estimated_fpp", 0, 1),
+        rows_that("strict rejects and permissive throttles",
+                  "rejected > 0 AND switches['enforcement'] <> 'strict'"),
+        rows_that("what is throttled or rejected has a throttle time", _SLOWED_WITHOUT_TIME),
+        rows_that("only Q1 makes a throttle time negative",
+                  f"throttle_time_avg_ms < 0 AND NOT {_WITH_Q1}"),
+        rows_that("filters have bytes", "(live_filters > 0) <> (state_bytes > 0)"),
+        rows_that(
+            "without filters nothing is filled",
+            "live_filters = 0 AND (filter_fill <> 0 OR estimated_fpp <> 0)"
+            " OR estimated_fpp > filter_fill",
+        ),
+        _known_if("tokens", "quota_math", "token_bucket"),
+        _known_if("filter_fill", "membership", "bloom"),
+        _known_if("estimated_fpp", "membership", "bloom"),
+    ]
 
 
 SUITES: dict[str, list[Check]] = {
@@ -369,5 +484,22 @@ SUITES: dict[str, list[Check]] = {
         rows_that("an announced pause ends when it is over", "end_ms <> start_ms + pause_ms"),
     ],
     **_chunk_suites(),
+    "producer_id_decisions": _decisions_suite(),
+    "producer_id_stats": _user_stats_suite(),
+    "producer_id_owners": [
+        *_user_table("producer_id_owners", "producer_id"),
+        values("rule", (*ID_RULES, "assigned")),
+        between("producer_id", 0),
+    ],
 }
 """The checks of each audited table."""
+
+ACROSS: dict[str, list[Check]] = {
+    "producer_id_decisions": [
+        no_rows("every decision has a row of its owner", _DECISION_WITHOUT_OWNER),
+    ],
+    "producer_id_stats": [
+        no_rows("a window counts its decisions", _WINDOW_UNLIKE_DECISIONS),
+    ],
+}
+"""Checks of a table that ask another one, which must be a view of its name."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.sources.kafka_request_log import NotParsedError
+from app.sources.kafka_request_log import MARKER, NotParsedError
 
 HEADER, BATCH, RECORD = b"Dumping ", b"baseOffset: ", b"|"
 _SEGMENT = re.compile(
@@ -72,9 +72,12 @@ class Dump:
             self._begin(line[len(HEADER) :].rstrip())
         elif line.startswith(RECORD):
             self._with_records = True
-        elif self._in_log and not self._with_records and not line.startswith(_QUIET):
+        elif not self._with_records and self._strange(line):
             raise NotParsedError("neither a batch nor a heading")
         return None
+
+    def _strange(self, line: bytes) -> bool:
+        return MARKER in line or (self._in_log and not line.startswith(_QUIET))
 
     def _begin(self, path: bytes) -> None:
         found = _SEGMENT.match(path)

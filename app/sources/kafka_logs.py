@@ -18,9 +18,10 @@ and keeps what they assign as long as they do not change. So they must be there 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -98,6 +99,7 @@ def records_of(
     kind: str | None = None
     strange: tuple[int, bytes] | None = None
     dump = dump_log.Dump()
+    owners = cache(lambda: owners_of(path, logs.time_zone))
     for values, numbers in _lines(file):
         kind = kind or kind_of(values)
         found = _Found(source, logs)
@@ -106,7 +108,7 @@ def records_of(
         elif kind == REQUESTS:
             found.requests(values, numbers)
         else:
-            found.batches(values, numbers, dump, path)
+            found.batches(values, numbers, dump, owners)
         yield from found.records()
     if kind is None and strange is not None:
         found = _Found(source, logs)
@@ -157,7 +159,8 @@ class _Found:
                 })
 
     def batches(
-        self, values: pa.Array, numbers: pa.Array, dump: dump_log.Dump, path: str
+        self, values: pa.Array, numbers: pa.Array, dump: dump_log.Dump,
+        owners: Callable[[], Owners],
     ) -> None:
         """Take lines of a dump, and give every batch to the owner of its producer id."""
         self.feed = DUMP
@@ -175,11 +178,11 @@ class _Found:
                     "entry_bytes": one.size, "num_messages": one.count,
                 })
         if self.rows:
-            owners = owners_of(path, self.logs.time_zone).of(
+            found = owners().of(
                 [row["producer_id"] for row in self.rows],
                 [row["ts_wall_ms"] for row in self.rows],
             )
-            for row, (principal, client_id) in zip(self.rows, owners, strict=True):
+            for row, (principal, client_id) in zip(self.rows, found, strict=True):
                 row.update(principal=principal, client_id=client_id)
 
     def refuse(self, number: int, line: bytes) -> None:
@@ -245,8 +248,12 @@ def _lines(file: str) -> Lines:
 
 
 def _candidates(values: pa.Array, numbers: pa.Array) -> Iterator[tuple[int, bytes]]:
-    """Number and text of the lines of a request log that have to be parsed."""
-    at = pa.array(np.flatnonzero(request_log.candidates(values).to_numpy(zero_copy_only=False)))
+    """Number and text of the lines of a request log that have to be parsed.
+
+    Those of a dump are among them: they have no business there and are refused.
+    """
+    wanted = pc.or_(request_log.candidates(values), dump_log.looks_like(values))
+    at = pa.array(np.flatnonzero(wanted.to_numpy(zero_copy_only=False)))
     return zip(numbers.take(at).to_pylist(), values.take(at).to_pylist(), strict=True)
 
 

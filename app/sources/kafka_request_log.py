@@ -53,7 +53,8 @@ class _Response(msgspec.Struct):
 
 class _Completed(msgspec.Struct):
     requestHeader: _Header
-    response: _Response
+    response: _Response | str
+    """Text, an empty one, where there was no response to log."""
     principal: str | None = None
     totalTimeMs: float = 0.0
 
@@ -75,7 +76,7 @@ def candidates(values: pa.Array) -> pa.Array:
 
 
 def parse(line: bytes, zone: tzinfo) -> Assigned | None:
-    """The id that a line of `candidates` tells of; None for a request that was refused.
+    """The id that a line of `candidates` tells of; None where the answer has none.
 
     NotParsedError says what is wrong with the line.
     """
@@ -85,7 +86,7 @@ def parse(line: bytes, zone: tzinfo) -> Assigned | None:
     if request.requestHeader.requestApiKey != INIT_PRODUCER_ID:
         raise NotParsedError("more than one request in the line")
     answer = request.response
-    if answer.errorCode != 0 or answer.producerId < 0:
+    if isinstance(answer, str) or answer.errorCode != 0 or answer.producerId < 0:
         return None
     if answer.producerId > _LARGEST:
         raise NotParsedError("producerId exceeds 64 bits")

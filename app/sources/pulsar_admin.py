@@ -1,0 +1,103 @@
+"""A Pulsar cluster's admin interface, polled; or a folder of polls that someone else recorded.
+
+The polls run on the driver, beside the queries: `app.admin.poll` writes the records of each poll
+as one file into a spool folder. Here the files of that folder are read, like any others, so a
+record has an identity that stays and a run that starts again goes on where it was.
+
+With `source.path` nothing is polled: the polls recorded there are mapped in the order of their
+times, once, and their records read from the same spool folder.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.admin.poll import Poller
+from app.admin.recorded import convert, recordings
+from app.admin.settings import WHERE, PulsarAdminSettings
+from app.errors import UserError
+from app.sources import files
+from app.warehouse_files import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.settings import Settings
+    from app.sources.raw import Raw
+
+NAME = "_weir/pulsar_admin"
+
+
+def check(settings: Settings) -> None:
+    """Refuse a cluster that does not answer, a token it does not take, or recordings that fail."""
+    spool_folder(settings)
+    if settings.source.path is not None:
+        recordings(Path(settings.source.path))
+        return
+    Poller(admin(settings), spool_folder(settings)).check()
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The records of the polls in the spool folder."""
+    folder = spool_folder(settings)
+    if settings.source.path is not None:
+        folder = folder.with_name(f"{folder.name}_recorded")
+        convert(Path(settings.source.path), folder, admin(settings))
+    records = folder / "polls"
+    records.mkdir(parents=True, exist_ok=True)
+    return files.read_path(reader, str(records), settings.source.reader_options())
+
+
+@contextmanager
+def beside(
+    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Poll while the body runs, or once before it if it is to come to an end.
+
+    Nothing happens for another source, or where recorded polls are read.
+    """
+    if settings.source.format != "pulsar_admin" or settings.source.path is not None:
+        yield
+        return
+    poller = Poller(admin(settings), spool_folder(settings), say)
+    if not endless:
+        poller.poll_once(int(time.time() * 1000))
+        poller.close()
+        yield
+        return
+    stop = threading.Event()
+    thread = threading.Thread(target=poller.run, args=(stop,), name="pulsar_admin", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def admin(settings: Settings) -> PulsarAdminSettings:
+    """The settings of the polls."""
+    found: PulsarAdminSettings | None = getattr(settings.source, "admin", None)
+    if found is None:
+        raise UserError(f"{WHERE}: is missing, format pulsar_admin needs it")
+    return found
+
+
+def spool_folder(settings: Settings) -> Path:
+    """The folder of the polls: as set, else below a warehouse on this machine."""
+    chosen = admin(settings).spool
+    if chosen is not None:
+        return Path(chosen)
+    root = local_path(settings.warehouse)
+    if root is None:
+        raise UserError(
+            f"{WHERE}.spool: is missing, and {settings.warehouse} is no local folder\n"
+            "a folder is needed that this machine and every Spark worker can reach"
+        )
+    return root / NAME
