@@ -116,6 +116,97 @@ class ProducerIdsSettings(JobModel):
         return {**found, "defects": defects, "extra_outputs": []}
 
 
+RetentionPolicy = Literal[
+    "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
+]
+
+
+class BacklogSettings(JobModel):
+    """Parameters of the job backlog (PIP-323, and the broker settings of the same names)."""
+
+    size_estimate: Literal["consumed_average", "ledger_sum"] = "consumed_average"
+    age_without_quota: Literal["always", "quota_only"] = "always"
+    age_reset: Literal["reset", "keep"] = "reset"
+    age_when_empty: Literal["minus_one", "zero"] = "minus_one"
+    age_reading: Literal["live", "last_check"] = "live"
+    eviction_count_rule: Literal["every_call", "evicted_only"] = "every_call"
+    check_duration_rule: Literal["per_topic", "per_pass"] = "per_topic"
+    apply_evictions: bool = False
+    check_rows: Literal["backlogged", "all"] = "backlogged"
+    forecast_checks: Annotated[int, Field(ge=1, le=1000)] = 10
+    backlogQuotaCheckEnabled: bool = True
+    backlogQuotaCheckIntervalInSeconds: Annotated[int, Field(ge=1, lt=2**31)] = 60
+    backlogQuotaDefaultLimitBytes: Annotated[int, Field(ge=-1, lt=2**63)] = -1
+    backlogQuotaDefaultLimitGB: Annotated[float, Field(ge=-1, lt=2**33)] = -1
+    backlogQuotaDefaultLimitSecond: Annotated[int, Field(ge=-1, lt=2**53)] = -1
+    backlogQuotaDefaultRetentionPolicy: RetentionPolicy = "producer_request_hold"
+    preciseTimeBasedBacklogQuotaCheck: bool = False
+    exposeTopicLevelMetricsInPrometheus: bool = True
+
+    def params(self) -> dict[str, Any]:
+        """What the job is told."""
+        return {**self.model_dump(), "extra_outputs": []}
+
+
+CachePolicy = Literal[
+    "expected_reads", "expected_reads_stash", "fifo", "proportional", "lru"
+]
+Mebibytes = Annotated[float, Field(ge=0, lt=2**33)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Times = Annotated[int, Field(ge=0, le=1000)]
+
+
+class CacheVariant(Model):
+    """What one of several caches on the same trace has of its own; the rest is common."""
+
+    policy: CachePolicy | None = None
+    max_bytes: Annotated[int, Field(ge=0, lt=2**62)] | None = None
+    duplicate_insert: Literal["discard", "merge"] | None = None
+    extend_recently_accessed: bool | None = None
+    time_pass_pending: Literal["stop", "stash", "ignore"] | None = None
+    decrement_on_mark_delete: bool | None = None
+    settings_applied_at_start: bool | None = None
+    grace_ms: Milliseconds | None = None
+    managedLedgerCacheSizeMB: Mebibytes | None = None
+    managedLedgerCacheEvictionWatermark: Share | None = None
+    managedLedgerCacheEvictionIntervalMs: Positive | None = None
+    managedLedgerCacheEvictionTimeThresholdMillis: Milliseconds | None = None
+    managedLedgerCacheEvictionTimeThresholdMillisMax: Milliseconds | None = None
+    managedLedgerCacheEvictionExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes: (
+        Times | None
+    ) = None
+    cacheEvictionByMarkDeletedPosition: bool | None = None
+
+
+class EntryCacheSettings(JobModel):
+    """Parameters of the job entry_cache (PIP-430, and the broker settings of the same names)."""
+
+    policy: CachePolicy = "expected_reads"
+    duplicate_insert: Literal["discard", "merge"] | None = None
+    extend_recently_accessed: bool = True
+    time_pass_pending: Literal["stop", "stash", "ignore"] = "stop"
+    decrement_on_mark_delete: bool = False
+    settings_applied_at_start: bool = True
+    release_event: Literal["dispatch", "entry_released"] = "dispatch"
+    grace_ms: Milliseconds = 0
+    max_bytes: Annotated[int, Field(ge=0, lt=2**62)] | None = None
+    managedLedgerCacheSizeMB: Mebibytes | None = None
+    managedLedgerCacheEvictionWatermark: Share = 0.9
+    managedLedgerCacheEvictionIntervalMs: Positive = 10
+    managedLedgerCacheEvictionTimeThresholdMillis: Milliseconds = 1000
+    managedLedgerCacheEvictionTimeThresholdMillisMax: Milliseconds = 5000
+    managedLedgerCacheEvictionExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes: Times = 5
+    cacheEvictionByExpectedReadCount: bool = True
+    cacheEvictionByMarkDeletedPosition: bool = False
+    variants: list[CacheVariant] = []
+    extra_outputs: list[Literal["cache_evictions", "cache_reads"]] = []
+
+    def params(self) -> dict[str, Any]:
+        """What the job is told: of a variant only what it sets itself."""
+        found = {k: v for k, v in self.model_dump().items() if v is not None}
+        return {**found, "variants": [v.model_dump(exclude_unset=True) for v in self.variants]}
+
+
 SWITCHES: dict[str, tuple[str, ...]] = {
     "rate_limits": (
         "tokenbucket", "release_condition", "throttle_tracker", "limit_change", "protocol",
@@ -126,6 +217,15 @@ SWITCHES: dict[str, tuple[str, ...]] = {
         "window_mode", "refresh_on_hit", "membership", "bloom_rounding", "enforcement",
         "insert_rejected", "quota_math", "rate_unit", "sampled_stat", "unlimited_default",
         "defects",
+    ),
+    "backlog": (
+        "size_estimate", "age_without_quota", "age_reset", "age_when_empty", "age_reading",
+        "eviction_count_rule", "check_duration_rule", "apply_evictions",
+        "preciseTimeBasedBacklogQuotaCheck",
+    ),
+    "entry_cache": (
+        "policy", "duplicate_insert", "extend_recently_accessed", "time_pass_pending",
+        "decrement_on_mark_delete", "settings_applied_at_start", "release_event", "grace_ms",
     ),
 }
 """Version parameters of each job: the `switches` of its output rows."""

@@ -11,14 +11,21 @@ import yaml
 from rich.console import Console
 
 from app import demo as command
+from app.cli import main
 from app.demo_report import (
+    CHUNK_EVENT_COLUMNS,
+    DECISION_COLUMNS,
+    INCOMPLETE_COLUMNS,
+    MESSAGE_COLUMNS,
     QUARANTINE_COLUMNS,
     QUERIES,
     STATS_COLUMNS,
     THROTTLE_COLUMNS,
     Cause,
     duration,
+    large_message_sentence,
     other_protocol,
+    producer_id_sentences,
     render,
     render_next_steps,
     sentences,
@@ -29,6 +36,7 @@ from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
 from app.settings import load_settings
 from app.tables import TABLES
+from tests.throttle_rows import write
 
 Row = dict[str, Any]
 NOISY, OTHERS = "persistent://shop/orders/a", [f"persistent://shop/orders/b{i}" for i in range(11)]
@@ -49,6 +57,27 @@ def _row(at_s: float, action: str, **changed: Any) -> Row:
 
 def _pause(at_s: float, for_s: float, **changed: Any) -> list[Row]:
     return [_row(at_s, "mark", **changed), _row(at_s + for_s, "unmark", **changed)]
+
+
+def _decision(at_s: float, producer_id: int, **changed: Any) -> Row:
+    return {
+        "cluster": "k", "user": "alice", "producer_id": producer_id, "verdict": "counted",
+        "bound": 5.0, "bound_source": "default_user", "ts_wall_ms": START_MS + int(at_s * 1000),
+        **changed,
+    }
+
+
+def _message(uuid: str, **changed: Any) -> Row:
+    return {"cluster": "c", "topic": "t", "subscription": "s", "uuid": uuid, **changed}
+
+
+def _ended(uuid: str, outcome: str, **changed: Any) -> Row:
+    return _message(uuid, outcome=outcome, **{"consumer": "index-0", **changed})
+
+
+def _open(uuid: str, minute: int = 0, **changed: Any) -> Row:
+    return _message(uuid, window_start_ms=START_MS + 60_000 * minute,
+                    **{"producer_name": f"video-{uuid}", **changed})
 
 
 def _said(rows: list[Row], stats: list[Row] | None = None) -> list[str]:
@@ -152,13 +181,34 @@ def test_page_has_sentences_table_quarantine_and_queries() -> None:
     ]
     assert lines[7] == "  BAD_TYPE 1"
     tried = [line for line in lines if "./spark-submit.sh query --warehouse weir-demo/" in line]
-    assert len(tried) == len(QUERIES) == 3
+    assert len(tried) == len(QUERIES) == 5
+
+
+def test_page_has_what_other_jobs_found_after_the_pauses() -> None:
+    text = StringIO()
+    render(summarise([], [], []), Console(file=text, width=80), ["One.", "Two."])
+    assert [line.strip() for line in text.getvalue().splitlines()] == [
+        "No connection was paused: every topic stayed within its limits.", "One.", "Two.", "",
+        "Nothing in quarantine.",
+    ]
+
+
+@pytest.mark.parametrize("sql", [sql for _, sql in QUERIES])
+def test_query_to_try_runs_over_whatever_there_is(
+    sql: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse = str(tmp_path / "warehouse")
+    write(warehouse, "producer_id_decisions", [_decision(1, 2)])
+    assert main(["query", "--warehouse", warehouse, sql]) == 0, capsys.readouterr().err
+    assert ("alice" in capsys.readouterr().out) == ("producer_id" in sql)
 
 
 def test_columns_that_are_read_are_columns_of_the_tables() -> None:
     for name, columns in (
         ("throttle_events", THROTTLE_COLUMNS), ("topic_throttle_stats", STATS_COLUMNS),
-        ("quarantine", QUARANTINE_COLUMNS),
+        ("quarantine", QUARANTINE_COLUMNS), ("producer_id_decisions", DECISION_COLUMNS),
+        ("chunk_messages", MESSAGE_COLUMNS), ("chunk_events", CHUNK_EVENT_COLUMNS),
+        ("incomplete_messages", INCOMPLETE_COLUMNS),
     ):
         assert set(columns) <= set(TABLES[name].names)
 
@@ -202,3 +252,113 @@ def test_what_the_throttle_command_would_have_spared() -> None:
         "still for others would have lost 0.0 s instead of 38 s."
     )
     assert other_protocol(stats((NOISY, 0)), []) is None
+
+
+STORM = [
+    *(_decision(600 + i, 100 + i) for i in range(60)),
+    *(_decision(660 + i, 160 + i, verdict="rejected") for i in range(180)),
+    _decision(839, 339, verdict="rejected"),  # a batch with an id that was rejected before
+]
+QUIET = [_decision(i, i, user="bob", bound=50.0, bound_source="user") for i in range(60)]
+
+
+def test_storm_of_producer_ids_has_its_user_named() -> None:
+    assert producer_id_sentences([*QUIET, *STORM]) == [
+        "User alice brought 240 new producer ids in 4 min, 80 % of all; 181 batches would have "
+        "been rejected under the default bound of 5 (14:11:00 to 14:13:59). No other user was over "
+        "its bound."
+    ]
+    assert producer_id_sentences([*STORM, *QUIET][::-1]) == producer_id_sentences([*QUIET, *STORM])
+
+
+def test_an_own_bound_and_a_throttled_batch_are_told() -> None:
+    own = {"bound": 0.5, "bound_source": "user"}
+    assert producer_id_sentences([
+        _decision(0, 1, **own), _decision(1.5, 1, **own, verdict="throttled"),
+    ]) == [
+        "User alice brought 1 new producer id in 1.5 s, 100 % of all; 1 batch would have been "
+        "throttled under its bound of 0.5 (14:00:01 to 14:00:01). No other user was over its bound."
+    ]
+
+
+def test_bound_is_the_one_that_was_broken() -> None:
+    rows = [_decision(0, 1, bound=9.0), _decision(1, 2, verdict="rejected", bound=7.0),
+            _decision(2, 3, bound=8.0), _decision(3, 4, bound=None, bound_source="none")]
+    assert "1 batch would have been rejected under the default bound of 7 " in (
+        producer_id_sentences(rows)[0])
+
+
+def test_the_worst_users_come_first_and_the_others_are_counted() -> None:
+    rows = [_decision(i, i, user=f"user-{n}", verdict="rejected")
+            for n in range(5) for i in range(10 + n)]
+    (said,) = producer_id_sentences(rows)
+    assert [said.index(f"User user-{n} ") for n in (4, 3, 2)] == sorted(
+        said.index(f"User user-{n} ") for n in (4, 3, 2))
+    assert said.endswith(" 2 other users were over the bound, too.")
+    (said,) = producer_id_sentences(r for r in rows if r["user"] != "user-0")
+    assert said.endswith(" 1 other user was over the bound, too.")
+
+
+@pytest.mark.parametrize(("rows", "said"), [
+    ([], []),
+    (QUIET, ["60 new producer ids of 1 user: nobody was over the bound."]),
+    ([_decision(0, 1, bound=None, bound_source="none"), QUIET[0]],
+     ["2 new producer ids of 2 users: nobody was over the bound."]),
+    ([_decision(0, 1, bound=None, bound_source="none")],
+     ["1 new producer id of 1 user; nobody has a bound on them."]),
+])
+def test_users_within_their_bounds_are_not_blamed(rows: list[Row], said: list[str]) -> None:
+    assert producer_id_sentences(rows) == said
+
+
+def test_fates_of_large_messages_are_told_with_who_had_part_in_them() -> None:
+    whole = [_message(f"w{i}") for i in range(206)]
+    events = [
+        *(_ended(m["uuid"], "COMPLETE") for m in whole), _ended("w0", "RESTART_CORRUPTED"),
+        _ended("w1", "GAP"),  # redelivered and whole in the end
+        *(_ended(f"e{i}", "EXPIRED") for i in range(5)), _ended("e0", "NO_FIRST_CHUNK"),
+        *(_ended(f"g{i}", "GAP") for i in range(2)), _ended("g2", "NO_FIRST_CHUNK"),
+        _ended("g2", "NO_FIRST_CHUNK"),
+    ]
+    incomplete = [_open(f"e{i}", producer_name="video-3") for i in range(5)]
+    assert large_message_sentence(whole, events, incomplete) == (
+        "Of 214 large messages 206 arrived whole; 5 never got their last chunk (producer video-3), "
+        "3 were given up because of a lost chunk (consumer index-0)."
+    )
+
+
+def test_messages_that_wait_and_other_ends_are_told() -> None:
+    events = [_ended("a", "EVICTED"), _ended("a", "NO_FIRST_CHUNK"), _ended("b", "EXPIRED")]
+    incomplete = [_open("b"), _open("w", 0), _open("c", 1), _open("d", 1),
+                  _open("b", 1, producer_name=None), _open("z", cluster="other")]
+    assert large_message_sentence([_message("w")], events, incomplete) == (
+        "Of 6 large messages 1 arrived whole; 1 never got its last chunk, 1 was given up for other "
+        "reasons, 3 wait for a chunk (producers video-c, video-d, video-z)."
+    )
+
+
+@pytest.mark.parametrize(("rows", "said"), [
+    (([], [], []), None),
+    (([], [_ended("a", "ALREADY_ACKED")], []), None),
+    (([_message("a"), _message("b")], [], []), "Of 2 large messages all arrived whole."),
+    (([_message("a")], [], []), "Of 1 large message 1 arrived whole."),
+    (([_message("a"), _message("a", subscription="other")], [], []),
+     "Of 2 deliveries of large messages to subscriptions all arrived whole."),
+    (([], [_ended(c, "GAP", consumer=c) for c in "dcbab"], []),
+     "Of 4 large messages 0 arrived whole; 4 were given up because of a lost chunk (consumers a, "
+     "b, c and 1 more)."),
+])
+def test_sentence_on_large_messages(
+    rows: tuple[list[Row], list[Row], list[Row]], said: str | None
+) -> None:
+    assert large_message_sentence(*rows) == said
+
+
+def test_tables_that_were_never_written_add_no_sentence(tmp_path: Path) -> None:
+    assert command._of_other_jobs(tmp_path) == []
+    write(str(tmp_path), "producer_id_decisions", [_decision(1, 2)])
+    assert command._of_other_jobs(tmp_path) == [
+        "1 new producer id of 1 user: nobody was over the bound."]
+    write(str(tmp_path), "chunk_events", [_ended("a", "EXPIRED")])
+    assert command._of_other_jobs(tmp_path)[1:] == [
+        "Of 1 large message 0 arrived whole; 1 never got its last chunk."]

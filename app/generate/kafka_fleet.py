@@ -139,7 +139,7 @@ def _storm(
     starts = max(ceil(records * storm.share / each), least_starts(spec, storm))
     begin, end = (int(s * SECOND) for s in (storm.at_s, storm.at_s + storm.for_s))
     last = end - TO_FIRST_BATCH[1] - SECOND // 10
-    assigned = np.linspace(begin, last, starts).astype(np.int64)
+    assigned = np.linspace(begin, last, starts, endpoint=False).astype(np.int64)
     assigned += rng.integers(0, max((last - begin) // starts, 1), starts)
     number = list(spec.users).index(storm.user)
     clients = np.full(starts, fleet.texts.add(f"{storm.user}-0"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pyarrow as pa
 
-from app.quality.suites import SUITES, Check
+from app.quality.suites import ACROSS, SUITES, Check
 from app.query import write_json, write_table
 from app.tables import TABLES
 from app.warehouse import Warehouse
@@ -30,9 +30,12 @@ def quality_command(spark: SparkSession, warehouse: Warehouse, as_json: bool = F
     warehouse.require()
     run_id, checked_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
     rows: list[dict[str, Any]] = []
+    frames = {table: _read(spark, warehouse, table) for table in SUITES}
+    for table, frame in frames.items():
+        # What one table says of another is asked by the other's name.
+        frame.createOrReplaceTempView(table)
     for table, checks in SUITES.items():
-        frame = _read(spark, warehouse, table)
-        found = audit(frame, table, checks)
+        found = audit(frames[table], table, [*checks, *ACROSS.get(table, [])])
         rows += [{"run_id": run_id, "checked_ms": checked_ms, **row} for row in found]
     deltalake.write_deltalake(
         warehouse.location(RESULTS.name), pa.Table.from_pylist(rows, schema=RESULTS.schema),

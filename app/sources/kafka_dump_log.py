@@ -39,7 +39,7 @@ class Batch(NamedTuple):
     topic: str | None
     partition: int | None
     base_offset: int
-    count: int
+    messages: int
     base_sequence: int
     producer_id: int
     ts_ms: int

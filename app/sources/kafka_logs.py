@@ -175,7 +175,7 @@ class _Found:
                     "event_type": "produce_batch", "ts_wall_ms": one.ts_ms, "topic": one.topic,
                     "partition": one.partition, "producer_id": one.producer_id,
                     "sequence_id": one.base_sequence, "entry_id": one.base_offset,
-                    "entry_bytes": one.size, "num_messages": one.count,
+                    "entry_bytes": one.size, "num_messages": one.messages,
                 })
         if self.rows:
             found = owners().of(

@@ -115,6 +115,6 @@ def time_of(prefix: bytes, zone: tzinfo) -> int:
     try:
         at: Any = datetime.fromisoformat(f"{day}T{clock}{offset or ''}")
         at = at if at.tzinfo else at.replace(tzinfo=zone)
-        return (at - _EPOCH) // _MS + int(((fraction or "") + "000")[:3])
+        return int((at - _EPOCH) // _MS) + int(((fraction or "") + "000")[:3])
     except (ValueError, OverflowError) as error:
         raise NotParsedError(f"no time before the request: {error}") from None

@@ -80,7 +80,7 @@ def dry_times(
             continue
         at = (r["ts_wall_ms"] - start) / 1000
         name = normal_name(r["topic"], r.get("partition"))
-        space = policies["namespace", spaces[name]]
+        space = policies["namespace", spaces[name]] if name in spaces else {}
         bare = name.removeprefix("persistent://").split("-partition-")[0]
         own = policies.get(("topic", bare)) or space
         rates = ("publishRateInMsgs", "publishRateInBytes")
