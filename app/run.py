@@ -118,6 +118,13 @@ class Service:
     def work(self) -> None:
         """Start every query and watch until all have ended or a stop is asked for."""
         try:
+            with sources.beside(self._settings, self._endless, self._progress.say):
+                self._watch()
+        finally:
+            self._progress.close()
+
+    def _watch(self) -> None:
+        try:
             for name in self._groups:
                 self._start(name)
             while not self._stopping.wait(POLL_S):
@@ -136,7 +143,6 @@ class Service:
             self._progress.look(queries)
             if not interrupted:
                 self._sweep()
-            self._progress.close()
 
     def _sweep(self) -> None:
         """Remove files of payloads that no message needs any more, if every batch that began has

@@ -149,6 +149,8 @@ class Settings(Model):
         """The configuration as it may be printed."""
         plain = self.model_dump()
         plain["source"]["options"] = shown(self.source.options)
+        if self.source.admin is not None:
+            plain["source"]["admin"] = self.source.admin.display()
         plain["storage_options"] = shown(self.storage_options)
         if self.throttle_feed is not None:
             plain["throttle_feed"]["options"] = shown(self.throttle_feed.options)

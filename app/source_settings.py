@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
+from app.admin.settings import PulsarAdminSettings
 from app.errors import did_you_mean
 from app.model import Model, Positive, as_text, resolved, shown
 
@@ -70,11 +71,14 @@ class KafkaLogsSettings(Model):
 class SourceSettings(Model):
     """Where the records come from."""
 
-    format: Literal["kafka", "kafka_messages", "kafka_logs", "files", "delta", "demo"] = "demo"
+    format: Literal[
+        "kafka", "kafka_messages", "kafka_logs", "pulsar_admin", "files", "delta", "demo"
+    ] = "demo"
     path: str | None = None
     options: dict[str, str] = {}
     messages: MessagesSettings = MessagesSettings()
     logs: KafkaLogsSettings = KafkaLogsSettings()
+    admin: PulsarAdminSettings | None = None
     events: Positive = 1_000_000
     seed: int = 7
 
@@ -84,6 +88,8 @@ class SourceSettings(Model):
     def _complete(self) -> SourceSettings:
         if self.format in ("files", "delta", "kafka_logs") and not self.path:
             raise ValueError(f"path: is missing, format {self.format} needs it")
+        if self.format == "pulsar_admin" and self.admin is None:
+            raise ValueError("admin: is missing, format pulsar_admin needs it")
         if self.format in ("kafka", "kafka_messages"):
             if "kafka.bootstrap.servers" not in self.options:
                 raise ValueError("options.kafka.bootstrap.servers: is missing (host:port,...)")

@@ -53,7 +53,7 @@ def test_the_example_policies_are_valid() -> None:
         (
             "source: {format: demo, spede: 1}",
             "c.yaml: source.spede: unknown key"
-            " (allowed: format, path, options, messages, logs, events, seed)",
+            " (allowed: format, path, options, messages, logs, admin, events, seed)",
         ),
         (
             "allowed_lateness_ms: 5s",

@@ -180,6 +180,8 @@ class Session:
         body = response.read(MOST_BYTES + 1)
         if len(body) > MOST_BYTES:
             raise Unanswered(f"an answer of more than {MOST_BYTES >> 20} MiB")
+        if response.length:
+            raise Unanswered("the answer breaks off")
         if response.will_close:
             self._close()
         return response.status, body, response.headers.get("Location")

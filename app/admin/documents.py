@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from state.policies import FLAG, LIMIT_TYPES, NUMBER, problem
 from udfs.topics import normal_topic, split_topic
@@ -108,7 +108,7 @@ def map_poll(
     if at is None or at < 0:
         mapped.problems.append("polled_ms: is not a time in milliseconds")
         return mapped
-    if not isinstance(name, str) or split_topic(name) is None:
+    if not _text(name) or split_topic(name) is None:
         mapped.problems.append(f"topic: {name!r} is not [persistent://]tenant/namespace/name")
         return mapped
     _Mapping(mapped, at, normal_topic(name, None), before, names).run(poll, policies)
@@ -279,13 +279,12 @@ class _Mapping:
         for i, publisher in enumerate(listed):
             shown = publisher if isinstance(publisher, dict) else {}
             address, number = shown.get("address"), _count(shown.get("producerId"))
-            if not isinstance(address, str) or not address or number is None:
+            if not _text(address) or number is None:
                 self._problem(f"stats.publishers[{i}]", "has no address or no producerId")
                 whole = False
                 continue
             name = shown.get("producerName")
-            named = name if isinstance(name, str) and name else None
-            found[address, number] = Producer(address, number, named)
+            found[address, number] = Producer(address, number, name if _text(name) else None)
         old = {producer[:2] for producer in before}
         kept = []
         for producer in before:
@@ -321,8 +320,8 @@ class _Mapping:
             if document is None:
                 continue
             place = f"policies.{scope} {name}"
-            if not isinstance(document, dict):
-                self._problem(place, "is not an object")
+            if not isinstance(document, dict) or not _text(name):
+                self._problem(place, "is not an object with a name")
                 continue
             earlier = before.get(policy_key(scope, name), {})
             limits = self._merged(scope, place, limits_of(document), earlier)
@@ -451,7 +450,7 @@ def _rates(document: Any, names: dict[str, str]) -> dict[str, Any]:
     if document is None:
         document = {}
     if not isinstance(document, dict):
-        return dict.fromkeys(names.values(), {})
+        return {ours: {} for ours in names.values()}
     return {ours: _on(document.get(theirs)) for theirs, ours in names.items()}
 
 
@@ -528,7 +527,7 @@ def _is_position(text: str) -> bool:
     return found is not None and int(found[1]) <= _MOST and int(found[2]) <= _MOST
 
 
-def _text(value: Any) -> bool:
+def _text(value: Any) -> TypeGuard[str]:
     """Whether a value is a text that can be written."""
     if not isinstance(value, str) or not value:
         return False

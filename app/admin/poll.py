@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -113,9 +114,14 @@ class Poller:
         if not problems:
             policies = _Policies(self._client, self._settings, None, problems)
             policies.ask(plan.topics[:1], _one_by_one)
+            for topic in plan.topics[:1]:
+                # What else may be wrong with a topic is no reason not to start.
+                with suppress(Unanswered, NotThere), self._client.session() as session:
+                    session.get(f"{topic_path(topic)}/internalStats")
         if problems:
             where = ", ".join(self._settings.url)
-            raise UserError(f"{WHERE}: {where}: {problems[0]}\n{HINT}")
+            known = problems[0].startswith(WHERE)
+            raise UserError(problems[0] if known else f"{WHERE}: {where}: {problems[0]}\n{HINT}")
 
     def run(self, stop: threading.Event) -> None:
         """Poll at the start and at every multiple of the interval after it, until `stop` is set.

@@ -2,15 +2,18 @@
 
 A source is a module with two functions. `check(settings)` refuses what cannot be read before
 Spark starts, as a UserError; `read(reader, settings)` gives the records of a stream or a batch
-reader, which Spark configures alike.
+reader, which Spark configures alike. One that polls has `beside(settings, endless, say)` as well:
+a context in which it does so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from app.sources import delta, demo, files, kafka, kafka_logs, kafka_messages
+from app.sources import delta, demo, files, kafka, kafka_logs, kafka_messages, pulsar_admin
 from app.sources.raw import SCHEMA, Raw
 
 if TYPE_CHECKING:
@@ -18,17 +21,30 @@ if TYPE_CHECKING:
 
     from app.settings import Settings
 
-__all__ = ["SCHEMA", "Raw", "check", "open_batch", "open_stream", "read_batch", "read_stream"]
+__all__ = [
+    "SCHEMA", "Raw", "beside", "check", "open_batch", "open_stream", "read_batch", "read_stream",
+]
 
 SOURCES: dict[str, ModuleType] = {
     "kafka": kafka, "kafka_messages": kafka_messages, "kafka_logs": kafka_logs, "files": files,
-    "delta": delta, "demo": demo,
+    "delta": delta, "demo": demo, "pulsar_admin": pulsar_admin,
 }
 
 
 def check(settings: Settings) -> None:
     """Refuse a source that cannot be read: a UserError says what to change."""
     SOURCES[settings.source.format].check(settings)
+
+
+def beside(
+    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
+) -> AbstractContextManager[None]:
+    """What goes on beside the queries of a run: the polls of a source that polls."""
+    module = SOURCES[settings.source.format]
+    if not hasattr(module, "beside"):
+        return nullcontext()
+    context: AbstractContextManager[None] = module.beside(settings, endless, say)
+    return context
 
 
 def open_stream(spark: SparkSession, settings: Settings) -> Raw:

@@ -1,0 +1,168 @@
+"""A real Pulsar broker with its bookie on loopback, in one process, from jars that Maven collects.
+
+No client is needed: messages are published, and subscriptions moved, over the REST interface.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from tests.servers.process import Server, ServerFailed, cache_dir, free_ports, java
+
+VERSION = "4.2.4"
+OTEL_VERSION = "1.62.0"
+POM = Path(__file__).with_name("pulsar-pom.xml")
+CONFIGURATION = """\
+clusterName=standalone
+bindAddress=127.0.0.1
+advertisedAddress=127.0.0.1
+brokerServicePort={port}
+webServicePort={web}
+numIOThreads=2
+numHttpServerThreads=8
+numOrderedExecutorThreads=2
+numCacheExecutorThreadPoolSize=2
+bookkeeperNumberOfChannelsPerBookie=2
+managedLedgerNumSchedulerThreads=2
+managedLedgerDefaultEnsembleSize=1
+managedLedgerDefaultWriteQuorum=1
+managedLedgerDefaultAckQuorum=1
+managedLedgerCacheSizeMB=32
+managedLedgerMinLedgerRolloverTimeMinutes=0
+managedLedgerMaxEntriesPerLedger=25
+loadBalancerEnabled=false
+allowAutoTopicCreation=false
+brokerDeleteInactiveTopicsEnabled=false
+transactionCoordinatorEnabled=false
+functionsWorkerEnabled=false
+webSocketServiceEnabled=false
+backlogQuotaCheckIntervalInSeconds=2
+allowLoopback=true
+listeningInterface=lo
+advertisedBookieAddress=
+diskUsageThreshold=0.99
+diskUsageWarnThreshold=0.98
+journalMaxSizeMB=64
+journalPreAllocSizeMB=4
+dbStorage_writeCacheMaxSizeMb=16
+dbStorage_readAheadCacheMaxSizeMb=16
+dbStorage_rocksDB_blockCacheSize=8388608
+"""
+LOGGING = """\
+<Configuration status="ERROR"><Appenders><Console name="C" target="SYSTEM_ERR">
+<PatternLayout pattern="%d %-5p %c - %m%n"/></Console></Appenders>
+<Loggers><Root level="warn"><AppenderRef ref="C"/></Root></Loggers></Configuration>
+"""
+OPEN = (
+    "java.base/java.nio", "java.base/jdk.internal.misc", "java.base/sun.net",
+    "java.management/sun.management", "jdk.management/com.sun.management.internal",
+)
+TEXT = json.dumps({"name": "", "schema": "", "type": "STRING", "properties": {}})
+
+
+def jars(version: str = VERSION) -> Path:
+    """The folder of the broker's jars, collected once by Maven."""
+    home = cache_dir(f"pulsar-{version}")
+    lib = home / "lib"
+    complete = lib / f".complete-{version}"
+    with (home / "lock").open("w") as lock:  # two test runs may ask at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if complete.exists():
+            return lib
+        if shutil.which("mvn") is None:
+            raise ServerFailed(f"no jars of Pulsar {version} in {lib}, and no mvn to collect them")
+        done = subprocess.run(
+            ["mvn", "-q", "-B", "-f", str(POM), f"-Dpulsar.version={version}",
+             f"-Dotel.version={OTEL_VERSION}", "dependency:copy-dependencies",
+             f"-DoutputDirectory={lib}", "-DincludeScope=runtime"],
+            capture_output=True, text=True, timeout=900, check=False,
+        )
+        if done.returncode:
+            raise ServerFailed(
+                f"Maven cannot collect the jars of Pulsar {version}\n{done.stdout[-2000:]}"
+            )
+        complete.touch()
+    return lib
+
+
+class Pulsar:
+    """Broker, bookie and metadata in one process; data survive `stop` and `start`."""
+
+    def __init__(self, folder: Path, version: str = VERSION) -> None:
+        port, self._web, bookie = free_ports(3)
+        lib = jars(version)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "standalone.conf").write_text(CONFIGURATION.format(port=port, web=self._web))
+        (folder / "log4j2.xml").write_text(LOGGING)
+        self._server = Server(
+            [
+                java(), "-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC",
+                "-Dio.netty.tryReflectionSetAccessible=true",
+                f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}",
+                *(part for name in OPEN for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
+                "-cp", f"{lib}/*", "org.apache.pulsar.PulsarStandaloneStarter",
+                "-c", str(folder / "standalone.conf"), "-nfw", "-nss", "-a", "127.0.0.1",
+                "--metadata-dir", str(folder / "metadata"),
+                "--bookkeeper-dir", str(folder / "bookkeeper"), "--bookkeeper-port", str(bookie),
+            ],
+            folder / "broker.log", patience_s=30,
+        )
+
+    @property
+    def url(self) -> str:
+        """The address of the admin interface."""
+        return f"http://127.0.0.1:{self._web}"
+
+    def start(self) -> None:
+        """Start the broker and wait until it says that it is well."""
+        self._server.start(lambda _: self._healthy(), timeout_s=180)
+
+    def stop(self) -> None:
+        """Stop the broker by its pid; its data stay."""
+        self._server.stop()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """A request to the admin interface; the JSON of the answer, None if that is empty."""
+        return self._request(method, f"/admin/v2/{path}", body)
+
+    def publish(self, topic: str, payloads: list[str]) -> list[tuple[int, int]]:
+        """Publish messages to tenant/namespace/name, each an entry; their positions."""
+        positions = []
+        for payload in payloads:
+            answer = self._request("POST", f"/topics/persistent/{topic}", {
+                "keySchema": TEXT, "valueSchema": TEXT, "producerName": "test",
+                "messages": [{"payload": payload}],
+            })
+            (sent,) = answer["messagePublishResults"]
+            if sent["errorCode"]:
+                raise ServerFailed(f"{topic}: a message was not taken: {sent}")
+            ledger, entry, *_ = sent["messageId"].split(":")
+            positions.append((int(ledger), int(entry)))
+        return positions
+
+    def _healthy(self) -> bool:
+        try:
+            with urlopen(f"{self.url}/admin/v2/brokers/health", timeout=5) as answer:
+                return bool(answer.read().strip() == b"ok")
+        except OSError:
+            return False
+
+    def _request(self, method: str, path: str, body: Any) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = Request(self.url + path, data, headers, method=method)
+        try:
+            with urlopen(request, timeout=30) as answer:
+                text = answer.read()
+        except HTTPError as error:
+            raise ServerFailed(f"{method} {path}: {error.code} {error.read()[:300]!r}") from None
+        except URLError as error:
+            raise ServerFailed(f"{method} {path}: {error.reason}") from None
+        return json.loads(text) if text else None
