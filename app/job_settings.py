@@ -8,7 +8,7 @@ from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from app.model import Milliseconds, Model, Positive
 
-JOBS = ("rate_limits", "chunks", "producer_ids")
+JOBS = ("rate_limits", "chunks", "producer_ids", "backlog", "entry_cache")
 """Jobs that this version runs."""
 
 

@@ -14,7 +14,9 @@ from app.pack import Route
 from app.payloads import STAGED, WHOLE, Files, Payloads
 from app.tables import written_tables
 from app.warehouse_files import local_path
+from state.backlog.operator import Backlog
 from state.chunks.operator import RELEASES, Chunks
+from state.entry_cache.operator import EntryCache
 from state.job import Job
 from state.producer_ids.operator import ProducerIds
 from state.rate_limits.operator import RateLimits
@@ -71,6 +73,10 @@ def _core(
         return Chunks(params, documents, payloads.stage if payloads else None)
     if name == "producer_ids":
         return ProducerIds(params, documents)
+    if name == "backlog":
+        return Backlog(params, documents)
+    if name == "entry_cache":
+        return EntryCache(params, documents)
     return RateLimits(params, documents)
 
 

@@ -17,7 +17,10 @@ from state.policies import problem
 __all__ = ["SCOPES", "problems"]
 
 KEYS = ("scope", "name", "limits")
-FRACTIONS = ("producer_ids_rate", "backlogQuotaDefaultLimitGB")
+FRACTIONS = (
+    "producer_ids_rate", "backlogQuotaDefaultLimitGB", "managedLedgerCacheSizeMB",
+    "managedLedgerCacheEvictionWatermark",
+)
 
 
 def problems(document: Any) -> Iterator[tuple[str, str]]:

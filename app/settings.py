@@ -21,7 +21,9 @@ from app.feed_settings import ThrottleFeedSettings
 from app.job_settings import (
     JOBS,
     SWITCHES,
+    BacklogSettings,
     ChunksSettings,
+    EntryCacheSettings,
     JobModel,
     ProducerIdsSettings,
     RateLimitsSettings,
@@ -62,6 +64,8 @@ class Settings(Model):
     rate_limits: RateLimitsSettings = RateLimitsSettings()
     chunks: ChunksSettings = ChunksSettings()
     producer_ids: ProducerIdsSettings = ProducerIdsSettings()
+    backlog: BacklogSettings = BacklogSettings()
+    entry_cache: EntryCacheSettings = EntryCacheSettings()
     throttle_feed: ThrottleFeedSettings | None = None
     policies: list[PolicyDocument] = []
     policy_files: list[str] = []
@@ -133,7 +137,7 @@ class Settings(Model):
         params = self.job_params(job)
         return {
             name: ",".join(value) if isinstance(value, list) else str(value)
-            for name, value in ((name, params[name]) for name in SWITCHES[job])
+            for name, value in ((name, params.get(name, "")) for name in SWITCHES[job])
         }
 
     def params_hash(self, job: str) -> str:
@@ -151,6 +155,8 @@ class Settings(Model):
         plain["source"]["options"] = shown(self.source.options)
         if self.source.admin is not None:
             plain["source"]["admin"] = self.source.admin.display()
+        if self.source.groups is not None:
+            plain["source"]["groups"] = self.source.groups.display()
         plain["storage_options"] = shown(self.storage_options)
         if self.throttle_feed is not None:
             plain["throttle_feed"]["options"] = shown(self.throttle_feed.options)

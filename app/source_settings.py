@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from app.admin.settings import PulsarAdminSettings
 from app.errors import did_you_mean
+from app.groups.settings import KafkaGroupsSettings
 from app.model import Model, Positive, as_text, resolved, shown
 
 KAFKA_OPTIONS = (
@@ -72,13 +73,15 @@ class SourceSettings(Model):
     """Where the records come from."""
 
     format: Literal[
-        "kafka", "kafka_messages", "kafka_logs", "pulsar_admin", "files", "delta", "demo"
+        "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "pulsar_admin", "files", "delta",
+        "demo",
     ] = "demo"
     path: str | None = None
     options: dict[str, str] = {}
     messages: MessagesSettings = MessagesSettings()
     logs: KafkaLogsSettings = KafkaLogsSettings()
     admin: PulsarAdminSettings | None = None
+    groups: KafkaGroupsSettings | None = None
     events: Positive = 1_000_000
     seed: int = 7
 
@@ -88,6 +91,8 @@ class SourceSettings(Model):
     def _complete(self) -> SourceSettings:
         if self.format in ("files", "delta", "kafka_logs") and not self.path:
             raise ValueError(f"path: is missing, format {self.format} needs it")
+        if self.format == "kafka_groups" and self.groups is None:
+            raise ValueError("groups: is missing, format kafka_groups needs it")
         if self.format == "pulsar_admin" and self.admin is None:
             raise ValueError("admin: is missing, format pulsar_admin needs it")
         if self.format in ("kafka", "kafka_messages"):

@@ -444,6 +444,153 @@ def _quality_results() -> Table:
     )
 
 
+WINDOW = (
+    TableColumn("window_start_ms", LONG, "start of the window (ms since the epoch)"),
+    TableColumn("window_ms", LONG, "length of the window (ms)"),
+)
+
+
+def _backlog_tables() -> tuple[Table, ...]:
+    topic = TableColumn("topic", TEXT, "topic, a partition being one of its own")
+    passed = TableColumn("pass_ms", LONG, "time of the check pass (ms since the epoch)")
+    checks = (
+        topic, passed,
+        TableColumn("backlog_bytes", LONG, "size of the backlog by ledger sizes (bytes)"),
+        TableColumn("limit_bytes", LONG, "limit of that size (bytes); null = none"),
+        TableColumn("size_usage", RATE, "size / limit; null without a limit above 0"),
+        TableColumn("age_s", LONG,
+                    "age of the oldest unacknowledged message (s); -1 = none or unknown"),
+        TableColumn("limit_s", LONG, "limit of that age (s); null = none"),
+        TableColumn("age_state", TEXT,
+                    "known, no_backlog, no_durable_cursor or no_estimate"),
+        TableColumn("time_usage", RATE, "age / limit; null without a limit above 0 or an age"),
+        TableColumn("oldest_subscription", TEXT, "subscription with the oldest message"),
+        TableColumn("oldest_position", TEXT, "mark-delete position that its age was taken for"),
+        TableColumn("oldest_timestamp_ms", LONG, "time that the age counts from (ms epoch)"),
+        TableColumn("timestamp_source", TEXT,
+                    "broker_time, publish_time, ledger_close, kept or none"),
+        TableColumn("exceeded_size", FLAG, "whether the size is at its limit or above"),
+        TableColumn("exceeded_time", FLAG, "whether the age is above its limit"),
+        TableColumn("limit_source_size", TEXT, "who set the size limit: topic, namespace, broker"),
+        TableColumn("limit_source_time", TEXT, "who set the age limit: topic, namespace, broker"),
+        TableColumn("action", TEXT,
+                    "none, deduplication_snapshot, disconnect_producers, evict_size or evict_time"),
+        TableColumn("retention_policy", TEXT, "policy of the quota that acted; null with none"),
+        TableColumn("producers_disconnected", SHORT, "producers of the topic that were cut off"),
+    )
+    evictions = (
+        topic,
+        TableColumn("quota_type", TEXT, "size or time"),
+        TableColumn("subscription", TEXT, "subscription whose messages were skipped"),
+        TableColumn("from_position", TEXT, "mark-delete position before"),
+        TableColumn("to_position", TEXT, "predicted mark-delete position after"),
+        TableColumn("entries_skipped", LONG, "entries between the two"),
+        TableColumn("rounds", LONG, "rounds of the eviction; null by time, precise"),
+        TableColumn("factor", RATE, "share of the backlog that its first round skipped"),
+        TableColumn("target_bytes", LONG, "size that was aimed for (bytes); null by time"),
+        TableColumn("expire_older_than_s", LONG, "age beyond which was skipped (s); null by size"),
+        TableColumn("backlog_before", LONG, "size of the topic's backlog before (bytes)"),
+        TableColumn("backlog_after", LONG, "and after (bytes)"),
+        TableColumn("phantom", FLAG, "whether the call skipped nothing"),
+        TableColumn("count_delta", SHORT, "what it adds to the counter of evictions"),
+    )
+    subscriptions = (
+        topic, passed,
+        TableColumn("subscription", TEXT, "subscription"),
+        TableColumn("durable", FLAG, "whether it outlives its consumers"),
+        TableColumn("mark_delete", TEXT, "its mark-delete position"),
+        TableColumn("backlog_entries", LONG, "entries after it"),
+        TableColumn("backlog_bytes", LONG, "their size by ledger sizes (bytes)"),
+        TableColumn("age_s", LONG, "age of the first of them (s); null if unknown or none"),
+        TableColumn("growth_rate", RATE, "median growth over the last checks (bytes per s)"),
+        TableColumn("drain_rate", RATE, "entries per s that it moved on by"),
+        TableColumn("time_to_drain_s", RATE, "until nothing is left (s); null if it does not fall"),
+        TableColumn("time_to_quota_s", RATE,
+                    "until the nearer quota is reached (s); 0 = it is, null = it will not be"),
+    )
+    refusals = (
+        topic,
+        TableColumn("producer_id", LONG, "producer that was refused"),
+        TableColumn("error", TEXT, "what its client is told"),
+        TableColumn("quota_type", TEXT, "quota that is exceeded: size or time"),
+    )
+    job, place = "backlog", ("cluster", "topic")
+    return (
+        Table("backlog_checks", "Per topic and check pass: size and age against their quotas.",
+              COMMON_OUTPUT + checks, sort_by=(*place, "pass_ms"), job=job),
+        Table("backlog_evictions", "Every eviction, one row per subscription that it moved.",
+              COMMON_OUTPUT + evictions, sort_by=(*place, "ts_wall_ms"), job=job),
+        Table("backlog_subscriptions",
+              "Per subscription and check pass: backlog, age, and when the quota bites.",
+              COMMON_OUTPUT + subscriptions, sort_by=(*place, "subscription", "pass_ms"), job=job),
+        Table("producer_refusals", "Producers that came while a quota was exceeded.",
+              COMMON_OUTPUT + refusals, sort_by=(*place, "ts_wall_ms"), job=job),
+    )
+
+
+def _cache_tables() -> tuple[Table, ...]:
+    which = (
+        TableColumn("policy", TEXT, "eviction strategy"),
+        TableColumn("max_bytes", LONG, "size of the cache (bytes); null = no size check"),
+    )
+    entry = (
+        TableColumn("topic", TEXT, "topic, a partition being one of its own"),
+        TableColumn("ledger_id", LONG, "ledger of the entry"),
+        TableColumn("entry_id", LONG, "number of the entry in it"),
+    )
+    stats = (
+        *which, *WINDOW,
+        TableColumn("topic", TEXT, "topic; null = the whole broker"),
+        TableColumn("hits", LONG, "reads that found their entry"),
+        TableColumn("misses", LONG, "reads that went to storage"),
+        TableColumn("hit_bytes", LONG, "bytes read from the cache"),
+        TableColumn("miss_bytes", LONG, "bytes read from storage"),
+        TableColumn("hit_ratio", RATE, "hits / reads; null without reads"),
+        TableColumn("inserted", LONG, "entries that came in"),
+        TableColumn("evicted_time", LONG, "entries evicted for their age"),
+        TableColumn("evicted_size", LONG, "entries evicted for the cache's size"),
+        TableColumn("invalidated", LONG, "entries removed because nobody needs them"),
+        TableColumn("evicted_wanted", LONG, "entries evicted while reads were expected"),
+        TableColumn("extended", LONG, "times an entry was kept on for another time-to-live"),
+        TableColumn("stashed", LONG, "entries set aside by the stash"),
+        TableColumn("passes_size", LONG, "passes that had to free memory; null by topic"),
+        TableColumn("entries_visited", LONG, "entries that passes looked at; null by topic"),
+        TableColumn("entries", LONG, "entries at the window's end"),
+        TableColumn("used_bytes", LONG, "bytes of them"),
+        TableColumn("wanted_bytes", LONG, "of these, bytes with expected reads"),
+        TableColumn("non_evictable_bytes", LONG, "the same and entries without a counter"),
+        TableColumn("max_used_bytes", LONG, "most bytes in the window; null by topic"),
+    )
+    evictions = (
+        *which, *entry,
+        TableColumn("entry_bytes", LONG, "size of the entry (bytes)"),
+        TableColumn("cause", TEXT, "time, size or invalidated"),
+        TableColumn("expected_remaining", LONG, "reads still expected; null without a counter"),
+        TableColumn("requeue_count", LONG, "times that it had been kept on"),
+        TableColumn("accessed", FLAG, "whether it was read since it came in or was kept on"),
+        TableColumn("age_ns", LONG, "time since it came in (ns)"),
+        TableColumn("used_bytes_before", LONG, "bytes of the cache before it went"),
+    )
+    reads = (
+        *which, entry[0],
+        TableColumn("subscription", TEXT, "subscription that read"),
+        TableColumn("position", TEXT, "ledger:entry that was read"),
+        TableColumn("hit", FLAG, "whether it was in the cache"),
+        TableColumn("expected_after", LONG, "reads expected afterwards; null without a counter"),
+        TableColumn("reader_kind", TEXT, "tail, catch_up or replay"),
+    )
+    job = "entry_cache"
+    return (
+        Table("cache_stats", "Per cache and window, whole and by topic: hits, evictions, levels.",
+              COMMON_OUTPUT + stats,
+              sort_by=("cluster", "broker", "policy", "window_start_ms"), job=job),
+        Table("cache_evictions", "Every entry that left a cache.", COMMON_OUTPUT + evictions,
+              sort_by=("cluster", "broker", "policy", "ts_wall_ms"), job=job, default=False),
+        Table("cache_reads", "Every read of an entry.", COMMON_OUTPUT + reads,
+              sort_by=("cluster", "broker", "policy", "ts_wall_ms"), job=job, default=False),
+    )
+
+
 def _producer_id_quota_advice() -> Table:
     return Table(
         "producer_id_quota_advice",
@@ -489,7 +636,8 @@ TABLES: dict[str, Table] = {
     for table in (
         _throttle_events(), _topic_throttle_stats(), _limiter_stats(), _producer_throttle(),
         _publish_verdicts(), *_chunk_tables(), *_chunk_payloads(),
-        *_producer_id_tables(), _producer_id_quota_advice(),
+        *_producer_id_tables(), _producer_id_quota_advice(), *_backlog_tables(),
+        *_cache_tables(),
         _events(), _quarantine(), _quality_results(), _alerts(),
     )
 }

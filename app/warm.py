@@ -23,6 +23,7 @@ def _records() -> list[bytes]:
     topic = {"topic": "t/n/a", "producer_id": 1, "cnx_id": "c"}
     entry = {"topic": "t/n/a", "ledger_id": 1, "entry_id": 1, "entry_bytes": 10}
     limit = {"scope": "topic", "name": "t/n/a", "limits": {"publishRateInMsgs": 1}}
+    place = {"topic": "t/n/a", "ledger_id": 1}
     user = {"scope": "user", "name": "a", "limits": {"producer_ids_rate": 1}}
     consumer = {"subscription": "s", "consumer": "c", "sub_type": "shared"}
     chunk = {"uuid": "u", "num_chunks": 2, "total_chunk_bytes": 20}
@@ -38,6 +39,16 @@ def _records() -> list[bytes]:
         ("dispatch", {**entry, **consumer, **chunk, "chunk_id": 1, "payload": "YQ=="}),
         ("ack", {**entry, "subscription": "s"}),
         ("policy", {"policy_json": json.dumps(user)}),
+        ("ledger_state", {**place, "ledger_entries": 5, "ledger_bytes": 50}),
+        ("cursor_state", {**place, "subscription": "s", "mark_delete": "1:0", "read_pos": "1:1",
+                          "publish_time_ms": _START_MS}),
+        ("entry_added", {**entry, "entry_id": 2}),
+        *(("entry_read", {**entry, "subscription": "s", "entry_id": i}) for i in (2, 1, 2)),
+        ("replay_queued", {**entry, "subscription": "s"}),
+        ("entry_released", entry),
+        ("entry_invalidated", entry),
+        ("cursor_deleted", {"topic": "t/n/a", "subscription": "s"}),
+        ("ledger_deleted", place),
         ("producer_id_assigned", {"principal": "User:a", "producer_id": 1}),
         *(("produce_batch", {**topic, "principal": "User:a", "producer_id": i}) for i in (1, 1, 2)),
         ("reads_paused", {"cnx_id": "c"}),

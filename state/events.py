@@ -132,7 +132,7 @@ def _kinds() -> tuple[Kind, ...]:
              ("principal", "topic", "partition", "producer_id"), (pi,)),
         Kind("producer_id_assigned", "answer to INIT_PRODUCER_ID",
              ("principal", "producer_id"), (pi,)),
-        Kind("policy", "limits change", ("policy_json",), (rl, bl, pi)),
+        Kind("policy", "limits change", ("policy_json",), (rl, bl, pi, ec)),
     )
 
 

@@ -43,6 +43,16 @@ _BROKER = {
     "backlogQuotaDefaultRetentionPolicy": RETENTION,
     "preciseTimeBasedBacklogQuotaCheck": FLAG,
     "exposeTopicLevelMetricsInPrometheus": FLAG,
+    # entry_cache
+    "cacheEvictionByExpectedReadCount": FLAG,
+    "cacheEvictionByMarkDeletedPosition": FLAG,
+    "managedLedgerCacheSizeMB": NUMBER,
+    "managedLedgerCacheEvictionWatermark": NUMBER,
+    "managedLedgerCacheEvictionIntervalMs": NUMBER,
+    "managedLedgerCacheEvictionTimeThresholdMillis": NUMBER,
+    "managedLedgerCacheEvictionTimeThresholdMillisMax": NUMBER,
+    "managedLedgerCacheEvictionExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes": NUMBER,
+    "managedLedgerCacheEvictionExtendTTLOfRecentlyAccessed": FLAG,
     # producer_ids
     "producer.id.quota.window.num": NUMBER,
     "producer.id.quota.window.size.seconds": NUMBER,

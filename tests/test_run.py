@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from app.errors import UserError
+from app.job_settings import JOBS
 from app.progress import Progress
 from app.run import Late, chosen
 from app.run_lock import only_run
@@ -20,7 +21,7 @@ MakeSettings = Callable[..., Settings]
 @pytest.mark.parametrize(
     ("jobs", "groups"),
     [
-        (None, [["rate_limits", "chunks", "producer_ids"], ["archive"]]),
+        (None, [[*JOBS], ["archive"]]),
         (["rate_limits", "chunks"], [["rate_limits", "chunks"]]),
         (["archive"], [["archive"]]),
         (["archive", "chunks", "rate_limits"], [["rate_limits", "chunks"], ["archive"]]),
@@ -37,7 +38,7 @@ def test_a_job_that_is_not_configured_is_refused(make_settings: MakeSettings) ->
         chosen(make_settings(), ["cache"])
     assert str(refused.value).splitlines() == [
         "--jobs cache: is not a job of this configuration",
-        "allowed: rate_limits, chunks, producer_ids, archive"
+        "allowed: rate_limits, chunks, producer_ids, backlog, entry_cache, archive"
     ]
 
 

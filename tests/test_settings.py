@@ -53,7 +53,7 @@ def test_the_example_policies_are_valid() -> None:
         (
             "source: {format: demo, spede: 1}",
             "c.yaml: source.spede: unknown key"
-            " (allowed: format, path, options, messages, logs, admin, events, seed)",
+            " (allowed: format, path, options, messages, logs, admin, groups, events, seed)",
         ),
         (
             "allowed_lateness_ms: 5s",
@@ -88,7 +88,8 @@ def test_the_example_policies_are_valid() -> None:
         ),
         (
             "queries: [[rates]]",
-            "c.yaml: queries: 'rates' is not a job (allowed: rate_limits, chunks, producer_ids)",
+            "c.yaml: queries: 'rates' is not a job (allowed: rate_limits, chunks, producer_ids,"
+            " backlog, entry_cache)",
         ),
         (
             "queries: [[rate_limits], [rate_limits]]",

@@ -37,6 +37,20 @@ Poll = dict[str, Any]
 T = TypeVar("T")
 
 
+class Polled(Protocol):
+    """What a polled feed's settings have."""
+
+    @property
+    def interval_ms(self) -> int:
+        """Time from one poll to the next."""
+        ...
+
+    @property
+    def keep_ms(self) -> int:
+        """How long a file is kept."""
+        ...
+
+
 class Each(Protocol):
     """Calls a function for every item, perhaps several at once; the answers in their order."""
 
@@ -61,12 +75,15 @@ class Report:
     took_ms: int = 0
     problems: list[str] = field(default_factory=list)
     """What did not answer or could not be used."""
+    feed: str = "pulsar_admin"
+    what: str = "topics"
+    """What is counted."""
 
     def text(self) -> str:
         """The report in a line, or a few where something was wrong."""
         line = (
-            f"pulsar_admin: {self.polled} topics polled, {self.skipped} skipped, {self.gone} gone, "
-            f"{self.records} records, {self.took_ms / 1000:.1f} s"
+            f"{self.feed}: {self.polled} {self.what} polled, {self.skipped} skipped, "
+            f"{self.gone} gone, {self.records} records, {self.took_ms / 1000:.1f} s"
         )
         more = len(self.problems) - SHOWN
         rest = [f"  and {more} more"] if more > 0 else []
@@ -83,29 +100,105 @@ class Plan:
     problems: list[str] = field(default_factory=list)
 
 
-class Poller:
+class Polling:
+    """What every polled feed does: polls at an interval into a folder, one file per poll."""
+
+    feed = "pulsar_admin"
+    where = WHERE
+    """Where the settings stand in the configuration."""
+
+    def __init__(
+        self, settings: Polled, spool: Spool, say: Callable[[str], None] | None = None
+    ) -> None:
+        self._interval_ms = settings.interval_ms
+        self._keep_ms = settings.keep_ms
+        self._spool = spool
+        self._say = say or _to_stderr
+        self._stopping = threading.Event()
+        self.last = Report()
+        """What became of the last poll."""
+
+    @property
+    def records(self) -> Path:
+        """The folder of the files."""
+        return self._spool.records
+
+    def poll_once(self, now_ms: int) -> Path | None:
+        """One poll that begins at `now_ms`; its file, or None if there is nothing to say."""
+        raise NotImplementedError
+
+    def run(self, stop: threading.Event) -> None:
+        """Poll at the start and at every multiple of the interval after it, until `stop` is set.
+
+        A poll that takes longer than the interval goes on with the next multiple. What goes wrong
+        is said; no failure ends the polling.
+        """
+        interval = self._interval_ms / 1000
+        threading.Thread(target=self._follow, args=(stop,), daemon=True).start()
+        start = time.monotonic()
+        waiting = False
+        while not stop.is_set():
+            try:
+                if self._spool.hold():
+                    waiting = False
+                    self.poll_once(int(time.time() * 1000))
+                    if not stop.is_set() and (self.last.problems or self.last.gone):
+                        self._say(self.last.text())
+                elif not waiting:
+                    waiting = True
+                    self._say(f"{self.feed}: another process polls into {self._spool.folder}")
+            except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
+                self._spool.release()
+                said = error if isinstance(error, UserError) else repr(error)
+                self._say(f"{self.feed}: not polled: {said}")
+            due = int((time.monotonic() - start) / interval) + 1
+            stop.wait(start + due * interval - time.monotonic())
+        self._spool.release()
+
+    def close(self) -> None:
+        """Let another process poll into the folder."""
+        self._spool.release()
+
+    def _hold(self) -> None:
+        """Take the folder, or refuse."""
+        if not self._spool.hold():
+            raise UserError(
+                f"{self._spool.folder}: another process polls into it\n"
+                f"stop it first, or take another folder ({self.where}.spool)"
+            )
+
+    def _commit(self, now_ms: int, records: Iterable[Record]) -> Path | None:
+        """Write the records of a poll as a file, and remove files that are old."""
+        try:
+            path = self._spool.commit(now_ms, records)
+            # Not by age alone: what nobody read while all was down is not removed at the start.
+            least = self._keep_ms // self._interval_ms
+            self._spool.remove_before(now_ms - self._keep_ms, max(least, 1))
+        except BaseException:
+            self._spool.release()  # what is in memory is not what is in the folder
+            raise
+        return path
+
+    def _follow(self, stop: threading.Event) -> None:
+        """Let requests under way end with `stop`."""
+        stop.wait()
+        self._stopping.set()
+
+
+class Poller(Polling):
     """Polls at the check interval, several topics at once; one file per poll."""
 
     def __init__(
         self, settings: PulsarAdminSettings, spool_folder: Path | str,
         say: Callable[[str], None] | None = None,
     ) -> None:
+        super().__init__(settings, Spool(Path(spool_folder), settings.cluster), say)
         self._settings = settings
         self._names = Names(settings.cluster, settings.broker)
-        self._spool = Spool(Path(spool_folder), settings.cluster)
-        self._say = say or _to_stderr
-        self._stopping = threading.Event()
         self._client = Client(settings, self._stopping)
         self._asked: dict[str, int] = {}
-        self.last = Report()
-        """What became of the last poll."""
         self.skipped = 0
         """Polls of a topic that were left out since the start."""
-
-    @property
-    def records(self) -> Path:
-        """The folder of the files."""
-        return self._spool.records
 
     def check(self) -> None:
         """Refuse a broker that does not answer, or not with this token; nothing is written."""
@@ -123,41 +216,9 @@ class Poller:
             known = problems[0].startswith(WHERE)
             raise UserError(problems[0] if known else f"{WHERE}: {where}: {problems[0]}\n{HINT}")
 
-    def run(self, stop: threading.Event) -> None:
-        """Poll at the start and at every multiple of the interval after it, until `stop` is set.
-
-        A poll that takes longer than the interval goes on with the next multiple. What goes wrong
-        is said; no failure ends the polling.
-        """
-        interval = self._settings.interval_ms / 1000
-        threading.Thread(target=self._follow, args=(stop,), daemon=True).start()
-        start = time.monotonic()
-        waiting = False
-        while not stop.is_set():
-            try:
-                if self._spool.hold():
-                    waiting = False
-                    self.poll_once(int(time.time() * 1000))
-                    if not stop.is_set() and (self.last.problems or self.last.gone):
-                        self._say(self.last.text())
-                elif not waiting:
-                    waiting = True
-                    self._say(f"pulsar_admin: another process polls into {self._spool.folder}")
-            except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
-                self._spool.release()
-                said = error if isinstance(error, UserError) else repr(error)
-                self._say(f"pulsar_admin: not polled: {said}")
-            due = int((time.monotonic() - start) / interval) + 1
-            stop.wait(start + due * interval - time.monotonic())
-        self._spool.release()
-
     def poll_once(self, now_ms: int) -> Path | None:
         """One poll that begins at `now_ms`; its file, or None if there is nothing to say."""
-        if not self._spool.hold():
-            raise UserError(
-                f"{self._spool.folder}: another process polls into it\n"
-                "stop it first, or take another folder (source.admin.spool)"
-            )
+        self._hold()
         begun = time.monotonic()
         report = self.last = Report()
 
@@ -182,20 +243,9 @@ class Poller:
         report.skipped = sum(poll is None for poll in polls)
         self.skipped += report.skipped
         report.records = len(records)
-        try:
-            path = self._spool.commit(now_ms, records)
-            # Not by age alone: what nobody read while all was down is not removed at the start.
-            least = self._settings.keep_ms // self._settings.interval_ms
-            self._spool.remove_before(now_ms - self._settings.keep_ms, max(least, 1))
-        except BaseException:
-            self._spool.release()  # what is in memory is not what is in the folder
-            raise
+        path = self._commit(now_ms, records)
         report.took_ms = clock_ms() - now_ms
         return path
-
-    def close(self) -> None:
-        """Let another process poll into the folder."""
-        self._spool.release()
 
     # What is polled
 
@@ -311,11 +361,6 @@ class Poller:
             memory.last_poll_ms = max(memory.last_poll_ms, poll["polled_ms"])
             records += mapped.records
         return records
-
-    def _follow(self, stop: threading.Event) -> None:
-        """Let requests under way end with `stop`."""
-        stop.wait()
-        self._stopping.set()
 
 
 class _Policies:

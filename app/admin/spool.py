@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from app.admin.documents import Known, Mapped, Record
 from app.admin.settings import WHERE
@@ -25,6 +25,19 @@ VERSION = 1
 MEMORY = "memory.json"
 LOCK = "lock"
 _NAME = re.compile(r"poll-[0-9]{15}-[0-9]{15}\.jsonl")
+
+
+class Remembered(Protocol):
+    """What is kept of one topic from one poll to the next."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain JSON."""
+        ...
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Any:
+        """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
+        ...
 
 
 @dataclass
@@ -38,7 +51,8 @@ class Memory:
     """Time of the newest poll."""
     file: str | None = None
     """The file that was written last."""
-    topics: dict[str, Known] = field(default_factory=dict)
+    topics: dict[str, Any] = field(default_factory=dict)
+    """By topic what is remembered of it."""
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def take(self, topic: str, mapped: Mapped) -> None:
@@ -58,14 +72,14 @@ class Memory:
         }, separators=(",", ":"))
 
     @classmethod
-    def of_text(cls, text: str) -> Memory:
+    def of_text(cls, text: str, known: type[Remembered] = Known) -> Memory:
         """The opposite of `text`; a KeyError, TypeError, ValueError or the like for another."""
         value = json.loads(text)
         if value["version"] != VERSION:
             raise ValueError(f"version {value['version']!r} instead of {VERSION}")
         return cls(
             str(value["cluster"]), int(value["seq"]), int(value["last_poll_ms"]), value["file"],
-            {name: Known.from_json(known) for name, known in value["topics"].items()},
+            {name: known.from_json(kept) for name, kept in value["topics"].items()},
             {key: dict(limits) for key, limits in value["policies"].items()},
         )
 
@@ -73,9 +87,14 @@ class Memory:
 class Spool:
     """One folder of polls, held by one process at a time."""
 
-    def __init__(self, folder: Path, cluster: str) -> None:
+    def __init__(
+        self, folder: Path, cluster: str, where: str = WHERE, known: type[Remembered] = Known
+    ) -> None:
+        """`where` the settings stand in the configuration; what is `known` of a topic."""
         self.folder = folder
         self._cluster = cluster
+        self._where = where
+        self._known = known
         self._lock: TextIO | None = None
         self.memory = Memory(cluster)
 
@@ -162,7 +181,7 @@ class Spool:
         if not file.exists():
             return Memory(self._cluster)
         try:
-            memory = Memory.of_text(file.read_text(encoding="utf-8"))
+            memory = Memory.of_text(file.read_text(encoding="utf-8"), self._known)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{file}: is not the memory of a poll ({error!r})\n"
@@ -170,8 +189,9 @@ class Spool:
             ) from None
         if memory.cluster != self._cluster:
             raise UserError(
-                f"{WHERE}.cluster: {file} is of cluster {memory.cluster}, not {self._cluster}\n"
-                f"give each cluster a folder of its own ({WHERE}.spool)"
+                f"{self._where}.cluster: {file} is of cluster {memory.cluster}, "
+                f"not {self._cluster}\n"
+                f"give each cluster a folder of its own ({self._where}.spool)"
             )
         return memory
 
@@ -187,7 +207,7 @@ class Spool:
 
     def _unusable(self, error: OSError) -> UserError:
         return UserError(
-            f"{WHERE}.spool: cannot write in {self.folder}: {error.strerror}\n"
+            f"{self._where}.spool: cannot write in {self.folder}: {error.strerror}\n"
             "choose a local folder with space that this user may write"
         )
 

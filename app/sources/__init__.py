@@ -13,7 +13,16 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from app.sources import delta, demo, files, kafka, kafka_logs, kafka_messages, pulsar_admin
+from app.sources import (
+    delta,
+    demo,
+    files,
+    kafka,
+    kafka_groups,
+    kafka_logs,
+    kafka_messages,
+    pulsar_admin,
+)
 from app.sources.raw import SCHEMA, Raw
 
 if TYPE_CHECKING:
@@ -28,6 +37,7 @@ __all__ = [
 SOURCES: dict[str, ModuleType] = {
     "kafka": kafka, "kafka_messages": kafka_messages, "kafka_logs": kafka_logs, "files": files,
     "delta": delta, "demo": demo, "pulsar_admin": pulsar_admin,
+    "kafka_groups": kafka_groups,
 }
 
 

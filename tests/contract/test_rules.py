@@ -109,7 +109,8 @@ POLICY = {"scope": "topic", "name": "a/b/c", "limits": {"publishRateInMsgs": 5}}
         (record("policy", ts_wall_ms=...),
          [("MISSING_CLOCK", "ts_wall_ms", "rate_limits"),
           ("MISSING_CLOCK", "ts_wall_ms", "producer_ids"),
-          ("MISSING_CLOCK", "ts_wall_ms", "backlog")]),
+          ("MISSING_CLOCK", "ts_wall_ms", "backlog"),
+          ("MISSING_CLOCK", "ts_wall_ms", "entry_cache")]),
         (record("cursor_state", source_feed="pulsar_admin", ts_mono_ns=...), []),
         (record("publish", source_feed="pulsar_admin", ts_mono_ns=..., ts_wall_ms=...), []),
         # CLOCK_OUT_OF_RANGE

@@ -1,0 +1,1 @@
+"""Polls of Kafka's consumer groups and logs, turned into records of the event contract."""

@@ -1,0 +1,112 @@
+"""Offsets of a Kafka cluster's consumer groups and logs, polled.
+
+The polls run on the driver, beside the queries: `app.groups.poll` writes the records of each poll
+as one file into a spool folder. Here the files of that folder are read, like any others, so a
+record has an identity that stays and a run that starts again goes on where it was.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.groups.settings import WHERE, KafkaGroupsSettings
+from app.sources import files
+from app.warehouse_files import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.groups.poll import Poller
+    from app.settings import Settings
+    from app.sources.raw import Raw
+
+NAME = "_weir/kafka_groups"
+
+
+def check(settings: Settings) -> None:
+    """Refuse a cluster that does not answer, or a user whom it does not allow what is needed."""
+    if settings.source.path is not None:
+        raise UserError(
+            "source.path: format kafka_groups polls a cluster and reads no path\n"
+            "the files of polls that were made before are read with format files"
+        )
+    _poller(settings).check()
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The records of the polls in the spool folder."""
+    records = spool_folder(settings) / "polls"
+    records.mkdir(parents=True, exist_ok=True)
+    return files.read_path(reader, str(records), settings.source.reader_options())
+
+
+@contextmanager
+def beside(
+    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Poll while the body runs, or once before it if it is to come to an end.
+
+    Nothing happens for another source.
+    """
+    if settings.source.format != "kafka_groups":
+        yield
+        return
+    poller = _poller(settings, say)
+    if not endless:
+        poller.poll_once(int(time.time() * 1000))
+        poller.close()
+        if poller.last.problems and say is not None:
+            say(poller.last.text())
+        yield
+        return
+    stop = threading.Event()
+    thread = threading.Thread(target=poller.run, args=(stop,), name="kafka_groups", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def groups(settings: Settings) -> KafkaGroupsSettings:
+    """The settings of the polls."""
+    found: KafkaGroupsSettings | None = getattr(settings.source, "groups", None)
+    if found is None:
+        raise UserError(f"{WHERE}: is missing, format kafka_groups needs it")
+    return found
+
+
+def spool_folder(settings: Settings) -> Path:
+    """The folder of the polls: as set, else below a warehouse on this machine."""
+    chosen = groups(settings).spool
+    if chosen is not None:
+        return Path(chosen)
+    root = local_path(settings.warehouse)
+    if root is None:
+        raise UserError(
+            f"{WHERE}.spool: is missing, and {settings.warehouse} is no local folder\n"
+            "a folder is needed that this machine and every Spark worker can reach"
+        )
+    return root / NAME
+
+
+def own_quotas(settings: Settings) -> set[str]:
+    """Topics for which the configuration has a backlog quota of its own."""
+    return {
+        policy["name"] for policy in settings.policy_dicts()
+        if policy["scope"] == "topic" and "backlog_quota" in policy["limits"]
+    }
+
+
+def _poller(settings: Settings, say: Callable[[str], None] | None = None) -> Poller:
+    from app.groups.poll import Poller  # with the client, which no worker needs
+
+    return Poller(groups(settings), spool_folder(settings), say, own_quotas(settings))

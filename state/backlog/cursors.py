@@ -1,0 +1,206 @@
+"""Cursors of a topic: where they stand, what is acknowledged beyond, which one is the slowest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.backlog.layout import (
+    AT,
+    FIRST,
+    LAST,
+    MOST_RANGES,
+    NOBODY,
+    NULL,
+    RANGES,
+    SLOTS,
+    USED,
+    Int,
+    Store,
+    compiled,
+)
+from state.backlog.ledgers import follow, up
+from state.backlog.pool import drop, insert, lower, remove
+
+
+@compiled
+def is_before(a: Int, b: Int, c: Int, d: Int) -> bool:
+    """Whether the position (a, b) is before (c, d)."""
+    return bool(a < c or (a == c and b < d))
+
+
+# -- names -----------------------------------------------------------------------------------
+
+
+@compiled
+def _is_less(w: Store, a: Int, b: Int) -> bool:
+    """Whether one name is before another, byte by byte."""
+    i, j = w.text_start[a], w.text_start[b]
+    end, other = w.text_start[a + 1], w.text_start[b + 1]
+    while i < end and j < other:
+        if w.text[i] != w.text[j]:
+            return bool(w.text[i] < w.text[j])
+        i += 1
+        j += 1
+    return bool(i == end and j < other)
+
+
+@compiled
+def _place(w: Store, key: Int, name: Int) -> Int:
+    """Place of the first cursor whose name is not before a name."""
+    span = w.spans[SLOTS, key]
+    low, high = span[AT], span[AT] + span[USED]
+    while low < high:
+        middle = (low + high) >> 1
+        other = w.cursors[w.slots[middle, 0]]["name"]
+        if other == name:
+            return middle
+        if _is_less(w, other, name):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def find_cursor(w: Store, key: Int, name: Int) -> Int:
+    """A cursor of a key, -1 without."""
+    span, at = w.spans[SLOTS, key], _place(w, key, name)
+    if at < span[AT] + span[USED] and w.cursors[w.slots[at, 0]]["name"] == name:
+        return w.slots[at, 0]
+    return NOBODY
+
+
+@compiled
+def create(w: Store, key: Int, name: Int, ledger: Int, entry: Int) -> Int:
+    """A new cursor at a position."""
+    p = w.settings[0]
+    found = p["cursors"]
+    p["cursors"] += 1
+    c = w.cursors[found]
+    c["key"], c["name"], c["ledger"], c["entry"] = key, name, ledger, entry
+    c["first_ms"], c["floor_ledger"], c["before_ledger"] = NULL, NULL, NULL
+    c["durable"], c["was"], c["checks"] = 0, 0, 0
+    at = insert(w.slots, w.spans[SLOTS, key], w.tops, SLOTS, _place(w, key, name))
+    w.slots[at, 0] = found
+    return found
+
+
+@compiled
+def forget(w: Store, key: Int, name: Int) -> None:
+    """A cursor that has been deleted."""
+    span, at = w.spans[SLOTS, key], _place(w, key, name)
+    if at == span[AT] + span[USED]:
+        return
+    c = w.cursors[w.slots[at, 0]]
+    if c["name"] != name:
+        return
+    if c["durable"] != 0:
+        w.keys[key]["version"] += 1
+    c["key"] = NOBODY
+    remove(w.slots, span, at)
+
+
+# -- positions -------------------------------------------------------------------------------
+
+
+@compiled
+def _absorb(w: Store, key: Int, cursor: Int) -> None:
+    """Drop ranges that the mark-delete has passed; it goes on over one that follows it."""
+    c, span = w.cursors[cursor], w.range_spans[cursor]
+    while span[USED] > 0:
+        ledger, entry = c["ledger"], c["entry"]
+        at = span[AT]
+        while span[USED] > 0 and not is_before(
+            ledger, entry, w.ranges[at, 0], w.ranges[at, LAST]
+        ):
+            drop(span, np.int64(1))
+            at = span[AT]
+        if span[USED] == 0:
+            return
+        if w.ranges[at, 0] == ledger and w.ranges[at, FIRST] <= entry:
+            w.ranges[at, FIRST] = entry + 1
+        next_ledger, next_entry = follow(w, key, ledger, entry)
+        at = lower(w.ranges, span, next_ledger, next_entry)
+        if (
+            at == span[AT] + span[USED] or w.ranges[at, 0] != next_ledger
+            or w.ranges[at, FIRST] != next_entry
+        ):
+            return
+        c["ledger"], c["entry"], c["first_ms"] = next_ledger, w.ranges[at, LAST], NULL
+
+
+@compiled
+def observe(
+    w: Store, key: Int, cursor: Int, ledger: Int, entry: Int, first_ms: Int, source: Int
+) -> None:
+    """What a `cursor_state` says of a position."""
+    c = w.cursors[cursor]
+    floor = c["floor_ledger"]
+    if floor != NULL and is_before(ledger, entry, floor, c["floor_entry"]):
+        ledger, entry, first_ms = floor, c["floor_entry"], NULL
+    if is_before(ledger, entry, c["ledger"], c["entry"]):
+        w.range_spans[cursor, USED] = 0
+    if first_ms != NULL or ledger != c["ledger"] or entry != c["entry"]:
+        c["first_ms"], c["first_source"] = first_ms, source
+    c["ledger"], c["entry"] = ledger, entry
+    _absorb(w, key, cursor)
+
+
+@compiled
+def acknowledge_to(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> None:
+    """Everything up to a position has been acknowledged."""
+    c = w.cursors[cursor]
+    if is_before(c["ledger"], c["entry"], ledger, entry):
+        c["ledger"], c["entry"], c["first_ms"] = ledger, entry, NULL
+    _absorb(w, key, cursor)
+
+
+@compiled
+def acknowledge(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> None:
+    """One entry has been acknowledged."""
+    c = w.cursors[cursor]
+    if is_before(c["ledger"], c["entry"], ledger, entry):
+        _remember(w, cursor, ledger, entry)
+    _absorb(w, key, cursor)
+
+
+@compiled
+def _remember(w: Store, cursor: Int, ledger: Int, entry: Int) -> None:
+    """Add an entry to the ranges, which join their neighbours; the highest may have to go."""
+    span = w.range_spans[cursor]
+    at = lower(w.ranges, span, ledger, entry)
+    end = span[AT] + span[USED]
+    joins_last = (
+        at > span[AT] and w.ranges[at - 1, 0] == ledger and w.ranges[at - 1, LAST] >= entry - 1
+    )
+    joins_next = at < end and w.ranges[at, 0] == ledger and w.ranges[at, FIRST] <= up(entry)
+    if joins_last and joins_next:
+        w.ranges[at, FIRST] = w.ranges[at - 1, FIRST]
+        remove(w.ranges, span, at - 1)
+    elif joins_last:
+        w.ranges[at - 1, LAST] = max(w.ranges[at - 1, LAST], entry)
+    elif joins_next:
+        w.ranges[at, FIRST] = min(w.ranges[at, FIRST], entry)
+    else:
+        if span[USED] == MOST_RANGES:
+            if at == end:
+                return
+            span[USED] -= 1
+        at = insert(w.ranges, span, w.tops, RANGES, at)
+        w.ranges[at, 0], w.ranges[at, FIRST], w.ranges[at, LAST] = ledger, entry, entry
+
+
+@compiled
+def slowest(w: Store, key: Int) -> Int:
+    """The durable cursor with the smallest position, the smallest name among equals."""
+    span, found = w.spans[SLOTS, key], NOBODY
+    for i in range(span[AT], span[AT] + span[USED]):
+        j = w.slots[i, 0]
+        c = w.cursors[j]
+        if c["durable"] != 0 and (
+            found < 0 or is_before(
+                c["ledger"], c["entry"], w.cursors[found]["ledger"], w.cursors[found]["entry"]
+            )
+        ):
+            found = j
+    return found

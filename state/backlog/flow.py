@@ -1,0 +1,386 @@
+"""Records, passes and changes of settings of a shard, in their order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.backlog import layout as L
+from state.backlog.ages import entry_added, forget_times, ledger_stated, told, trim
+from state.backlog.check import check, look_up, not_checked, refused_by
+from state.backlog.cursors import (
+    acknowledge,
+    acknowledge_to,
+    create,
+    find_cursor,
+    forget,
+    observe,
+)
+from state.backlog.layout import (
+    AT,
+    LARGEST,
+    LEDGERS,
+    NOBODY,
+    NULL,
+    PRODUCERS,
+    SAMPLES,
+    SLOTS,
+    USED,
+    Array,
+    Feed,
+    Int,
+    Out,
+    Store,
+    World,
+    compiled,
+)
+from state.backlog.ledgers import add, delete, state
+from state.backlog.pool import insert, is_short, lower, remove
+from state.events import KIND_INDEX
+
+CREATED = np.int64(KIND_INDEX["producer_created"])
+CLOSED = np.int64(KIND_INDEX["producer_closed"])
+ENTRY_ADDED = np.int64(KIND_INDEX["entry_added"])
+ACK = np.int64(KIND_INDEX["ack"])
+CURSOR_STATE = np.int64(KIND_INDEX["cursor_state"])
+CURSOR_DELETED = np.int64(KIND_INDEX["cursor_deleted"])
+LEDGER_STATE = np.int64(KIND_INDEX["ledger_state"])
+LEDGER_DELETED = np.int64(KIND_INDEX["ledger_deleted"])
+NS_PER_MS = np.int64(1_000_000)
+DONE = np.int64(-1)
+
+
+# -- shared records --------------------------------------------------------------------------
+
+
+@compiled
+def rank_at(w: World, at_ms: Int) -> Int:
+    """How many shared records are earlier than a time."""
+    low, high = np.int64(0), np.int64(len(w.shared_ms))
+    while low < high:
+        middle = (low + high) >> 1
+        if w.shared_ms[middle] < at_ms:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _turn_after(w: World, place: Int, rank: Int) -> Int:
+    """The first turn of a broker that is not before a rank; never its first."""
+    low, high = w.turn_start[place] + 1, w.turn_start[place + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if w.turns[middle]["rank"] < rank:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _set_due(w: World, key: Int, since_ms: Int) -> None:
+    """Let the next pass of a key be the first one that is due at a time or later."""
+    e = w.store.links[key]
+    interval = w.turns[e["turn"] - 1]["interval_ms"]
+    late = since_ms % interval
+    if late == 0:
+        e["due_ms"] = since_ms
+    elif since_ms <= LARGEST - interval:
+        e["due_ms"] = since_ms - late + interval
+    else:
+        e["due_ms"] = LARGEST
+
+
+@compiled
+def _start_anew(w: World, key: Int) -> None:
+    """The broker of a key has started."""
+    w.store.keys[key]["cached"] = 0
+    w.store.spans[PRODUCERS, key, USED] = 0
+
+
+@compiled
+def prepare(w: World, begin_ms: Array) -> None:
+    """Put every key behind the turns that are before its clock as the call begins (NULL: none).
+
+    Of these, those that came with this call hold from the clock on; a start among them that is
+    not newer than one which the key has had is void.
+    """
+    at_ms, rank = NULL, np.int64(0)
+    for key in range(len(w.store.keys)):
+        e, begin = w.store.links[key], begin_ms[key]
+        e["due_ms"] = NULL
+        if begin == NULL or w.store.keys[key]["last_ms"] == NULL:
+            continue
+        if begin != at_ms:
+            at_ms = begin
+            rank = rank_at(w, begin)
+        e["turn"] = _turn_after(w, e["place"], rank)
+        started_ms, had_ms = NULL, NULL
+        for turn in range(e["turn"] - 1, w.turn_start[e["place"]], -1):
+            t = w.turns[turn]
+            if t["start"] != 0 and t["fresh"] == 0:
+                had_ms = t["at_ms"]
+                break
+            if t["start"] != 0:
+                started_ms = max(started_ms, t["at_ms"])
+        if started_ms > had_ms:
+            _start_anew(w, np.int64(key))
+        _set_due(w, np.int64(key), begin)
+
+
+# -- passes ----------------------------------------------------------------------------------
+
+
+@compiled
+def _mono_at(w: World, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) -> Int:
+    """Monotonic time at a wall time, from the key's last record; not beyond the next one's."""
+    k = w.store.keys[key]
+    if k["last_ns"] == NULL:
+        return NULL
+    mono = k["last_ns"] + (at_ms - k["last_ms"]) * NS_PER_MS
+    if next_ns != NULL and next_broker == k["broker"]:
+        mono = min(mono, next_ns)
+    return mono
+
+
+@compiled
+def _is_full(w: World, o: Out, key: Int) -> bool:
+    """Whether the rows of one pass may not fit."""
+    p, cursors = w.store.settings[0], w.store.spans[SLOTS, key, USED]
+    return bool(
+        p["checks"] + 1 > len(o.checks)
+        or p["evictions"] + cursors + 1 > len(o.evictions)
+        or p["subscriptions"] + cursors > len(o.subscriptions)
+        or cursors + 1 > len(w.store.order)
+    )
+
+
+@compiled
+def _advance(
+    w: World, o: Out, key: Int, to_ms: Int, next_ns: Int, next_broker: Int
+) -> bool:
+    """Make the passes that are due before a time; False if there was no room to go on.
+
+    Where a pass says nothing, so do those after it while nothing changes: of these only the last
+    ones are made, which is what cursors remember.
+    """
+    p, e = w.store.settings[0], w.store.links[key]
+    while e["due_ms"] < to_ms:
+        if _is_full(w, o, key):
+            return False
+        due, t = e["due_ms"], w.turns[e["turn"] - 1]
+        if due != p["rank_ms"]:
+            p["rank_ms"], p["rank"] = due, rank_at(w, due + 1)
+        says, interval = False, t["interval_ms"]
+        if t["enabled"] != 0:
+            if w.store.keys[key]["has_state"] != 0:
+                look_up(w, key, p["rank"])
+                says = check(
+                    w, o, key, due, _mono_at(w, key, due, next_ns, next_broker)
+                )
+            else:
+                not_checked(w, key)
+        trim(w.store, key)
+        if not says:
+            end = to_ms
+            if p["rank"] < len(w.shared_ms):
+                end = min(end, w.shared_ms[p["rank"]])
+            skipped = (end - 1 - due) // interval - p["most_checks"]
+            if skipped > 0:
+                due += skipped * interval
+        e["due_ms"] = due + interval if due <= LARGEST - interval else LARGEST
+    return True
+
+
+@compiled
+def _reach(
+    w: World, o: Out, key: Int, to_ms: Int, rank: Int, next_ns: Int, next_broker: Int
+) -> bool:
+    """Bring a key to a time, past the turns before a rank; False if there was no room."""
+    e = w.store.links[key]
+    if w.store.keys[key]["last_ms"] == NULL or w.store.keys[key]["base"] < 0:
+        return True
+    end = w.turn_start[e["place"] + 1]
+    while e["turn"] < end and w.turns[e["turn"]]["rank"] < rank:
+        t = w.turns[e["turn"]]
+        if not _advance(w, o, key, t["at_ms"], next_ns, next_broker):
+            return False
+        if t["start"] != 0:
+            _start_anew(w, key)
+        e["turn"] += 1
+        _set_due(w, key, t["at_ms"])
+    return _advance(w, o, key, to_ms, next_ns, next_broker)
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+@compiled
+def _is_short(w: World, o: Out, key: Int, kind: Int) -> bool:
+    """Whether a record of a kind may not fit."""
+    e = w.store
+    p = e.settings[0]
+    if kind == ENTRY_ADDED or kind == LEDGER_STATE:
+        return is_short(e.ledgers, e.spans[LEDGERS, key], e.tops[LEDGERS]) or is_short(
+            e.samples, e.spans[SAMPLES, key], e.tops[SAMPLES]
+        )
+    if kind == ACK:
+        return bool(e.tops[L.RANGES] + 2 * L.MOST_RANGES > len(e.ranges))
+    if kind == CURSOR_STATE:
+        return bool(
+            p["cursors"] == len(e.cursors)
+            or is_short(e.slots, e.spans[SLOTS, key], e.tops[SLOTS])
+        )
+    return kind == CREATED and bool(
+        p["refusals"] == len(o.refusals)
+        or is_short(w.producers, e.spans[PRODUCERS, key], e.tops[PRODUCERS])
+    )
+
+
+@compiled
+def _take_cursor(w: Store, f: Feed, i: Int) -> None:
+    """Where a cursor stands; it may be new."""
+    key, name, ledger, entry = f.key[i], f.name[i], f.ledger[i], f.entry[i]
+    if ledger == NULL:
+        return
+    cursor, is_new = find_cursor(w, key, name), False
+    if cursor < 0:
+        cursor, is_new = create(w, key, name, ledger, entry), True
+    c = w.cursors[cursor]
+    was_durable, old_ledger, old_entry = c["durable"], c["ledger"], c["entry"]
+    c["durable"] = f.flag[i]
+    first_ms, source = told(f.publish_ms[i], f.broker_ms[i])
+    observe(w, key, cursor, ledger, entry, first_ms, source)
+    moved = is_new or c["ledger"] != old_ledger or c["entry"] != old_entry
+    if was_durable != c["durable"] or (moved and c["durable"] != 0):
+        w.keys[key]["version"] += 1
+
+
+@compiled
+def _take_ack(w: Store, f: Feed, i: Int) -> None:
+    """An acknowledgement, of a cursor that is known."""
+    key = f.key[i]
+    cursor = find_cursor(w, key, f.name[i])
+    if cursor < 0:
+        return
+    c = w.cursors[cursor]
+    ledger, entry = c["ledger"], c["entry"]
+    if f.flag[i] != 0:
+        acknowledge_to(w, key, cursor, f.ledger[i], f.entry[i])
+    else:
+        acknowledge(w, key, cursor, f.ledger[i], f.entry[i])
+    if c["durable"] != 0 and (c["ledger"] != ledger or c["entry"] != entry):
+        w.keys[key]["version"] += 1
+
+
+@compiled
+def _take_producer(w: World, o: Out, f: Feed, i: Int) -> None:
+    """A producer that is created, unless a quota refuses it, or closed."""
+    p, key, refusal = w.store.settings[0], f.key[i], NOBODY
+    if f.kind[i] == CREATED:
+        refusal = refused_by(w, key, f.rank[i], f.at_ms[i])
+    span = w.store.spans[PRODUCERS, key]
+    at = lower(w.producers, span, f.name[i], f.pid[i])
+    is_known = (
+        at < span[AT] + span[USED] and w.producers[at, 0] == f.name[i]
+        and w.producers[at, 1] == f.pid[i]
+    )
+    if f.kind[i] == CREATED and refusal < 0:
+        if not is_known:
+            at = insert(w.producers, span, w.store.tops, PRODUCERS, at)
+            w.producers[at, 0], w.producers[at, 1] = f.name[i], f.pid[i]
+        return
+    if is_known:
+        remove(w.producers, span, at)
+    if refusal < 0:
+        return
+    if p["refusal_key"] != key or p["refusal_ms"] != f.at_ms[i]:
+        p["refusal_key"], p["refusal_ms"], p["refusal_no"] = key, f.at_ms[i], 0
+    row, q = o.refusals[p["refusals"]], w.quota[0]
+    p["refusals"] += 1
+    row["record"], row["key"], row["row_no"], row["type"] = i, key, p["refusal_no"], refusal
+    row["policy"] = q["size_policy"] if refusal == L.SIZE else q["time_policy"]
+    p["refusal_no"] += 1
+
+
+@compiled
+def _take_ledger(w: Store, f: Feed, i: Int) -> None:
+    """What a ledger has, or that it has gone."""
+    key, ledger = f.key[i], f.ledger[i]
+    if f.kind[i] == LEDGER_STATE:
+        close_ms = state(w, key, ledger, f.entries[i], f.size[i], f.close_ms[i])
+        ledger_stated(w, key, ledger, f.entries[i], close_ms, f.at_ms[i])
+        return
+    delete(w, key, ledger)
+    slots = w.spans[SLOTS, key]
+    for j in range(slots[AT], slots[AT] + slots[USED]):
+        c = w.cursors[w.slots[j, 0]]
+        if c["ledger"] <= ledger:
+            c["first_ms"] = NULL
+    if w.spans[LEDGERS, key, USED] == 0:
+        forget_times(w, key)
+
+
+@compiled
+def _take(w: World, o: Out, f: Feed, i: Int) -> None:
+    """One record, once its key has reached its time."""
+    kind, key = f.kind[i], f.key[i]
+    k, e = w.store.keys[key], w.store.links[key]
+    if k["last_ms"] == NULL or e["place"] != f.place[i]:
+        e["place"] = f.place[i]
+        e["turn"] = _turn_after(w, e["place"], f.rank[i])
+        _set_due(w, key, f.at_ms[i])
+    k["last_ms"], k["last_ns"] = f.at_ms[i], f.mono_ns[i]
+    k["broker"], k["feed"] = f.broker[i], f.feed[i]
+    if k["base"] < 0:
+        return
+    if kind == ENTRY_ADDED:
+        if add(w.store, key, f.ledger[i], f.entry[i], f.size[i]):
+            entry_added(
+                w.store, key, f.ledger[i], f.entry[i], f.publish_ms[i], f.broker_ms[i], f.at_ms[i]
+            )
+    elif kind == ACK:
+        _take_ack(w.store, f, i)
+    elif kind == CURSOR_STATE:
+        _take_cursor(w.store, f, i)
+    elif kind == CURSOR_DELETED:
+        forget(w.store, key, f.name[i])
+    elif kind == LEDGER_STATE or kind == LEDGER_DELETED:
+        _take_ledger(w.store, f, i)
+    elif kind == CREATED or kind == CLOSED:
+        _take_producer(w, o, f, i)
+
+
+@compiled
+def judge(
+    w: World, o: Out, f: Feed, begin: Int, next_ns: Array, next_broker: Array
+) -> Int:
+    """Judge records, then move every key on to its clock, from step `begin` on; answers the first
+    step that there was no room for, or DONE.
+
+    `next_ns` and `next_broker`: the first record of each key that still waits.
+    """
+    key: Int
+    clock_ms: Int
+    records, clock_ms, rank = len(f.key), NULL, np.int64(0)
+    for i in range(begin, records + len(w.store.keys)):
+        if i < records:
+            key, to_ms, to_rank = f.key[i], f.at_ms[i], f.rank[i]
+            ns, broker = f.mono_ns[i], f.broker[i]
+        else:
+            key = np.int64(i - records)
+            k = w.store.keys[key]
+            if k["has_clock"] == 0:
+                continue
+            if k["clock_ms"] != clock_ms:
+                clock_ms = k["clock_ms"]
+                rank = rank_at(w, clock_ms)
+            to_ms, to_rank, ns, broker = clock_ms, rank, next_ns[key], next_broker[key]
+        if not _reach(w, o, key, to_ms, to_rank, ns, broker):
+            return np.int64(i)
+        if i < records:
+            if _is_short(w, o, key, f.kind[i]):
+                return np.int64(i)
+            _take(w, o, f, i)
+    return DONE

@@ -1,0 +1,115 @@
+"""What the last checks of a cursor say of the next ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.backlog.ages import age_of, is_older
+from state.backlog.layout import NULL, Array, Int, Record, World, compiled
+
+SHORTEST = np.int64(12)
+"""A stretch of at most this many values is sorted one by one."""
+LEAST_CHECKS = np.int64(3)
+_NAN = np.nan
+
+
+@compiled
+def _sort(values: Array, low: Int, high: Int) -> None:
+    """Sort a stretch (both ends included) by insertion."""
+    for i in range(low + 1, high + 1):
+        value, j = values[i], i
+        while j > low and values[j - 1] > value:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = value
+
+
+@compiled
+def select(values: Array, count: Int, k: Int) -> Record:
+    """The k-th smallest of the first values, which are put into another order: smaller ones before
+    it, larger ones after."""
+    low, high = np.int64(0), count - 1
+    while high - low > SHORTEST:
+        middle = values[(low + high) >> 1]
+        i, j = low, high
+        while i <= j:
+            while values[i] < middle:
+                i += 1
+            while values[j] > middle:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            high = j
+        elif k >= i:
+            low = i
+        else:
+            return values[k]
+    _sort(values, low, high)
+    return values[k]
+
+
+@compiled
+def median(values: Array, count: Int) -> float:
+    """The median of the first values, which are put into another order."""
+    upper = select(values, count, count >> 1)
+    if count & 1:
+        return upper
+    lower = values[0]
+    for i in range(1, count >> 1):
+        lower = max(lower, values[i])
+    return (lower + upper) / 2
+
+
+@compiled
+def growth_rate(w: World, key: Int, cursor: Int, checks: Int) -> float:
+    """Median slope (bytes per s) between all pairs of the last checks."""
+    end = w.passes.shape[1]
+    begin, count, differs = end - checks, np.int64(0), False
+    for i in range(begin + 1, end):
+        differs = differs or w.seen_bytes[cursor, i] != w.seen_bytes[cursor, begin]
+    if not differs:
+        return 0.0
+    for i in range(begin, end):
+        for j in range(i + 1, end):
+            w.slopes[count] = (w.seen_bytes[cursor, j] - w.seen_bytes[cursor, i]) / (
+                (w.passes[key, j] - w.passes[key, i]) / 1000.0
+            )
+            count += 1
+    return median(w.slopes, count)
+
+
+@compiled
+def forecast(w: World, key: Int, cursor: Int, stands: bool, timestamp: Int, row: Record) -> None:
+    """Put the forecasts of a cursor into its row; the check has been entered. `stands`: its
+    mark-delete is that of the check before."""
+    c, q = w.store.cursors[cursor], w.quota[0]
+    row["growth"], row["drain"], row["to_drain"], row["to_quota"] = _NAN, _NAN, _NAN, _NAN
+    checks = c["checks"]
+    if checks < LEAST_CHECKS:
+        return
+    last, now = w.passes.shape[1] - 1, row["at_ms"]
+    first = last + 1 - checks
+    size = w.seen_bytes[cursor, last]
+    growth = growth_rate(w, key, cursor, checks)
+    row["growth"] = growth
+    row["drain"] = (w.seen_consumed[cursor, last] - w.seen_consumed[cursor, first]) / (
+        (w.passes[key, last] - w.passes[key, first]) / 1000.0
+    )
+    if growth < 0:
+        row["to_drain"] = size / -growth
+    if c["durable"] == 0:
+        return
+    limit, limit_s = q["limit_bytes"], q["limit_s"]
+    timed = limit_s > 0 and timestamp != NULL
+    if (limit >= 0 and size >= limit) or (timed and is_older(now, timestamp, limit_s)):
+        row["to_quota"] = 0.0
+        return
+    if growth > 0 and limit >= 0:
+        row["to_quota"] = (limit - size) / growth
+    if timed and stands:
+        left = max(float(limit_s - age_of(now, timestamp)), 0.0)
+        if not row["to_quota"] <= left:
+            row["to_quota"] = left

@@ -1,0 +1,229 @@
+"""The state of one shard of `backlog` as arrays, and the rows that the kernel emits.
+
+Positions in these arrays are the identities inside a shard; they are renumbered when state is
+written. What differs in length from topic to topic lies in pools: rows of integers, of which each
+topic or cursor has one block (`span`), sorted by the first two columns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from state.kernel import NULL, Array, Int, Record, codes, compiled
+
+__all__ = ["NULL", "Array", "Int", "Record", "compiled"]
+
+NOBODY = np.int64(-1)
+LARGEST = np.int64(2**63 - 1)
+MOST_RANGES = np.int64(10_000)
+"""Acknowledged ranges that a cursor keeps at most."""
+SAMPLE_MS = np.int64(1000)
+SAMPLES_PER_SECOND = np.int64(4)
+
+DEDUPLICATION = "pulsar.dedup"
+"""The cursor of deduplication: durable, but nobody's subscription."""
+POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
+HOLD, EXCEPTION, EVICTION = codes(3)
+LEVELS = ("topic", "namespace", "broker")
+BY_TOPIC, BY_NAMESPACE, BY_BROKER = codes(3)
+QUOTA_TYPES = ("size", "time")
+SIZE, TIME = codes(2)
+AGE_STATES = ("known", "no_backlog", "no_durable_cursor", "no_estimate")
+KNOWN, NO_BACKLOG, NO_DURABLE_CURSOR, NO_ESTIMATE = codes(4)
+SOURCES = ("broker_time", "publish_time", "ledger_close", "kept", "none")
+BROKER_TIME, PUBLISH_TIME, LEDGER_CLOSE, KEPT, NO_SOURCE = codes(5)
+ACTIONS = (
+    "none", "deduplication_snapshot", "disconnect_producers", "evict_size", "evict_time",
+)
+NO_ACTION, SNAPSHOT, DISCONNECT, EVICT_SIZE, EVICT_TIME = codes(5)
+RULES = (
+    "within_limits", "size_exceeded", "time_exceeded", "size_masks_time", "deduplication_cursor",
+)
+WITHIN, OVER_SIZE, OVER_TIME, MASKED, DEDUPLICATES = codes(5)
+ENDS = (
+    "target_reached", "same_cursor", "skip_zero", "expired", "ledger_jump", "no_closed_ledger",
+)
+"""Why an eviction ended; `no_cursor` of the specification cannot be seen."""
+REACHED, SAME_CURSOR, SKIP_ZERO, EXPIRED, JUMPED, NOT_CLOSED = codes(6)
+
+_i8, _f8 = "<i8", "<f8"
+
+
+def _layout(*fields: str) -> np.dtype:
+    """A structure of 8-byte fields: doubles are marked by a star."""
+    kinds = [(f.rstrip("*"), _f8 if f.endswith("*") else _i8) for f in fields]
+    return np.dtype(kinds, align=True)
+
+
+SETTINGS = _layout(
+    "ledger_sum", "quota_only", "keep", "zero", "every_call", "apply", "all_rows", "most_checks",
+    "deduplication", "cursors", "checks", "evictions", "subscriptions", "refusals", "refusal_no",
+    "refusal_key", "refusal_ms", "rank_ms", "rank",
+)
+"""One element: the parameters, the name of the deduplication cursor, how much of each array is in
+use, the rows of this call. `rank`: how many shared records are not later than `rank_ms`."""
+
+KEY = _layout(
+    "cluster", "topic", "base", "namespace", "has_clock", "clock_ms", "latest_ms", "last_ms",
+    "last_ns", "broker", "feed", "was", "has_state", "deleted", "version", "cached",
+    "cached_ledger", "cached_entry", "cached_ms", "cached_name", "cached_version", "seen_ledger",
+    "seen_entry", "second", "kept",
+)
+"""A cluster and topic, with its clock. `base`: the name that its policies have, -1 for a topic
+that is never judged. `last_ms` to `feed`: its last record. `was`: it had a backlog at the pass
+before. `cached` to `cached_version`: the cached oldest message. `seen_ledger`, `seen_entry`: the
+highest position that a record has shown (NULL: none); `kept`: samples that came in `second`."""
+
+LINK = _layout("place", "turn", "due_ms", "summed")
+"""What belongs to a key while a batch is judged: its broker, the next turn of it (the one before
+has the settings in force), the next pass, whether sums of its ledgers are up to date."""
+
+CURSOR = _layout(
+    "key", "name", "durable", "ledger", "entry", "first_ms", "first_source", "floor_ledger",
+    "floor_entry", "was", "checks", "before_ledger", "before_entry",
+    "after", "bytes", "to_ledger", "to_entry", "moves", "factor*",
+)
+"""A cursor and its mark-delete. `first_ms`: time of the first entry after it, if a record has told
+(NULL). `floor_ledger`: where an applied eviction has moved it (NULL: nowhere). `checks`: how many
+checks it has seen, `before_ledger`: mark-delete at the last of them. The rest is of one pass:
+entries and bytes after its mark-delete, what an eviction does to it."""
+DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
+
+ID, ENTRIES, BYTES, CLOSE, REST_ENTRIES, REST_BYTES = codes(6)
+"""Columns of a ledger; `CLOSE` is NULL where none is known; the last two, of all later ledgers,
+are derived."""
+LEDGER_COLUMNS, STORED_LEDGER = 6, 4
+ENTRY, MS, SOURCE = codes(4)[1:]
+"""Columns of a sample (position, time, source): entries from it on have about this time."""
+SAMPLE_COLUMNS = 4
+FIRST, LAST = codes(3)[1:]
+"""Columns of a range of acknowledged entries, after the ledger."""
+RANGE_COLUMNS = 3
+PRODUCER_COLUMNS = 2
+"""Connection and producer id."""
+AT, USED, ROOM = codes(3)
+"""Columns of a span: where a block begins, how much of it is used, how long it is."""
+LEDGERS, SAMPLES, PRODUCERS, SLOTS, RANGES = codes(5)
+"""Pools, as `World.tops` counts them; the first four have spans by key."""
+KEY_POOLS = 4
+
+TURN = _layout(
+    "rank", "at_ms", "start", "fresh", "enabled", "interval_ms", "limit_bytes", "limit_s",
+    "policy", "precise",
+)
+"""A change for every key of a broker: it starts (`start`), or has other settings. `rank`: place
+among all shared records; `fresh`: it came with this call."""
+
+QUOTA = _layout("limit_bytes", "limit_s", "size_policy", "time_policy", "size_by", "time_by")
+"""One element: the quotas in force for a key; a limit below 0 is none."""
+
+DOCUMENT = _layout(
+    "rank", "has_size", "limit_bytes", "size_policy", "has_time", "limit_s", "time_policy",
+)
+"""What a document of a topic or namespace says of quotas; a policy of -1 is the broker's."""
+
+CHECK = _layout(
+    "key", "at_ms", "mono_ns", "broker", "feed", "rule", "bytes", "limit_bytes", "age_s",
+    "limit_s", "state", "name", "ledger", "entry", "oldest_ms", "source", "over_size",
+    "over_time", "size_by", "time_by", "action", "policy", "producers",
+)
+EVICTED = _layout(
+    "key", "at_ms", "mono_ns", "broker", "feed", "row_no", "rule", "type", "name", "from_ledger",
+    "from_entry", "to_ledger", "to_entry", "skipped", "rounds", "factor*", "target", "older_s",
+    "before", "after", "phantom", "count",
+)
+SUBSCRIPTION = _layout(
+    "key", "at_ms", "mono_ns", "broker", "feed", "row_no", "rule", "name", "durable", "ledger",
+    "entry", "entries", "bytes", "age_s", "growth*", "drain*", "to_drain*", "to_quota*",
+)
+REFUSAL = _layout("record", "key", "row_no", "type", "policy")
+
+
+class Store(NamedTuple):
+    """What a shard knows of its topics; `settings` has one element."""
+
+    settings: Array
+    keys: Array
+    links: Array
+    cursors: Array
+    ledgers: Array
+    samples: Array
+    slots: Array
+    """Cursors of a key, by name."""
+    ranges: Array
+    spans: Array
+    """(pools, keys, 3)."""
+    range_spans: Array
+    """(cursors, 3)."""
+    tops: Array
+    """How much of each pool is in use."""
+    text: Array
+    """Names as UTF-8, one after the other."""
+    text_start: Array
+    order: Array
+    """Room for the cursors of one key."""
+
+
+class World(NamedTuple):
+    """All arrays of a shard; what most rules need is apart, since a function is compiled the
+    faster the fewer arrays it is given. `quota` has one element."""
+
+    store: Store
+    producers: Array
+    passes: Array
+    """(keys, checks): times of the last checks of a key, the newest last."""
+    seen_bytes: Array
+    """(cursors, checks): backlog of a cursor at these checks; the last ones, if it is newer."""
+    seen_consumed: Array
+    """(cursors, checks): entries that had been consumed."""
+    slopes: Array
+    """Room for the pairs of checks of one cursor."""
+    quota: Array
+    turns: Array
+    turn_start: Array
+    """Where the turns of each broker begin and, at the next, end; the first holds from ever."""
+    own: Array
+    """(keys, 4): groups of documents of a topic and of its namespace, -1 without."""
+    groups: Array
+    """Where the documents of each group begin and, at the next, end."""
+    documents: Array
+    shared_ms: Array
+    """Times of all shared records, ascending."""
+
+
+class Out(NamedTuple):
+    """Rows of this call, with room for more."""
+
+    checks: Array
+    evictions: Array
+    subscriptions: Array
+    refusals: Array
+
+
+class Feed(NamedTuple):
+    """Records of keys to be judged, in order; NULL and -1 stand for null."""
+
+    key: Array
+    kind: Array
+    at_ms: Array
+    mono_ns: Array
+    broker: Array
+    place: Array
+    feed: Array
+    rank: Array
+    """How many shared records come before each."""
+    ledger: Array
+    entry: Array
+    """Position of the entry, or the mark-delete of a `cursor_state` (NULL: none)."""
+    size: Array
+    entries: Array
+    close_ms: Array
+    publish_ms: Array
+    broker_ms: Array
+    name: Array
+    """The subscription, or the connection of a producer."""
+    flag: Array
+    """1: cumulative, or durable."""
+    pid: Array

@@ -1,0 +1,124 @@
+"""The farthest next read first: what no policy without foresight can do better, for comparison.
+
+Reads and clocks, cursors and counting are those of the job; only a trace that is known to its end
+can be judged, so this is no operator. With entries of one size no eviction by size finds more; with
+mixed sizes it is a heuristic and can be beaten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+
+from state.entry_cache import flow
+from state.entry_cache import layout as L
+from state.entry_cache.broker import Broker
+from state.entry_cache.layout import NEVER_READ, NULL, Array, Feed
+from state.entry_cache.operator import EntryCache
+from state.records import Records
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@numba.njit(cache=True, nogil=True)
+def next_reads(
+    kind: Array, topic: Array, ledger: Array, entry: Array, reads: int, found: Array
+) -> None:
+    """For every record the number of the next one that reads its position.
+
+    NEVER_READ if none does before the position is removed; `reads` is the kind of a read.
+    """
+    size = 64
+    while size < 2 * len(kind):
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    ledgers = np.full(size, -1, np.int64)
+    # by position and by ledger: the record that stands for it, what was last seen of it
+    upcoming = np.full(len(kind), NEVER_READ)
+    seen = np.zeros(len(kind), np.int64)
+    removed = np.zeros(len(kind), np.int64)
+    run_ended = np.int64(0)
+    for back in range(len(kind)):
+        i = len(kind) - 1 - back
+        found[i] = NEVER_READ
+        if kind[i] == flow.BROKER_STARTED:
+            run_ended = np.int64(back + 1)
+        if topic[i] < 0 or ledger[i] == NULL:
+            continue
+        of_ledger = _stand_in(ledgers, topic, ledger, entry, i, False)
+        if kind[i] == flow.LEDGER_DELETED or (
+            kind[i] == flow.ENTRY_INVALIDATED and entry[i] == NULL
+        ):
+            removed[of_ledger] = back + 1
+            continue
+        at = _stand_in(table, topic, ledger, entry, i, True)
+        if seen[at] > max(run_ended, removed[of_ledger]):
+            found[i] = upcoming[at]
+        if kind[i] == reads:
+            upcoming[at], seen[at] = i, back + 1
+        elif kind[i] == flow.ENTRY_INVALIDATED:
+            seen[at] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _stand_in(
+    table: Array, topic: Array, ledger: Array, entry: Array, i: int, by_entry: bool
+) -> int:
+    """The first record met that names the position of a record, or its ledger."""
+    h = (np.uint64(topic[i]) * _MIX) ^ np.uint64(ledger[i])
+    if by_entry:
+        h = ((h ^ (h >> np.uint64(29))) * _MIX) ^ np.uint64(entry[i])
+    h = (h ^ (h >> np.uint64(31))) * _MIX
+    at = np.int64((h >> np.uint64(20)) & np.uint64(len(table) - 1))
+    while table[at] >= 0:
+        j = table[at]
+        if topic[j] == topic[i] and ledger[j] == ledger[i] and (
+            not by_entry or entry[j] == entry[i]
+        ):
+            return int(j)
+        at = (at + 1) & (len(table) - 1)
+    table[at] = i
+    return i
+
+
+class _Foresight(Broker):
+    """A broker whose records are all known."""
+
+    def feed(self, rows: Records) -> Feed:
+        feed = super().feed(rows)
+        reads = flow.DISPATCH if self.key["by_dispatch"] else flow.ENTRY_READ
+        next_reads(feed.kind, feed.topic, feed.ledger, feed.entry, reads, feed.next_read)
+        return feed
+
+
+class _WholeTrace(EntryCache):
+    """The job on a trace that one call brings to its end."""
+
+    policies = L.POLICIES
+    make_broker = _Foresight
+
+    def __init__(self, params: Mapping[str, Any], policies: Sequence[str]) -> None:
+        super().__init__(params, policies)
+        self._lateness_ns = -1  # every record is before its key's clock
+
+
+
+def compare(
+    blobs: Sequence[bytes], params: Mapping[str, Any], policies: Sequence[str] = (),
+    until_ms: int | None = None,
+) -> list[dict[str, Any]]:
+    """What each cache of `params["variants"]` did over all keys of a trace, up to a wall time.
+
+    `blobs` hold the whole trace; `policy` may be `belady` here. Late records do not exist.
+    """
+    job = _WholeTrace(params, policies)
+    state: bytes | None = None
+    calls: list[tuple[Sequence[bytes], int]] = [(blobs, 0)]
+    if until_ms is not None:
+        calls.append(((), until_ms))
+    for given, stream_ms in calls:
+        state = job.step(state, given, stream_ms).state
+    return job.totals(state)

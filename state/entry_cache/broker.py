@@ -1,0 +1,230 @@
+"""One broker: its records are judged in order, its policies applied, its rows collected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state import wall
+from state.entry_cache import flow
+from state.entry_cache import layout as L
+from state.entry_cache.layout import NULL, Array, Feed, Out, World
+from state.entry_cache.settings import EVERY_BROKER, NS_PER_MS, Documents, Variant
+from state.entry_cache.world import (
+    empty_feed,
+    grow,
+    new_out,
+    with_cursors,
+    with_far,
+    with_topics,
+)
+from state.names import Names
+from state.rate_limits.broker import Policy
+from state.rate_limits.limits import Source
+from state.records import Records
+
+CREATES_CURSOR = (flow.CURSOR_STATE, flow.REPLAY_QUEUED)
+_POSITION = r"^(?P<ledger>-?\d{1,18}):(?P<entry>-?\d{1,18})$"
+_NONE: dict[str, Any] = {}
+
+
+@dataclass
+class Broker:
+    """State and rows of one key."""
+
+    world: World
+    names: Names
+    documents: dict[Source, Policy]
+    variants: Sequence[Variant]
+    out: Out = field(default_factory=new_out)
+    applied: set[int] = field(default_factory=set)
+    fresh: set[Source] = field(default_factory=set)
+    """Documents that have come on the stream since the broker started."""
+
+    @property
+    def key(self) -> Any:
+        """The scalars of the key, readable and writable by name."""
+        return self.world.key[0]
+
+    # -- settings ----------------------------------------------------------------------------
+
+    def _documents(self) -> Documents:
+        own, every = (
+            ("broker", self.names.get(int(self.key["broker"]))), ("broker", EVERY_BROKER)
+        )
+        said = [
+            (self.documents[s].limits if s in self.documents else _NONE, s in self.fresh)
+            for s in (own, every)
+        ]
+        return Documents(said[0], said[1])
+
+    def resolve(self, begins: Array | None = None) -> None:
+        """Put what is in force into the caches; those that begin get their policy."""
+        documents = self._documents()
+        for i, (variant, cache) in enumerate(
+            zip(self.variants, self.world.variants, strict=True)
+        ):
+            policy = int(cache["policy"])
+            if begins is not None and begins[i]:
+                policy = variant.policy_at_start(documents)
+            for name, value in variant.settings(policy, documents).items():
+                cache[name] = value
+            cache["idle_until_ns"] = NULL
+        if begins is not None:
+            self.world = with_far(self.world)
+
+    def begin_caches(self, begins: Array) -> None:
+        """Caches that are new to a key which the state knows: empty from its clock on."""
+        k, caches = self.key, self.world.variants
+        self.resolve(begins)
+        now = max(int(k["clock_ns"]) if k["has_clock"] else int(k["last_ns"]), int(k["last_ns"]))
+        caches["passed_ns"][begins] = now
+        for i in np.flatnonzero(begins).tolist():
+            caches[i]["given"] = self.names.intern_one(self.variants[i].text)
+
+    def apply(self, policy: Policy, now: int, wall_ms: int) -> None:
+        """A document replaces the one of its scope and name, unless it is the older."""
+        if policy.scope != "broker":
+            return
+        old = self.documents.get(policy.source)
+        if old is not None and policy.wall_ms != NULL and policy.wall_ms < old.wall_ms:
+            return
+        self.documents = {**self.documents, policy.source: policy}
+        if not self.key["any"]:
+            return
+        self.fresh.add(policy.source)
+        caches = self.world.variants
+        caches["passed_ns"] = np.maximum(caches["passed_ns"], now)
+        self.resolve()
+        self.key["next_ns"] = NULL
+
+    # -- records -----------------------------------------------------------------------------
+
+    def feed(self, rows: Records) -> Feed:
+        """Records as the kernel reads them; topics and cursors that they bring get their place."""
+        kind = rows["event_type"]
+        if not len(kind):
+            return empty_feed()
+        topic = self._topics(rows["topic"])
+        cursor = self._cursors(topic, rows["subscription"], np.isin(kind, CREATES_CURSOR))
+        has_read, read_ledger, read_entry = self._positions(rows["read_pos"])
+        has_mark, mark_ledger, mark_entry = self._positions(rows["mark_delete"])
+        columns = (
+            rows["ts_mono_ns"], rows["ts_wall_ms"], rows["source_feed"], kind, topic, cursor,
+            rows["subscription"], rows["ledger_id"], rows["entry_id"], rows["entry_bytes"],
+            (rows["active"] != 0).astype(np.int64), has_read, read_ledger, read_entry, has_mark,
+            mark_ledger, mark_entry, np.full(len(kind), L.NEVER_READ),
+        )
+        return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
+
+    def _topics(self, ids: Array) -> Array:
+        """Places of topics, new ones at the end; the order of all by name."""
+        known = self.world.topics["name"]
+        place = np.full(len(self.names) + 1, -1, np.int64)
+        place[known] = np.arange(len(known))
+        fresh = np.unique(ids[(ids >= 0) & (place[ids] < 0)])
+        if len(fresh):
+            place[fresh] = len(known) + np.arange(len(fresh))
+            w = with_topics(self.world, fresh)
+            texts = self.names.lookup(w.topics["name"]).cast(pa.binary())
+            by_rank = np.ascontiguousarray(pc.array_sort_indices(texts).to_numpy(), np.int64)
+            w.topics["rank"][by_rank] = np.arange(len(by_rank))
+            self.world = w._replace(by_rank=by_rank)
+        return place[ids]
+
+    def _cursors(self, topic: Array, names: Array, creates: Array) -> Array:
+        """Places of subscriptions, -1 for unknown ones that no record brings."""
+        picked = np.flatnonzero((topic >= 0) & (names >= 0))
+        found = np.full(len(topic), -1, np.int64)
+        if not len(picked):
+            return found
+        cursors = self.world.cursors
+        known = np.zeros((len(cursors) + len(picked), 3), np.int64)
+        known[: len(cursors), 0], known[: len(cursors), 1] = cursors["topic"], cursors["name"]
+        places = np.empty(len(picked), np.int64)
+        count = wall.intern_tuples(
+            known, len(cursors), topic[picked], names[picked], np.zeros(len(picked), np.int64),
+            creates[picked], places,
+        )
+        if count > len(cursors):
+            fresh = known[len(cursors) : count]
+            self.world = with_cursors(self.world, fresh[:, 0], fresh[:, 1])
+        found[picked] = places
+        return found
+
+    def _positions(self, ids: Array) -> tuple[Array, Array, Array]:
+        """Positions as written: whether there is one, ledger and entry."""
+        distinct, inverse = np.unique(ids, return_inverse=True)
+        texts = self.names.lookup(distinct)
+        parts = pc.extract_regex(texts, _POSITION)
+        known = parts.is_valid().to_numpy(zero_copy_only=False)
+        ledger, entry = (
+            pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+            for column in parts.flatten()
+        )
+        return known.astype(np.int64)[inverse], ledger[inverse], entry[inverse]
+
+    def judge(
+        self, f: Feed, start: int, end: int, rows: Records, policies: dict[int, Policy]
+    ) -> None:
+        """Judge records [start, end) of a feed; `policies` by record are those on the stream."""
+        if start < end and not self.key["any"]:
+            self._begin(int(f.mono[start]), int(f.wall[start]), int(f.feed[start]))
+        at = start
+        while at < end:
+            status, at = flow.run(self.world, self.out, f, at, end)
+            if status == flow.ROOM:
+                self.world, self.out = grow(self.world, self.out)
+            elif status == flow.ASK:
+                if f.kind[at] == flow.BROKER_STARTED:
+                    self._restart(int(f.mono[at]), int(f.wall[at]), int(f.feed[at]))
+                    self.key["run_wall_ms"], self.key["has_run"] = f.wall[at], 1
+                    self.key["run_seq"] = rows["seq"][at]
+                    self.key["run_has_seq"] = rows["has_seq"][at]
+                elif at in policies:
+                    self.apply(policies[at], int(f.mono[at]), int(f.wall[at]))
+                at += 1
+
+    # -- time --------------------------------------------------------------------------------
+
+    def advance(self, clock: int, next_mono: int | None, next_wall: int) -> None:
+        """Move to a moment before the key's next record: passes and windows up to it."""
+        while flow.advance(
+            self.world, self.out, clock, next_mono or 0, int(next_mono is not None), next_wall
+        ) == flow.ROOM:
+            self.world, self.out = grow(self.world, self.out)
+
+    def wall_at(self, clock: int, next_wall: int = int(NULL)) -> int:
+        """Wall time of a moment after the key's last record, NULL if unknown."""
+        return int(flow.wall_at(self.world, clock, next_wall)) if self.key["any"] else int(NULL)
+
+    def mono_at(self, wall_ms: int) -> int:
+        """Monotonic time of a wall time after the key's last record."""
+        k = self.key
+        if wall_ms == NULL or k["last_wall_ms"] == NULL:
+            return int(k["last_ns"])
+        return int(k["last_ns"]) + (wall_ms - int(k["last_wall_ms"])) * NS_PER_MS
+
+    def _begin(self, now: int, wall_ms: int, feed: int) -> None:
+        """The key's first record."""
+        k = self.key
+        clock = int(flow.window_clock(now, wall_ms))
+        k["any"], k["window_start_ms"] = 1, clock // int(k["window_ms"]) * int(k["window_ms"])
+        self._begin_run(now, wall_ms, feed)
+
+    def _restart(self, now: int, wall_ms: int, feed: int) -> None:
+        before = max(self.mono_at(wall_ms), int(self.key["last_ns"]))
+        self.advance(before, None, wall_ms)
+        self._begin_run(now, wall_ms, feed)
+
+    def _begin_run(self, now: int, wall_ms: int, feed: int) -> None:
+        k = self.key
+        k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall_ms, feed
+        self.fresh = set()
+        flow.begin_run(self.world, now)
+        self.resolve(np.ones(len(self.variants), bool))

@@ -1,0 +1,396 @@
+"""The records of one broker in order, with its passes and windows between them.
+
+The kernel stops and answers a status when it needs something from outside: more room, a policy or
+a restart to be carried out. Calling it again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.entry_cache.cache import (
+    change,
+    find,
+    hit,
+    insert,
+    invalidate_ledger,
+    remove,
+)
+from state.entry_cache.cursors import (
+    after_cursor,
+    delete_cursor,
+    drop_replays_of_ledger,
+    follow,
+    is_counted,
+    is_last,
+    meet,
+    others_before,
+    persist,
+    queue_replay,
+    read_on,
+    set_cursor,
+    take_replay,
+)
+from state.entry_cache.layout import (
+    CATCH_UP,
+    INVALIDATED,
+    LARGEST,
+    NOBODY,
+    NULL,
+    ONE,
+    REPLAY,
+    TAIL,
+    ZERO,
+    Feed,
+    Int,
+    Out,
+    World,
+    compiled,
+)
+from state.entry_cache.passes import check_size, periodic_pass, skip_idle
+from state.entry_cache.stats import NS_PER_MS, end_ns, end_window
+from state.events import KIND_INDEX
+
+DONE, ROOM, ASK = (np.int64(i) for i in range(3))
+"""Why the kernel stopped: nothing left, no room, a record needs the caller."""
+
+BROKER_STARTED = np.int64(KIND_INDEX["broker_started"])
+ENTRY_ADDED = np.int64(KIND_INDEX["entry_added"])
+DISPATCH = np.int64(KIND_INDEX["dispatch"])
+ENTRY_READ = np.int64(KIND_INDEX["entry_read"])
+ENTRY_RELEASED = np.int64(KIND_INDEX["entry_released"])
+REPLAY_QUEUED = np.int64(KIND_INDEX["replay_queued"])
+ENTRY_INVALIDATED = np.int64(KIND_INDEX["entry_invalidated"])
+CURSOR_STATE = np.int64(KIND_INDEX["cursor_state"])
+CURSOR_DELETED = np.int64(KIND_INDEX["cursor_deleted"])
+LEDGER_DELETED = np.int64(KIND_INDEX["ledger_deleted"])
+POLICY = np.int64(KIND_INDEX["policy"])
+
+
+# -- time ------------------------------------------------------------------------------------
+
+
+@compiled
+def wall_at(w: World, mono: int, next_wall: int) -> Int:
+    """Wall time of a moment after the key's last record and not beyond its next (NULL = none)."""
+    k = w.key[0]
+    if k["last_wall_ms"] == NULL:
+        return NULL
+    wall = k["last_wall_ms"] + (mono - k["last_ns"]) // NS_PER_MS
+    return next_wall if next_wall != NULL and wall > next_wall else wall
+
+
+@compiled
+def window_clock(mono: int, wall: int) -> Int:
+    """Milliseconds that windows are aligned on."""
+    return mono // NS_PER_MS if wall == NULL else wall
+
+
+@compiled
+def window_edge(w: World, next_wall: int) -> Int:
+    """The first moment (ns) at which the open window has ended, before the key's next record."""
+    k = w.key[0]
+    end = k["window_start_ms"] + k["window_ms"]
+    if k["last_wall_ms"] != NULL and next_wall != NULL and next_wall < end:
+        return LARGEST
+    return end_ns(w)
+
+
+@compiled
+def end_windows(
+    w: World, o: Out, clock: int, next_mono: int, has_next: int, jumps: int
+) -> Int:
+    """Write the windows that end by a time; with `jumps` the next begins at that time."""
+    k = w.key[0]
+    while clock >= k["window_start_ms"] + k["window_ms"]:
+        aligned = clock // k["window_ms"] * k["window_ms"]
+        if k["touched"] == 0:
+            k["window_start_ms"] = aligned
+            break
+        if k["stats"] + len(w.cells) + len(w.variants) > len(o.stats):
+            return ROOM
+        end_window(w, o, next_mono, has_next)
+        if k["touched"] == 0 or jumps != 0:
+            k["window_start_ms"] = max(k["window_start_ms"], aligned)
+    return DONE
+
+
+@compiled
+def no_room(w: World, o: Out) -> bool:
+    """The next step could need more than there is."""
+    k, count = w.key[0], len(w.variants)
+    return (
+        k["entries"] + count > len(w.entries)
+        or k["pages"] + count + ONE > len(w.pages)
+        or k["reads"] + count > len(o.reads)
+        or (
+            k["with_evictions"] != 0
+            and k["evictions"] + k["entries"] + count > len(o.evictions)
+        )
+    )
+
+
+@compiled
+def advance(
+    w: World, o: Out, to: int, next_mono: int, has_next: int, next_wall: int
+) -> Int:
+    """Passes that are due before a moment and windows that end up to it.
+
+    `next_…` are the times of the key's next record; a wall time that is not known is NULL.
+    """
+    k = w.key[0]
+    if k["any"] == 0:
+        return DONE
+    while True:
+        edge = window_edge(w, next_wall)
+        first, at = NOBODY, LARGEST
+        for v in range(len(w.variants)):
+            if w.variants[v]["count"] > 0:
+                due = skip_idle(w, v, to, edge)
+                if due < at:
+                    first, at = np.int64(v), due
+        k["next_ns"] = at
+        if first < 0 or at >= to:
+            break
+        now = at + ONE
+        wall = wall_at(w, now, next_wall)
+        if now >= edge:
+            if end_windows(w, o, window_clock(now, wall), next_mono, has_next, ZERO) != DONE:
+                return ROOM
+            continue
+        if no_room(w, o):
+            return ROOM
+        k["now_ns"], k["now_wall_ms"], k["now_feed"] = now, wall, k["last_feed"]
+        periodic_pass(w, o, first, at)
+    for v in range(len(w.variants)):
+        w.variants[v]["passed_ns"] = max(w.variants[v]["passed_ns"], to)
+    return end_windows(
+        w, o, window_clock(to, wall_at(w, to, next_wall)), next_mono, has_next, ZERO
+    )
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+@compiled
+def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[Int, Int]:
+    """Judge records [start, end); answers a status and the record it stands at.
+
+    After ASK a policy has been counted as the key's last record; the caller carries it out.
+    """
+    k = w.key[0]
+    for i in range(start, end):
+        if no_room(w, o):
+            return ROOM, i
+        now, wall, kind = f.mono[i], f.wall[i], f.kind[i]
+        if kind == BROKER_STARTED:
+            return ASK, i
+        if (
+            now > k["next_ns"] or wall == NULL or k["last_wall_ms"] == NULL
+            or wall >= k["window_start_ms"] + k["window_ms"]
+        ):
+            status = advance(w, o, now, now, ONE, wall)
+            if status != DONE:
+                return status, i
+            jumps = ONE if (wall == NULL) != (k["last_wall_ms"] == NULL) else ZERO
+            status = end_windows(w, o, window_clock(now, wall), now, ONE, jumps)
+            if status != DONE:
+                return status, i
+        k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall, f.feed[i]
+        if kind == POLICY:
+            return ASK, i
+        judge(w, o, f, i, now, kind)
+    return DONE, end
+
+
+@compiled
+def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
+    """Carry out one record."""
+    k = w.key[0]
+    by_dispatch = k["by_dispatch"] != 0
+    is_read = kind == (DISPATCH if by_dispatch else ENTRY_READ)
+    if not is_read and (
+        kind == DISPATCH or kind == ENTRY_READ or (kind == ENTRY_RELEASED and by_dispatch)
+    ):
+        return
+    t, c, ledger, entry = f.topic[i], f.cursor[i], f.ledger[i], f.entry[i]
+    k["now_ns"], k["now_wall_ms"], k["now_feed"] = now, f.wall[i], f.feed[i]
+    meet(w, t, now)
+    topic = w.topics[t]
+    count = len(w.variants)
+    if kind != CURSOR_STATE and kind != CURSOR_DELETED:
+        topic["event"] = k["touched"] = 1
+    if is_read:
+        read(
+            w, o, t, c, f.subscription[i], ledger, entry, f.size[i], f.next_read[i], by_dispatch
+        )
+    elif kind == ENTRY_ADDED:
+        persist(w, t, ledger, entry)
+        add_entry(w, o, t, ledger, entry, f.size[i], f.next_read[i])
+    elif kind == ENTRY_RELEASED or kind == REPLAY_QUEUED:
+        by = -ONE
+        if kind == REPLAY_QUEUED:
+            queue_replay(w, t, c, ledger, entry)
+            by = ONE
+        for v in range(count):
+            x = find(w, t * count + v, ledger, entry)
+            if x >= 0:
+                change(w, v, x, by)
+    elif kind == LEDGER_DELETED or (kind == ENTRY_INVALIDATED and entry == NULL):
+        if kind == LEDGER_DELETED:
+            drop_replays_of_ledger(w, t, ledger)
+        for v in range(count):
+            invalidate_ledger(w, o, v, t * count + v, ledger)
+    elif kind == ENTRY_INVALIDATED:
+        for v in range(count):
+            x = find(w, t * count + v, ledger, entry)
+            if x >= 0:
+                remove(w, o, v, x, INVALIDATED)
+    else:
+        change_cursor(w, o, f, i, t, c, kind)
+
+
+@compiled
+def change_cursor(w: World, o: Out, f: Feed, i: int, t: int, c: int, kind: int) -> None:
+    """A cursor that comes, moves or goes."""
+    topic = w.topics[t]
+    active = topic["active"]
+    had_read, read_ledger, read_entry = (
+        topic["has_slow_read"], topic["slow_read_ledger"], topic["slow_read_entry"]
+    )
+    had_mark, mark_ledger, mark_entry = (
+        topic["has_slow_mark"], topic["slow_mark_ledger"], topic["slow_mark_entry"]
+    )
+    if kind == CURSOR_STATE:
+        set_cursor(
+            w, t, c, f.active[i], f.has_read[i], f.read_ledger[i], f.read_entry[i],
+            f.has_mark[i], f.mark_ledger[i], f.mark_entry[i],
+        )
+    elif kind == CURSOR_DELETED:
+        delete_cursor(w, t, c)
+    after_cursor(
+        w, o, t, active, had_read, read_ledger, read_entry, had_mark, mark_ledger, mark_entry
+    )
+
+
+@compiled
+def add_entry(
+    w: World, o: Out, t: int, ledger: int, entry: int, size: int, next_read: int
+) -> None:
+    """An entry has been persisted: cached where somebody is there to read it."""
+    now, topic, count = w.key[0]["now_ns"], w.topics[t], len(w.variants)
+    for v in range(count):
+        cache = w.variants[v]
+        lingers = topic["left_ns"] != NULL and now - topic["left_ns"] < cache["grace_ns"]
+        if cache["max_bytes"] != 0 and (topic["active"] > 0 or lingers) and insert(
+            w, v, t * count + v, ledger, entry, size, topic["active"], next_read
+        ):
+            check_size(w, o, v, now, now)
+
+
+@compiled
+def read(
+    w: World, o: Out, t: int, c: int, subscription: int, ledger: int, entry: int, size: int,
+    next_read: int, releases: bool,
+) -> None:
+    """A reader asks for an entry: hit, or miss and insertion; then the reader moves on."""
+    k, topic, count = w.key[0], w.topics[t], len(w.variants)
+    now, reader = k["now_ns"], CATCH_UP
+    if take_replay(w, t, c, ledger, entry):
+        reader = REPLAY
+    elif is_last(w, t, ledger, entry):
+        reader = TAIL
+    expected, at_ledger, at_entry = ZERO, NULL, NULL
+    if c >= 0 and is_counted(w, c):
+        # where it stands before it moves
+        expected, at_ledger, at_entry = (
+            NOBODY, w.cursors[c]["read_ledger"], w.cursors[c]["read_entry"]
+        )
+    had_read, read_ledger, read_entry = (
+        topic["has_slow_read"], topic["slow_read_ledger"], topic["slow_read_entry"]
+    )
+    moved = c >= 0 and read_on(w, t, c, ledger, entry, reader == REPLAY)
+    for v in range(count):
+        cell = t * count + v
+        cache, counts = w.variants[v], w.cells[cell]
+        x = find(w, cell, ledger, entry)
+        is_hit = x >= 0
+        if is_hit:
+            counts["hits"] += 1
+            counts["hit_bytes"] += w.entries[x]["bytes"]
+            hit(w, v, x, next_read)
+        else:
+            counts["misses"] += 1
+            if size != NULL:
+                counts["miss_bytes"] += size
+                if cache["max_bytes"] != 0:
+                    if expected < 0:
+                        expected = ONE + others_before(w, t, c, at_ledger, at_entry)
+                    insert(w, v, cell, ledger, entry, size, expected, next_read)
+                    check_size(w, o, v, now, now)
+                    x = find(w, cell, ledger, entry)
+        if releases and x >= 0:
+            change(w, v, x, -ONE)
+        if moved:
+            follow(
+                w, o, v, t, had_read, read_ledger, read_entry, topic["has_slow_mark"],
+                topic["slow_mark_ledger"], topic["slow_mark_entry"],
+            )
+        if k["with_reads"] != 0:
+            write_read(w, o, v, cell, subscription, ledger, entry, is_hit, reader)
+
+
+@compiled
+def write_read(
+    w: World, o: Out, v: int, cell: int, subscription: int, ledger: int, entry: int,
+    is_hit: bool, reader: int,
+) -> None:
+    """A row of cache_reads."""
+    k, cache = w.key[0], w.variants[v]
+    now = k["now_ns"]
+    k["read_no"] = k["read_no"] + 1 if k["read_ns"] == now else ZERO
+    k["read_ns"] = now
+    row = o.reads[k["reads"]]
+    k["reads"] += 1
+    row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = now, k["now_wall_ms"], k["now_feed"]
+    row["row_no"] = k["read_no"]
+    row["policy"], row["max_bytes"] = cache["policy"], cache["max_bytes"]
+    row["topic"] = w.topics[cell // len(w.variants)]["name"]
+    row["subscription"], row["ledger"], row["entry"] = subscription, ledger, entry
+    row["hit"], row["reader"] = is_hit, reader
+    x = find(w, cell, ledger, entry)
+    row["expected"] = w.entries[x]["expected"] if x >= 0 and w.entries[x]["counted"] != 0 else NULL
+
+
+# -- a new run of the broker -----------------------------------------------------------------
+
+
+@compiled
+def begin_run(w: World, now: int) -> None:
+    """Nothing is in memory any more; what the open window has counted stays."""
+    k = w.key[0]
+    k["started_ns"], k["next_ns"] = now, LARGEST
+    k["entries"] = k["entries_top"] = k["pages"] = k["pages_top"] = 0
+    k["free_entry"] = k["free_page"] = NOBODY
+    w.table[:] = NOBODY
+    for s in range(len(w.sets)):
+        w.sets[s]["first"] = w.sets[s]["last"] = w.sets[s]["finger"] = NOBODY
+        c = w.cells[s]
+        c["used"] = c["count"] = c["wanted"] = c["bare"] = 0
+        c["head_at"] = NOBODY
+    for s in range(len(w.flag_sets)):
+        w.flag_sets[s]["first"] = w.flag_sets[s]["last"] = w.flag_sets[s]["finger"] = NOBODY
+        c = w.cursors[s]
+        c["known"] = c["active"] = c["has_read"] = c["has_mark"] = c["flags"] = 0
+    for t in range(len(w.topics)):
+        topic = w.topics[t]
+        topic["cursors"] = topic["active"] = topic["flags"] = topic["has_persisted"] = 0
+        topic["has_slow_read"] = topic["has_slow_mark"] = 0
+        topic["left_ns"] = topic["seen_ns"] = NULL
+    for v in range(len(w.variants)):
+        cache = w.variants[v]
+        cache["used"] = cache["count"] = cache["wanted"] = cache["topics"] = 0
+        cache["aside"] = 0
+        cache["head"] = cache["tail"] = cache["stash_head"] = cache["stash_tail"] = NOBODY
+        cache["unwanted_head"] = cache["unwanted_tail"] = NOBODY
+        cache["passed_ns"], cache["idle_until_ns"] = now, NULL

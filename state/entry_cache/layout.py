@@ -1,0 +1,212 @@
+"""The caches of one broker as arrays of records, and the rows that the kernel emits.
+
+Positions in these arrays are the identities inside a key; they are renumbered when state is
+written. Lists are linked by position, -1 ends them; a free element is linked by `next`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from state.kernel import NULL, Array, Int, Record, codes, compiled
+
+__all__ = ["NULL", "Array", "Int", "Record", "compiled"]
+
+NOBODY = np.int64(-1)
+ZERO, ONE = codes(2)
+SMALLEST, LARGEST = np.int64(-(2**63)), np.int64(2**63 - 1)
+NEVER_READ = LARGEST
+"""The next read of an entry that is not read again (policy `belady`)."""
+
+POLICIES = ("expected_reads", "expected_reads_stash", "fifo", "proportional", "lru", "belady")
+EXPECTED, STASHING, FIFO, PROPORTIONAL, LRU, BELADY = codes(6)
+PENDING = ("stop", "stash", "ignore")
+PENDING_STOP, PENDING_STASH, PENDING_IGNORE = codes(3)
+READERS = ("tail", "catch_up", "replay")
+TAIL, CATCH_UP, REPLAY = codes(3)
+CAUSES = ("time", "size", "invalidated")
+TIME, SIZE, INVALIDATED = codes(3)
+SUFFIXES = ("", "+extended_out", "+unread", "+never_wanted")
+PLAIN, EXTENDED_OUT, UNREAD, NEVER_WANTED = codes(4)
+SUFFIX_COUNT = np.int64(len(SUFFIXES))
+RULES = tuple(cause + suffix for cause in CAUSES for suffix in SUFFIXES)
+
+BLOCK = np.int64(32)
+"""Positions of one page."""
+BLOCK_SHIFT, BLOCK_MASK = np.int64(5), np.int64(31)
+
+_i8, _i4, _u1 = "<i8", "<i4", "|u1"
+
+
+def _layout(*fields: tuple[Any, ...]) -> np.dtype:
+    return np.dtype(list(fields), align=True)
+
+
+def _longs(*names: str) -> list[tuple[str, str]]:
+    return [(name, _i8) for name in names]
+
+
+COUNTED = (
+    "hits", "misses", "hit_bytes", "miss_bytes", "inserted", "evicted_time", "evicted_size",
+    "invalidated", "evicted_wanted", "extended", "stashed",
+)
+"""What a window counts per topic."""
+SETTINGS = (
+    "policy", "max_bytes", "trigger", "goal", "interval_ns", "ttl_ns", "ttl_max_ns",
+    "max_requeue", "extend_recent", "merge", "pending", "by_mark_delete", "decrement", "grace_ns",
+)
+
+VARIANT = _layout(
+    ("given", _i8), *_longs(*SETTINGS),
+    *_longs(
+        "used", "count", "wanted", "head", "tail", "stash_head", "stash_tail", "aside",
+        "unwanted_head", "unwanted_tail",
+        "topics", "number", "passed_ns", "idle_until_ns", "idle_visits", "idle_passes",
+        "passes_size", "entries_visited", "max_used",
+        "most_used", "most_wanted", "evicted_wanted_bytes", "passes", "work", *COUNTED,
+    ),
+)
+"""One cache: the settings in force (`max_bytes` NULL = no size check); `aside` entries are in the
+stash, those that expect no read in the list of `unwanted_head`; `topics` have entries. Passes
+before `passed_ns` have run; those before `idle_until_ns` visit `idle_visits` entries, count
+`idle_passes` size passes and do nothing else (NULL = not known). Then what the open window counts,
+and from `most_used` on what has been since the key began: the counts without those of the open
+window."""
+
+CELL = _layout(*_longs("used", "count", "wanted", "bare", "head_at", "held", *COUNTED))
+"""A topic in a cache, at topic * caches + cache: levels (`bare`: bytes without a counter), place in
+the heap of lowest positions, and what the open window counts; `held`: had an entry in it."""
+
+SET = _layout(*_longs("first", "last", "finger"))
+"""Pages of an ordered set of positions; `finger` is the one used last."""
+
+PAGE = _layout(*_longs("owner", "ledger", "block", "bits", "previous", "next"))
+"""Entries block * 32 to block * 32 + 31 of a ledger. Owner: a cell, or -1 - cursor for what that
+subscription has queued for replay."""
+
+ENTRY = _layout(
+    *_longs(
+        "ts", "inserted_ns", "bytes", "expected", "page", "previous", "next", "requeue_count",
+        "place", "unwanted_previous", "unwanted_next",
+    ),
+    ("slot", _u1), ("counted", _u1), ("accessed", _u1), ("aside", _u1),
+)
+"""A cached entry; its position is that of `slot` in `page`. `counted`: has a counter. Those
+in the stash have a `place` there, and a list of its own if they expect no read any more. Under
+`belady`: `ts` = number of its insertion, `expected` = its next read, `next` = place in the heap."""
+
+KEPT_ENTRY = _layout(
+    ("ledger", _i8), ("entry", _i8), ("bytes", _i8), ("ts", _i8), ("inserted_ns", _i8),
+    ("expected", _i8), ("requeue_count", _i4), ("order", _i4), ("flags", _u1),
+)
+"""An entry in the state: `order` in its queue, the stash before it; flags: 1 counter, 2 accessed,
+4 stash. Entries stand in the order of cells and positions."""
+KEPT_FLAG = _layout(*_longs("cursor", "ledger", "entry"))
+
+TOPIC = _layout(
+    *_longs(
+        "name", "rank", "cursors", "active", "flags", "first_cursor", "seen_ns", "left_ns",
+        "has_persisted", "persisted_ledger", "persisted_entry", "event",
+        "has_slow_read", "slow_read_ledger", "slow_read_entry",
+        "has_slow_mark", "slow_mark_ledger", "slow_mark_entry",
+    )
+)
+"""`rank` by name. Slowest positions are those of the active cursors that have one."""
+
+CURSOR = _layout(
+    *_longs(
+        "topic", "name", "known", "active", "has_read", "read_ledger", "read_entry", "has_mark",
+        "mark_ledger", "mark_entry", "next", "flags",
+    )
+)
+"""A subscription of a topic; not `known` = no cursor, only entries queued for replay."""
+
+KEY = _layout(
+    ("cluster", _i8), ("broker", _i8), ("has_clock", _u1), ("clock_ns", _i8),
+    ("clock_wall_ms", _i8), ("latest_ns", _i8), ("has_run", _u1), ("run_wall_ms", _i8),
+    ("run_has_seq", _u1), ("run_seq", _i8), ("any", _u1),
+    *_longs(
+        "last_ns", "last_wall_ms", "last_feed", "window_start_ms", "window_ms", "idle_ns",
+        "started_ns", "next_ns", "by_dispatch", "with_evictions", "with_reads", "touched",
+        "now_ns", "now_wall_ms", "now_feed",
+        "entries", "entries_top", "free_entry", "pages", "pages_top", "free_page",
+        "evictions", "eviction_ns", "eviction_no", "reads", "read_ns", "read_no", "stats",
+    ),
+)
+"""Scalars of one key. No pass is due before `next_ns`; `now_…` are of what is being carried out;
+`touched`: the open window has something in it."""
+
+EVICTION = _layout(
+    *_longs(
+        "ts_mono_ns", "ts_wall_ms", "feed", "row_no", "policy", "max_bytes", "topic", "ledger",
+        "entry", "bytes", "cause", "rule", "expected", "requeue_count", "age_ns", "used_before",
+    ),
+    ("counted", _u1), ("accessed", _u1),
+)
+READ = _layout(
+    *_longs(
+        "ts_mono_ns", "ts_wall_ms", "feed", "row_no", "policy", "max_bytes", "topic",
+        "subscription", "ledger", "entry", "hit", "expected", "reader",
+    )
+)
+STATS = _layout(
+    *_longs(
+        "ts_mono_ns", "ts_wall_ms", "feed", "row_no", "policy", "max_bytes", "topic",
+        "window_start_ms", *COUNTED, "passes_size", "entries_visited", "entries", "used",
+        "wanted", "bare", "max_used",
+    )
+)
+"""A row of cache_stats; topic -1 = the broker's."""
+
+
+class World(NamedTuple):
+    """Everything that one broker's caches know."""
+
+    key: Array
+    variants: Array
+    topics: Array
+    by_rank: Array
+    cells: Array
+    sets: Array
+    cursors: Array
+    flag_sets: Array
+    pages: Array
+    slots: Array
+    table: Array
+    entries: Array
+    heads: Array
+    far: Array
+    scratch: Array
+
+
+class Out(NamedTuple):
+    """Room for what one call emits; `World.key` counts what is used."""
+
+    evictions: Array
+    reads: Array
+    stats: Array
+
+
+class Feed(NamedTuple):
+    """Judged records of one key in order; topics and cursors are places in the world."""
+
+    mono: Array
+    wall: Array
+    feed: Array
+    kind: Array
+    topic: Array
+    cursor: Array
+    subscription: Array
+    ledger: Array
+    entry: Array
+    size: Array
+    active: Array
+    has_read: Array
+    read_ledger: Array
+    read_entry: Array
+    has_mark: Array
+    mark_ledger: Array
+    mark_entry: Array
+    next_read: Array

@@ -1,0 +1,148 @@
+"""What is in force in a cache: its own settings, policies of the broker, parameters, defaults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from state.entry_cache import layout as L
+
+MIB = 1_048_576
+NS_PER_MS = 1_000_000
+TRIGGER = 0.98
+MOST_EXTENSIONS = 1000
+MOST = 2**62
+"""Larger sizes and spans of time (ns) are cut to it: sums stay within 64 bits."""
+EVERY_BROKER = "*"
+
+_EVICTION = "managedLedgerCacheEviction"
+SIZE_MB = "managedLedgerCacheSizeMB"
+WATERMARK = f"{_EVICTION}Watermark"
+INTERVAL_MS = f"{_EVICTION}IntervalMs"
+TTL_MS = f"{_EVICTION}TimeThresholdMillis"
+TTL_MAX_MS = f"{_EVICTION}TimeThresholdMillisMax"
+MAX_TIMES = f"{_EVICTION}ExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes"
+RECENT = f"{_EVICTION}ExtendTTLOfRecentlyAccessed"
+BY_COUNT = "cacheEvictionByExpectedReadCount"
+BY_MARK_DELETE = "cacheEvictionByMarkDeletedPosition"
+BROKER_KEYS: dict[str, Any] = {
+    SIZE_MB: None, WATERMARK: 0.9, INTERVAL_MS: 10, TTL_MS: 1000, TTL_MAX_MS: 5000, MAX_TIMES: 5,
+    RECENT: True, BY_COUNT: True, BY_MARK_DELETE: False,
+}
+"""Settings that policy documents of the scope `broker` change, with their defaults."""
+_OWN_NAMES = {RECENT: "extend_recently_accessed"}
+"""Keys that parameters and caches spell in their own way."""
+DEFAULTS: dict[str, Any] = {
+    "policy": "expected_reads", "duplicate_insert": None, "time_pass_pending": "stop",
+    "decrement_on_mark_delete": False, "settings_applied_at_start": True, "grace_ms": 0,
+}
+"""Settings that no document changes."""
+DUPLICATES = ("discard", "merge")
+ONLINE = L.POLICIES[:-1]
+"""All but `belady`, which needs the whole trace."""
+Limits = Mapping[str, Any]
+
+
+def _is_set(key: str, value: Any) -> bool:
+    """Whether a value counts: not null, not negative, an interval of at least 1."""
+    if value is None or isinstance(value, bool):
+        return value is not None
+    return bool(value >= (1 if key == INTERVAL_MS else 0))
+
+
+def _first(key: str, values: Iterable[Any]) -> Any:
+    return next((value for value in values if _is_set(key, value)), None)
+
+
+def _cut(value: float, most: int = MOST) -> int:
+    return most if value >= most else int(value)
+
+
+class Documents:
+    """Limits of the broker's own document and that for all brokers; and only of those of the two
+    that came on the stream since the broker started."""
+
+    def __init__(self, own: tuple[Limits, bool], every: tuple[Limits, bool]) -> None:
+        """Each with whether it is such a one."""
+        self._all = (own[0], every[0])
+        self._fresh = tuple(limits for limits, fresh in (own, every) if fresh)
+
+    def of(self, key: str, fresh: bool = False) -> list[Any]:
+        """What the documents say, first that which counts more."""
+        return [limits.get(key) for limits in (self._fresh if fresh else self._all)]
+
+
+class Variant:
+    """Policy, size and settings of one of the caches that are judged side by side."""
+
+    def __init__(self, given: Limits, params: Mapping[str, Any], allowed: Sequence[str]) -> None:
+        """`given` is what the cache fixes; `params` are the job's."""
+        self._given, self._params = given, params
+        self._own = {name: given.get(name, params.get(name, d)) for name, d in DEFAULTS.items()}
+        for name, values in (
+            ("policy", allowed), ("duplicate_insert", (None, *DUPLICATES)),
+            ("time_pass_pending", L.PENDING),
+        ):
+            if self._own[name] not in values:
+                listed = ", ".join(v for v in values if v is not None)
+                raise ValueError(f"{name} is {self._own[name]!r} (allowed: {listed})")
+        self.text = json.dumps({"policy": self._own["policy"], **given}, sort_keys=True)
+        """What the cache is, for the state: another one begins empty."""
+
+    def policy_at_start(self, documents: Documents) -> int:
+        """The policy of a cache that begins."""
+        policy = self._own["policy"]
+        if policy in L.POLICIES[:2] and "policy" not in self._given and not self._setting(
+            BY_COUNT, documents
+        ):
+            policy = "fifo"
+        return L.POLICIES.index(policy)
+
+    def _setting(self, key: str, documents: Documents, stream_only: bool = False) -> Any:
+        name = _OWN_NAMES.get(key, key)
+        if stream_only:
+            found = _first(key, documents.of(key, fresh=True))
+        else:
+            found = _first(
+                key, [self._given.get(name), *documents.of(key), self._params.get(name)]
+            )
+        return BROKER_KEYS[key] if found is None else found
+
+    def _size(self, documents: Documents) -> int | None:
+        if "max_bytes" in self._given:
+            size = self._given["max_bytes"]
+            return None if size is None else _cut(size)
+        found = _first(SIZE_MB, [self._given.get(SIZE_MB), *documents.of(SIZE_MB)])
+        if found is None and _is_set(SIZE_MB, self._params.get("max_bytes")):
+            return _cut(self._params["max_bytes"])
+        if found is None:
+            found = _first(SIZE_MB, [self._params.get(SIZE_MB)])
+        return None if found is None else _cut(found * MIB)
+
+    def settings(self, policy: int, documents: Documents) -> dict[str, int]:
+        """What is in force, as the kernel takes it; `policy` is that of the running cache."""
+        own, size = self._own, self._size(documents)
+        stream_only = not own["settings_applied_at_start"]
+
+        def span(key: str) -> int:
+            return _cut(int(self._setting(key, documents)) * NS_PER_MS)
+
+        merges = own["duplicate_insert"] or ("merge" if policy == L.STASHING else "discard")
+        bytes_ = 0 if size is None else size
+        return {
+            "policy": policy, "max_bytes": int(L.NULL) if size is None else size,
+            "trigger": _cut(bytes_ * TRIGGER),
+            "goal": _cut(bytes_ * float(self._setting(WATERMARK, documents))),
+            "interval_ns": span(INTERVAL_MS), "ttl_ns": span(TTL_MS),
+            "ttl_max_ns": span(TTL_MAX_MS),
+            "max_requeue": _cut(
+                self._setting(MAX_TIMES, documents, stream_only), MOST_EXTENSIONS
+            ),
+            "extend_recent": int(bool(self._setting(RECENT, documents, stream_only))),
+            "merge": DUPLICATES.index(merges),
+            "pending": L.PENDING.index(own["time_pass_pending"]),
+            "by_mark_delete": int(bool(self._setting(BY_MARK_DELETE, documents))),
+            "decrement": int(bool(own["decrement_on_mark_delete"])),
+            "grace_ns": _cut(own["grace_ms"] * NS_PER_MS),
+        }

@@ -1,0 +1,388 @@
+"""The core of backlog: equal to the reference, however a trace is cut, and within bounds."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state import codec, names
+from state.backlog import layout as L
+from state.backlog import shard
+from state.backlog.operator import Backlog
+from state.codec import StateFormatError
+from tests.reference.backlog import OWN, TABLES, judge, topic_of
+from tests.state.backlog_trace import (
+    PARAMS,
+    T0,
+    TOPIC,
+    blob,
+    created,
+    cursor,
+    document,
+    entry,
+    ledger,
+    numbered,
+    play,
+    policy,
+    quota,
+    record,
+)
+from tests.state.backlog_traces import Trace, traces
+from tests.state.test_reference import CHECKED
+from tests.state.test_splits import LATENESS_MS, cut
+
+Rows = dict[str, list[dict[str, Any]]]
+SEEDS = st.integers(0, 2**32 - 1)
+FEWER = settings(CHECKED, max_examples=30)
+
+
+def in_order(rows: Rows) -> Rows:
+    """Rows of every table by key, time and number."""
+    return {
+        table: sorted(rows.get(table, []), key=lambda r: (
+            r["cluster"], r["topic"], r["ts_wall_ms"], r["row_no"],
+        ))
+        for table in TABLES
+    }
+
+
+def assert_same(got: Rows, expected: Rows) -> None:
+    got, expected = in_order(got), in_order(expected)
+    for table in TABLES:
+        for i, (mine, wanted) in enumerate(zip(got[table], expected[table], strict=False)):
+            assert mine == wanted, (table, i)
+        assert len(got[table]) == len(expected[table]), table
+
+
+# -- random traces ---------------------------------------------------------------------------
+
+
+def compare(trace: Trace) -> None:
+    end = trace.end_ms + 1
+    assert_same(
+        play([numbered(trace.records)], trace.params, trace.configured, end),
+        judge(trace.records, trace.params, trace.configured, end),
+    )
+
+
+@CHECKED
+@given(traces())
+def test_core_and_reference_agree(trace: Trace) -> None:
+    compare(trace)
+
+
+@FEWER
+@given(traces(most=200, least=100))
+def test_long_traces(trace: Trace) -> None:
+    compare(trace)
+
+
+def canonical(state: bytes) -> dict[Any, Any]:
+    """What a state says of its topics, free of places and of what nobody can see."""
+    s = shard.read(state)
+    p, at = s.parts, {"ledgers": 0, "samples": 0, "producers": 0, "cursors": 0, "ranges": 0}
+
+    def block(name: str, count: int) -> list[Any]:
+        begin = at[name]
+        at[name] += int(count)
+        return p[name][:, begin : at[name]].T.tolist()
+
+    def text(name: Any) -> str | None:
+        return None if name < 0 else s.names.get(int(name))
+
+    found: dict[Any, Any] = {}
+    for i, k in enumerate(p["keys"]):
+        ledgers, samples, producers, cursors = p["counts"][:, i]
+        about: dict[str, Any] = {
+            "ledgers": block("ledgers", ledgers), "samples": block("samples", samples),
+            "producers": sorted((text(c), pid) for c, pid in block("producers", producers)),
+            "clock": int(k["clock_ms"]), "was": int(k["was"]), "state": int(k["has_state"]),
+            "last": (int(k["last_ms"]), int(k["last_ns"]), text(k["broker"]), text(k["feed"])),
+        }
+        if k["seen_ledger"] != L.NULL:
+            about["seen"] = [int(k[f]) for f in ("seen_ledger", "seen_entry", "second", "kept")]
+        if k["cached"]:
+            about["cached"] = (
+                [int(k[f]) for f in ("cached_ledger", "cached_entry", "cached_ms")],
+                text(k["cached_name"]), bool(k["cached_version"] == k["version"]),
+            )
+        for j in range(at["cursors"], at["cursors"] + int(cursors)):
+            c, n = p["cursors"][j], int(p["cursors"][j]["checks"])
+            consumed = p["seen_consumed"][j]
+            about[f"cursor {text(c['name'])}"] = (
+                [int(c[f]) for f in ("durable", "ledger", "entry", "first_ms", "was", "checks",
+                                     "floor_ledger", "before_ledger")],
+                int(c["first_source"]) if c["first_ms"] != L.NULL else None,
+                int(c["floor_entry"]) if c["floor_ledger"] != L.NULL else None,
+                int(c["before_entry"]) if c["before_ledger"] != L.NULL else None,
+                block("ranges", p["range_count"][j]),
+                [x[len(x) - n :].tolist() for x in (
+                    p["passes"][i], p["seen_bytes"][j], consumed - consumed[-1],
+                )],
+            )
+        at["cursors"] += int(cursors)
+        found[text(k["cluster"]), text(k["topic"])] = about
+    return found
+
+
+@FEWER
+@given(
+    traces(), SEEDS, st.sampled_from((0, LATENESS_MS)), st.sampled_from((1, 3000, 200_000)),
+)
+def test_any_cut_gives_the_same_rows_and_state(
+    trace: Trace, seed: int, jitter_ms: int, drain_ms: int
+) -> None:
+    order, end = random.Random(seed), trace.end_ms + drain_ms
+    whole_states: list[bytes] = []
+    split_states: list[bytes] = []
+    records = numbered(trace.records)
+    whole = play([records], trace.params, trace.configured, end, whole_states)
+    came = sorted(
+        records, key=lambda r: (r["ts_wall_ms"] + order.random() * jitter_ms, r["source_offset"])
+    )
+    split = play(cut(came, order), trace.params, trace.configured, end, split_states)
+    assert "quarantine" not in split
+    assert_same(split, whole)
+    assert canonical(split_states[-1]) == canonical(whole_states[-1])
+    again = shard.write(shard.read(split_states[-1]))
+    assert canonical(again) == canonical(split_states[-1])
+
+
+@FEWER
+@given(traces(), SEEDS)
+def test_topics_in_other_shards_change_nothing(trace: Trace, seed: int) -> None:
+    """Every topic in a shard of its own; policies and starts go to all."""
+    end, own = trace.end_ms + 1, set(OWN)
+    records = numbered(trace.records)
+    topics = sorted({topic_of(r) for r in records if r["event_type"] in own})
+    random.Random(seed).shuffle(topics)
+    found: Rows = {}
+    for topic in topics:
+        mine = [r for r in records if r["event_type"] not in own or topic_of(r) == topic]
+        for table, rows in play([mine], trace.params, trace.configured, end).items():
+            found.setdefault(table, []).extend(rows)
+    assert_same(found, judge(trace.records, trace.params, trace.configured, end))
+
+
+def test_names_may_collide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are compared byte by byte; here every hash is one of two."""
+    monkeypatch.setattr(names.Names.__init__, "__defaults__", (None, None, 1))
+    test_long_traces()  # type: ignore[call-arg]
+
+
+# -- late and repeated -----------------------------------------------------------------------
+
+
+def answers(job: Backlog) -> Any:
+    """Calls a job again and again; answers the rows of each call."""
+    state: bytes | None = None
+
+    def call(
+        records: list[dict[str, Any]], stream_ms: int = 0, home: int = 1, by: Backlog | None = None,
+    ) -> Rows:
+        nonlocal state
+        blobs = [blob(numbered(records), home)] if records else []
+        step = (by or job).step(state, blobs, T0 + stream_ms if stream_ms else 0)
+        state = step.state
+        return {name: table.to_pylist() for name, table in step.tables.items()}
+
+    return call
+
+
+def job(policies: list[str] | None = None, **params: Any) -> Backlog:
+    every_second = {"backlogQuotaCheckIntervalInSeconds": 1, "check_rows": "all"}
+    return Backlog({**PARAMS, **every_second, **params}, policies or [])
+
+
+FIRST = [ledger(0, 1, 5, 500), cursor(0, "s", "1:-1")]
+
+
+def passes(rows: Rows, column: str = "limit_bytes") -> dict[int, Any]:
+    """One column of checks by time."""
+    return {r["pass_ms"] - T0: r[column] for r in rows.get("backlog_checks", [])}
+
+
+def test_late_and_repeated_records_are_quarantined() -> None:
+    call = answers(job())
+    rows = call([*FIRST, ledger(1000, 1, 6, 600, seq=2), ledger(1000, 1, 7, 700, seq=2)])
+    assert [(r["reason_code"], r["seq"]) for r in rows["quarantine"]] == [("DUPLICATE_RECORD", 2)]
+    assert passes(rows, "backlog_bytes") == {0: 500}
+    rows = call([ledger(400, 1, 9, 900, seq=3), ledger(500, 1, 8, 800, seq=4)])
+    assert [(r["reason_code"], r["seq"], r["detail"]) for r in rows["quarantine"]] == [
+        ("TOO_LATE", 3, "100 ms before the clock of its key")
+    ]
+    rows = call([ledger(5000, 1, 1, 10, seq=5, topic="persistent://t/a/y")], 20_000)
+    assert [(r["reason_code"], r["detail"]) for r in rows["quarantine"]] == [
+        ("TOO_LATE", "idle_advance_ms of 25000 would have kept it")
+    ]
+    assert passes(rows, "backlog_bytes")[1000] == 600 and len(passes(rows)) == 19
+    assert {r["job"] for r in rows["quarantine"]} == {"backlog"}
+
+
+def test_a_repeated_policy_is_reported_by_the_copy_at_home() -> None:
+    told = {**policy(0, "topic", TOPIC, **quota(5)), "seq": 1}
+    for home in (1, 0):
+        call = answers(job())
+        assert "quarantine" not in call([told], 0, home)
+        rows = call([told, {**told, "seq": 2, "ts_wall_ms": T0 + 1}], 0, home)
+        assert len(rows.get("quarantine", [])) == home
+    call = answers(job())
+    assert [r["reason_code"] for r in call([told, told])["quarantine"]] == ["DUPLICATE_RECORD"]
+
+
+# -- policies and starts ---------------------------------------------------------------------
+
+
+def test_a_late_policy_holds_from_the_clock_on() -> None:
+    call = answers(job())
+    assert passes(call([*FIRST, ledger(2600, 1, 5, 500)])) == dict.fromkeys((0, 1000, 2000))
+    call([policy(100, "topic", TOPIC, **quota(7))])
+    assert passes(call([ledger(5000, 1, 5, 500)])) == {3000: 7, 4000: 7}
+    call([policy(50, "topic", TOPIC, **quota(3))])
+    assert passes(call([ledger(7000, 1, 5, 500)])) == {5000: 7, 6000: 7}
+
+
+def test_a_late_interval_holds_from_the_clock_on() -> None:
+    call = answers(job())
+    call([*FIRST, ledger(2600, 1, 5, 500)])
+    call([policy(100, "broker", "*", backlogQuotaCheckIntervalInSeconds=5)])
+    assert list(passes(call([ledger(11_000, 1, 5, 500)]))) == [5000, 10_000]
+    call([policy(11_000, "broker", "b1", backlogQuotaCheckIntervalInSeconds=2)])
+    assert list(passes(call([ledger(15_000, 1, 5, 500)]))) == [12_000, 14_000]
+    rows = call([ledger(15_000, 1, 5, 500, broker="b2"), ledger(21_000, 1, 5, 500, broker="b2")])
+    assert list(passes(rows)) == [15_000, 20_000]
+
+
+def test_a_late_start_holds_from_the_clock_on_and_only_once() -> None:
+    start = record("broker_started", 100, topic=None)
+    limit = [document("topic", TOPIC, **quota(1))]
+
+    def producers(rows: Rows) -> list[int]:
+        return list(passes(rows, "producers_disconnected").values())
+
+    call = answers(job(limit))
+    rows = call([created(0, 1), *FIRST, created(0, 2, broker="b1"), ledger(1600, 1, 5, 500)])
+    assert producers(rows) == [2, 2]
+    assert producers(call([start, ledger(3600, 1, 5, 500)])) == [0, 0]
+    call = answers(job())
+    call([*FIRST, created(0, 1), ledger(1600, 1, 5, 500)])
+    call([start, created(1700, 2), policy(1800, "topic", TOPIC, **quota(1))])
+    assert producers(call([start, ledger(3600, 1, 5, 500)])) == [1, 1]
+    call([record("broker_started", 90, topic=None)])
+    assert producers(call([ledger(5600, 1, 5, 500)])) == [1, 1]
+
+
+def test_changed_configuration_holds_from_the_clock_on() -> None:
+    before = [document("namespace", "t/a", **quota(5)), document("topic", "t/a/x", **quota(6)),
+              document("broker", "*", backlogQuotaDefaultLimitBytes=9)]
+    after = [document("namespace", "t/a", **quota(8)),
+             document("broker", "*", backlogQuotaDefaultLimitBytes=9)]
+    other = [{**r, "topic": "persistent://t/b/x"} for r in FIRST]
+    call = answers(job(before))
+    rows = call([*FIRST, *other, ledger(1600, 1, 5, 500)])
+    assert passes(rows) == {0: 6, 1000: 6}
+    changed = job(after)
+    rows = call([ledger(3600, 1, 5, 500)], 1500, by=changed)
+    assert [(r["topic"], r["limit_bytes"], r["limit_source_size"]) for r in
+            in_order(rows)["backlog_checks"]] == [
+        (TOPIC, 8, "namespace"), (TOPIC, 8, "namespace"), *[("persistent://t/b/x", 9, "broker")] * 2
+    ]
+    call([policy(4000, "namespace", "t/a", publishRateInMsgs=1)], 1500, by=changed)
+    assert passes(call([ledger(5600, 1, 5, 500)], 1500, by=changed)) == {4000: 9, 5000: 9}
+
+
+def test_replaced_policies_are_forgotten() -> None:
+    call_job, state = job(), None
+    for i in range(50):
+        at = i * 20_000
+        told = [
+            policy(at, "topic", TOPIC, **quota(i)), policy(at, "topic", f"t/a/{i}", **quota(i)),
+            policy(at + 1, "topic", f"t/a/{i}"), policy(at, "user", "u", producer_ids_rate=1),
+            record("broker_started", at + 2, topic=None),
+            policy(at, "broker", "b1", backlogQuotaDefaultLimitBytes=i),
+        ]
+        batch = [blob(numbered([*told, ledger(at + 3, 1, 1, 1)]))]
+        state = call_job.step(state, batch, T0 + at).state
+    assert state is not None and len(shard.read(state).meaning) < 14
+
+
+# -- state -----------------------------------------------------------------------------------
+
+
+def test_other_states_are_refused() -> None:
+    state = job().step(None, [blob(numbered(FIRST))], 0).state
+    assert codec.describe(state)["job"] == "backlog"
+    with pytest.raises(StateFormatError, match="state of job chunks, expected backlog"):
+        shard.read(codec.encode("chunks", shard.VERSION, {}))
+    with pytest.raises(StateFormatError, match="has version 2, this release reads 1"):
+        shard.read(codec.encode("backlog", 2, {}))
+
+
+def test_a_topic_without_anything_is_forgotten() -> None:
+    call_job = job()
+    gone = [record("cursor_deleted", 5100, subscription="s"),
+            record("ledger_deleted", 5100, ledger_id=1)]
+    other = [{**r, "topic": "non-persistent://t/a/n"} for r in FIRST]
+    batch = [blob(numbered([*FIRST, *other, *gone]))]
+    step = call_job.step(None, batch, 0)
+    assert step.wake_at_ms == T0
+    step = call_job.step(step.state, [], T0 + 5500)
+    assert step.wake_at_ms == T0 + 6000
+    step = call_job.step(step.state, [], T0 + 6001)
+    assert set(shard.describe(shard.read(step.state)).values()) == {0}
+    assert step.wake_at_ms is None
+
+
+def test_the_checks_that_cursors_remember_may_change() -> None:
+    """More are remembered from then on, of fewer the last ones."""
+    records = [*FIRST, *[entry(500 + 1000 * i, 1, 5 + i % 5 * i) for i in range(16)]]
+    expected = {
+        n: [r["growth_rate"] for r in judge(
+            records, {"backlogQuotaCheckIntervalInSeconds": 1, "forecast_checks": n,
+                      "check_rows": "all"}, (), T0 + 15_001,
+        )["backlog_subscriptions"]] for n in (3, 6)
+    }
+    for before, after in ((6, 3), (3, 6)):
+        call = answers(job(forecast_checks=before))
+        rows = call(records[:9])
+        got = [r["growth_rate"] for r in rows["backlog_subscriptions"]]
+        assert got == expected[before][: len(got)]
+        rows = call(records[9:], 0, by=job(forecast_checks=after))
+        rows = call([], 15_001, by=job(forecast_checks=after))
+        got = [r["growth_rate"] for r in rows["backlog_subscriptions"]]
+        assert got and got == expected[after][-len(got) :]
+
+
+def test_a_silent_topic_is_checked_when_the_shard_is_woken() -> None:
+    call_job = job(backlogQuotaCheckIntervalInSeconds=60)
+    step = call_job.step(None, [blob(numbered(FIRST))], 0)
+    assert step.wake_at_ms == T0
+    step = call_job.step(step.state, [], T0 + 1)
+    assert step.tables["backlog_checks"].num_rows == 1
+    assert step.wake_at_ms == T0 + 60_000
+    assert call_job.step(step.state, [], T0 + 60_000).tables == {}
+    assert call_job.step(step.state, [], T0 + 60_001).tables["backlog_checks"].num_rows == 1
+
+
+def test_state_of_idle_topics_is_small() -> None:
+    records = [
+        {**r, "topic": f"persistent://t/a/{i}"} for i in range(2000) for r in (
+            ledger(0, 1, 100, 10_000, T0 - 5), ledger(0, 2, 100, 10_000, T0 - 1),
+            ledger(0, 3, 50, 5000), cursor(0, "s", f"1:{i % 100}"), cursor(0, "q", f"2:{i % 90}"),
+        )
+    ]
+    state = job().step(None, [blob(numbered(records))], 0).state
+    state = job().step(state, [], T0 + 20_001).state
+    s = shard.read(state)
+    assert shard.describe(s) == {
+        "keys": 2000, "cursors": 4000, "ledgers": 6000, "samples": 2000, "producers": 0,
+        "ranges": 0, "shared": 0, "waiting": 0,
+    }
+    assert sum(part.nbytes for part in s.parts.values()) < 1300 * 2000
+    assert len(state) < 200 * 2000
+    step = job().step(state, [], T0 + 20_500)
+    assert step.tables == {} and len(step.state) == len(state)
