@@ -6,7 +6,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -116,27 +115,51 @@ def tables(
     config: Config = None,
     warehouse: Warehouse = None,
     sql: Annotated[bool, typer.Option("--sql", help="Print the text of a view.")] = False,
+    ddl: Annotated[
+        bool, typer.Option("--ddl", help="Print statements that register them elsewhere.")
+    ] = False,
+    engine: Annotated[
+        str, typer.Option(help="What --ddl is for: spark (any catalogue of it) or duckdb.")
+    ] = "spark",
     as_json: Json = False,
 ) -> None:
     """What tables and views there are, and what their columns mean."""
     from app.query import tables as run_tables
 
-    _found(run_tables(_settings(config, warehouse), name=name, sql=sql, as_json=as_json))
+    settings = _settings(config, warehouse)
+    _found(run_tables(settings, name=name, sql=sql, as_json=as_json, ddl=ddl, engine=engine))
 
 
 @app.command()
 def query(
-    sql: Annotated[str, typer.Argument(help="SQL over the tables and views of the warehouse.")],
+    sql: Annotated[
+        str | None, typer.Argument(help="SQL over the tables and views, or a ready question.")
+    ] = None,
     config: Config = None,
     warehouse: Warehouse = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(help="Tables as they were then: ms since the epoch, or ISO 8601."),
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(help="Parameter of a ready question: name=value.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--list", help="List the ready questions.")] = False,
     as_json: Json = False,
     csv: Annotated[bool, typer.Option("--csv", help="Answer as CSV.")] = False,
 ) -> None:
-    """SQL over the warehouse (DuckDB over the Delta tables)."""
+    """SQL over the warehouse (DuckDB over the Delta tables), or a ready question."""
+    from app.query import list_questions
     from app.query import query as run_query
 
     output = "json" if as_json else "csv" if csv else "table"
-    _found(run_query(_settings(config, warehouse), sql, output))
+    if every:
+        _found(list_questions(output))
+        return
+    if sql is None:
+        raise UserError("query: give SQL, or the name of a ready question; query --list has them")
+    as_of_ms = None if as_of is None else _moment(as_of, "--as-of")
+    _found(run_query(_settings(config, warehouse), sql, output, as_of_ms, param or []))
 
 
 @app.command()
@@ -204,19 +227,11 @@ def alerts_check(
     _found(check(_settings(config, warehouse), as_json, at_ms))
 
 
-def _moment(text: str) -> int:
+def _moment(text: str, option: str = "--at") -> int:
     """Milliseconds since the epoch of a time on the command line; UTC unless it says otherwise."""
-    if text.lstrip("-").isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UserError(
-            f"--at {text}: is not a time\n"
-            "allowed: milliseconds since the epoch, or ISO 8601 such as 2026-01-31T14:05:00Z"
-        ) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    from app.moments import moment_ms
+
+    return moment_ms(text, f"{option} {text}")
 
 
 @alerts_app.command("rules")

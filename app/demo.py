@@ -141,8 +141,16 @@ def _of_other_jobs(warehouse: Path) -> list[str]:
         _rows(warehouse / "chunk_events", demo_report.CHUNK_EVENT_COLUMNS),
         _rows(warehouse / "incomplete_messages", demo_report.INCOMPLETE_COLUMNS),
     )
+    backlog = demo_report.backlog_sentences(
+        _rows(warehouse / "backlog_checks", demo_report.BACKLOG_CHECK_COLUMNS),
+        _rows(warehouse / "backlog_subscriptions", demo_report.BACKLOG_SUBSCRIPTION_COLUMNS),
+        _rows(warehouse / "backlog_evictions", demo_report.BACKLOG_EVICTION_COLUMNS),
+    )
+    cache = demo_report.cache_sentence(
+        _rows(warehouse / "cache_stats", demo_report.CACHE_COLUMNS))
     decisions = _rows(warehouse / "producer_id_decisions", demo_report.DECISION_COLUMNS)
-    return [*demo_report.producer_id_sentences(decisions), *([] if large is None else [large])]
+    return [*demo_report.producer_id_sentences(decisions), *([] if large is None else [large]),
+            *backlog, *([] if cache is None else [cache])]
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -30,10 +30,21 @@ DECISION_COLUMNS = (
 MESSAGE_COLUMNS = ("cluster", "topic", "subscription", "uuid")
 CHUNK_EVENT_COLUMNS = (*MESSAGE_COLUMNS, "consumer", "outcome")
 INCOMPLETE_COLUMNS = (*MESSAGE_COLUMNS, "producer_name", "window_start_ms")
+BACKLOG_CHECK_COLUMNS = (
+    "cluster", "topic", "pass_ms", "exceeded_size", "exceeded_time", "limit_bytes", "limit_s",
+    "retention_policy", "oldest_subscription", "age_s",
+)
+BACKLOG_SUBSCRIPTION_COLUMNS = (
+    "cluster", "topic", "pass_ms", "subscription", "age_s", "time_to_quota_s",
+)
+BACKLOG_EVICTION_COLUMNS = ("cluster", "topic", "entries_skipped")
+CACHE_COLUMNS = ("policy", "max_bytes", "topic", "hits", "misses", "miss_bytes")
 QUARANTINE_COLUMNS = ("reason_code", "source_partition", "source_offset")
 SHOWN = 8
 NAMED = 3
-"""Users, producers or consumers that a sentence names at most."""
+"""Users, producers, consumers or topics that a sentence names at most."""
+SOON_S = 3600
+"""A quota that will be reached within this time is told."""
 DELIVERY = "delivery of a large message to a subscription"
 PLURALS = {"batch": "batches", DELIVERY: "deliveries of large messages to subscriptions"}
 EXPIRED = frozenset({"EXPIRED"})
@@ -266,6 +277,131 @@ def large_message_sentence(
     said = ", ".join(part for part in parts if part)
     return (f"Of {_counted(len(known), 'large message' if once else DELIVERY)} {arrived} arrived "
             f"whole{'; ' if said else ''}{said}.")
+
+
+def backlog_sentences(
+    checks: Iterable[Row], subscriptions: Iterable[Row], evictions: Iterable[Row]
+) -> list[str]:
+    """Which topics were over a quota of their backlog and which soon will be, from rows of
+    backlog_checks, backlog_subscriptions and backlog_evictions; nothing without a check."""
+    by_topic: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in checks:
+        by_topic[row["cluster"], row["topic"]].append(row)
+    if not by_topic:
+        return []
+    evicted: Counter[tuple[str, str]] = Counter()
+    for row in evictions:
+        evicted[row["cluster"], row["topic"]] += row["entries_skipped"]
+    over = {}
+    for topic, rows in by_topic.items():
+        rows.sort(key=lambda row: row["pass_ms"])
+        if any(row["exceeded_size"] or row["exceeded_time"] for row in rows):
+            over[topic] = rows
+    worst = sorted(over, key=lambda t: (-sum(map(_is_over, over[t])), t))
+    said = [_over_quota(topic[1], over[topic], evicted[topic]) for topic in worst[:NAMED]]
+    more = len(worst) - NAMED
+    if more > 0:
+        said.append(f"{_counted(more, 'other topic')} {_was(more)} over a quota, too.")
+    said += _quotas_ahead(by_topic, subscriptions)
+    return said or [f"{_counted(len(by_topic), 'topic')} with a backlog: none was over a quota, "
+                    "and none will be within the hour."]
+
+
+def _is_over(check: Row) -> bool:
+    return bool(check["exceeded_size"] or check["exceeded_time"])
+
+
+def _over_quota(topic: str, checks: list[Row], evicted: int) -> str:
+    """One topic that was over its quota, from its checks in order of time."""
+    over = [row for row in checks if _is_over(row)]
+    first, last = over[0], over[-1]
+    size = first["exceeded_size"]
+    limit = _bytes(first["limit_bytes"]) if size else f"{first['limit_s']:,} s"
+    quota = f"its {'size' if size else 'time'} quota of {limit}"
+    since = _clock(first["pass_ms"])
+    when = f"the check of {since}" if first is last else f"{len(over):,} checks from {since}"
+    if first is not last is not checks[-1]:
+        when += f" to {_clock(last['pass_ms'])}"
+    begin = f"Topic {short(topic)} was over {quota} at {when}"
+    if last["oldest_subscription"] is not None:
+        begin += f", because of subscription {last['oldest_subscription']}"
+    if first["retention_policy"] == "consumer_backlog_eviction":
+        entries = "entry was" if evicted == 1 else "entries were"
+        return f"{begin}; {evicted:,} {entries} to be evicted."
+    return f"{begin}; its producers were disconnected."
+
+
+def _quotas_ahead(
+    checks: Mapping[tuple[str, str], list[Row]], subscriptions: Iterable[Row]
+) -> list[str]:
+    """Subscriptions that will reach a quota soon, as the last check of their topic sees it."""
+    ahead = []
+    for row in subscriptions:
+        known = checks.get((row["cluster"], row["topic"]))
+        left = row["time_to_quota_s"]
+        if known is None or left is None or row["pass_ms"] != known[-1]["pass_ms"]:
+            continue
+        if not _is_over(known[-1]) and left <= SOON_S:
+            ahead.append((row["pass_ms"] + int(left * 1000), row["topic"], row, left))
+    ahead.sort(key=lambda found: (found[:2], found[2]["subscription"]))
+    return [
+        f"Topic {short(topic)} will reach its quota in {_about(int(left * 1000))}, at "
+        f"{_clock(at)}, if subscription {row['subscription']} goes on like this"
+        f"{_waiting(row['age_s'])}."
+        for at, topic, row, left in ahead[:NAMED]
+    ]
+
+
+def _waiting(age_s: int | None) -> str:
+    return "" if age_s is None else f" (its oldest message has waited {age_s:,} s)"
+
+
+def cache_sentence(rows: Iterable[Row]) -> str | None:
+    """How many reads the cache would have answered, from rows of cache_stats or one row for each
+    policy and size; None without a read. With several sizes it is told of the one at which the
+    policies differ most."""
+    found: dict[int | None, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for row in rows:
+        if row.get("topic") is None:  # those of topics are in those of their broker
+            counts = found[row["max_bytes"]][row["policy"]]
+            counts.update({name: row[name] for name in ("hits", "misses", "miss_bytes")})
+    read = {size: {policy: c for policy, c in policies.items() if c["hits"] + c["misses"]}
+            for size, policies in found.items()}
+    read = {size: policies for size, policies in read.items() if policies}
+    if not read:
+        return None
+    size = max(read, key=lambda s: (_spread(read[s]), -1 if s is None else s))
+    ranked = sorted(read[size].items(), key=lambda item: (-_hit_ratio(item[1]), item[0]))
+    best, counts = ranked[0]
+    reads = _counted(counts["hits"] + counts["misses"], "read")
+    cache = "A cache without a size limit" if size is None else f"A cache of {_bytes(size)}"
+    others = ", ".join(f"{policy} {_percent(c)}" for policy, c in ranked[1:])
+    storage = _bytes(counts["miss_bytes"])
+    if others:
+        storage += f" instead of {_bytes(ranked[-1][1]['miss_bytes'])}"
+    return (f"{cache} would have answered {_percent(counts)} of {reads} under {best}"
+            f"{' (' + others + ')' if others else ''}; {storage} would have come from storage.")
+
+
+def _hit_ratio(counts: Mapping[str, int]) -> float:
+    return counts["hits"] / (counts["hits"] + counts["misses"])
+
+
+def _spread(policies: Mapping[str, Mapping[str, int]]) -> float:
+    ratios = [_hit_ratio(counts) for counts in policies.values()]
+    return max(ratios) - min(ratios)
+
+
+def _percent(counts: Mapping[str, int]) -> str:
+    return f"{100 * _hit_ratio(counts):.1f} %"
+
+
+def _bytes(n: int) -> str:
+    """A size as a reader says it: 250 MB, 4.2 MB, 900 bytes."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= size:
+            return f"{n / size:.0f} {unit}" if n >= 100 * size else f"{n / size:.1f} {unit}"
+    return _counted(n, "byte")
 
 
 def _fates(

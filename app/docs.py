@@ -7,7 +7,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-PAGES = {"events.md": "app.docs_events", "tables.md": "app.docs_tables"}
+PAGES = {
+    "events.md": "app.docs_events", "tables.md": "app.docs_tables",
+    "queries.md": "app.docs_queries",
+}
 """Module of each page; it has a function `render() -> str`."""
 
 

@@ -1,4 +1,7 @@
-"""The commands `tables` and `query`: what there is, and SQL over it, without Spark."""
+"""The commands `tables` and `query`: what there is, and SQL over it, without Spark.
+
+In front of SQL stand the ready questions of `app.queries`.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,24 @@ import base64
 import csv
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 from uuid import UUID
 
 import duckdb
-import pyarrow as pa
 
+from app.ddl import ENGINES, ddl
 from app.errors import UserError, did_you_mean
+from app.manifest import load as load_manifest
+from app.queries import QUESTIONS
+from app.queries.question import given
 from app.tables import TABLES, VIEWS
-from app.warehouse import Warehouse, connect, first_lines, only_select
+from app.warehouse import GONE, Warehouse, connect, first_lines, only_select, states
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -26,51 +34,109 @@ if TYPE_CHECKING:
 Output = Literal["table", "json", "csv"]
 SHOWN_ROWS = 200
 """Rows that a table for reading shows; JSON and CSV have them all."""
+COUNTED_ROWS = 1000
+"""Rows beyond these that it counts; it does not wait for the others."""
 SHOWN_WIDTH = 60
 
 
 def tables(
-    settings: Settings, name: str | None = None, sql: bool = False, as_json: bool = False
+    settings: Settings, name: str | None = None, sql: bool = False, as_json: bool = False,
+    ddl: bool = False, engine: str = "spark",
 ) -> int:
-    """List tables and views with their rows, or describe one with its columns; 0."""
-    if name is None:
-        return _list(Warehouse.of(settings), as_json)
-    if name not in TABLES and name not in VIEWS:
+    """List tables and views with their rows, describe one, or print what registers them; 0."""
+    if name is not None and name not in TABLES and name not in VIEWS:
         raise UserError(f"tables: there is no {name} ({did_you_mean(name, [*TABLES, *VIEWS])})")
+    if ddl:
+        return _ddl(_warehouse(settings), engine, name, as_json)
+    if name is None:
+        return _list(_warehouse(settings), as_json)
     if sql:
         if name not in VIEWS:
             raise UserError(f"tables --sql: {name} is a table; views are {', '.join(VIEWS)}")
-        print(VIEWS[name].sql)
+        text = VIEWS[name].sql
+        print(json.dumps({"name": name, "sql": text}) if as_json else text)
         return 0
-    return _describe(Warehouse.of(settings), name, as_json)
+    return _describe(_warehouse(settings), name, as_json)
 
 
-def query(settings: Settings, sql: str, output: Output = "table") -> int:
-    """Run one reading statement over the tables and views and print its rows; 0."""
-    connection = connect(Warehouse.of(settings), sql)
-    only_select(connection, sql, "query")
+def query(
+    settings: Settings, sql: str, output: Output = "table", as_of_ms: int | None = None,
+    params: Sequence[str] = (),
+) -> int:
+    """Answer a ready question, or one reading statement over the tables and views; 0."""
+    question = QUESTIONS.get(sql.strip())
+    values: dict[str, Any] = {}
+    if question is not None:
+        sql, values = question.sql, question.values(given(params))
+    elif params:
+        raise UserError("--param: goes with a ready question; query --list has them")
+    else:
+        _require_sql(sql)
+    warehouse = _warehouse(settings).at(as_of_ms)
+    with duckdb.connect(config={"enable_external_access": "false"}) as reader:
+        only_select(reader, sql, "query")
+    connection = connect(warehouse, sql, values, alone=True, in_order=question is None)
     try:
-        connection.execute(sql)
+        connection.execute(sql, values)
         names = [column[0] for column in connection.description or []]
         WRITERS[output](names, _rows(connection), sys.stdout)
+    except duckdb.IOException as error:
+        raise UserError(f"query: {first_lines(error)}\n{GONE}") from error
     except duckdb.Error as error:
         raise UserError(f"query: {first_lines(error)}") from error
     return 0
 
 
-def _list(warehouse: Warehouse, as_json: bool) -> int:
+def list_questions(output: Output = "table") -> int:
+    """The ready questions, each with its parameters and their defaults; 0."""
+    names = ["name", "parameters", "meaning"]
+    rows = [
+        [q.name, " ".join(f"{p.name}={p.shown_default}" for p in q.params), q.meaning]
+        for q in QUESTIONS.values()
+    ]
+    if output == "json":
+        print(json.dumps([
+            {"name": q.name, "meaning": q.meaning, "reads": q.reads, "sql": q.sql,
+             "parameters": {p.name: p.meaning for p in q.params}}
+            for q in QUESTIONS.values()
+        ], indent=1))
+        return 0
+    if output == "table":
+        rows = [[name, ", ".join(p.name for p in QUESTIONS[name].params), meaning]
+                for name, _, meaning in rows]
+    WRITERS[output](names, rows, sys.stdout)
+    return 0
+
+
+def _warehouse(settings: Settings) -> Warehouse:
+    """The warehouse of a configuration, if this version of Weir knows its layout."""
+    warehouse = Warehouse.of(settings)
     warehouse.require()
+    load_manifest(settings)
+    return warehouse
+
+
+def _require_sql(text: str) -> None:
+    """UserError for words that can only be meant as the name of a question."""
+    words = re.findall(r"[\w-]+", text)
+    if not words or re.fullmatch(r"[\w\s-]+", text) is None:
+        return
+    name = "-".join(words).replace("_", "-").lower()
+    if len(words) > 1 and not get_close_matches(name, QUESTIONS, n=1, cutoff=0.75):
+        return  # SQL, or something that its parser will tell
+    if text.strip().lower() in (*TABLES, *VIEWS):
+        raise UserError(f"query: {text.strip()} is a table or view, not a question\n"
+                        f'read it with query "FROM {text.strip().lower()} LIMIT 20"')
+    raise UserError(f"query: {text.strip()} is neither SQL nor a ready question"
+                    f" ({did_you_mean(name, list(QUESTIONS))})")
+
+
+def _list(warehouse: Warehouse, as_json: bool) -> int:
     names = ["name", "kind", "rows", "bytes", "meaning"]
-    rows: list[list[Any]] = []
-    for table in TABLES.values():
-        delta = warehouse.open(table.name)
-        if delta is None:
-            count, size = 0, 0
-        else:
-            adds = pa.table(delta.get_add_actions())
-            # Every writer of Weir records the rows of a file; without them only a scan would tell.
-            count, size = (sum(adds.column(c).to_pylist()) for c in ("num_records", "size_bytes"))
-        rows.append([table.name, "table", count, size, table.meaning])
+    rows: list[list[Any]] = [
+        [s.name, "table", 0 if s.version is None else s.rows, s.bytes or 0, TABLES[s.name].meaning]
+        for s in states(warehouse)
+    ]
     rows += [[view.name, "view", None, None, view.meaning] for view in VIEWS.values()]
     (write_json if as_json else write_table)(names, rows, sys.stdout)
     return 0
@@ -84,6 +150,20 @@ def _describe(warehouse: Warehouse, name: str, as_json: bool) -> int:
     if not as_json:
         print((TABLES[name] if name in TABLES else VIEWS[name]).meaning + "\n")
     (write_json if as_json else write_table)(["column", "type", "meaning"], rows, sys.stdout)
+    return 0
+
+
+def _ddl(warehouse: Warehouse, engine: str, name: str | None, as_json: bool) -> int:
+    if engine not in ENGINES:
+        raise UserError(f"--engine {engine}: allowed: {', '.join(ENGINES)}")
+    statements, missing = ddl(warehouse, engine, name)
+    if as_json:
+        print(json.dumps({"engine": engine, "statements": statements, "missing": missing}))
+        return 0
+    for statement in statements:
+        print(f"{statement};")
+    for table in missing:
+        print(f"-- {table}: nothing has been written yet")
     return 0
 
 
@@ -138,6 +218,8 @@ def write_table(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO
     for row in rows:
         if len(shown) == SHOWN_ROWS:
             more += 1
+            if more == COUNTED_ROWS:
+                break
             continue
         numbers = [
             n and (v is None or (isinstance(v, int | float | Decimal) and not isinstance(v, bool)))
@@ -153,7 +235,8 @@ def write_table(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO
         ]
         out.write("  ".join(cells).rstrip() + "\n")
     if more:
-        out.write(f"{more} more rows: --csv and --json give all, LIMIT fewer\n")
+        least = "at least " if more == COUNTED_ROWS else ""
+        out.write(f"{least}{more} more rows: --csv and --json give all, LIMIT fewer\n")
     elif not shown:
         out.write("no rows\n")
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app import backlog_views
+
 
 @dataclass(frozen=True)
 class View:
@@ -199,6 +201,75 @@ SELECT 'kafka.server:type=ProducerIds' AS metric, m.name AS attribute, m.cluster
 FROM named AS m WHERE m.name <> 'tokens' OR m.tokens IS NOT NULL
 """.strip()
 
+# Limiters are those of rate_limits: buckets by messages and bytes per second, connections by
+# requests in flight, IO threads by bytes buffered. A bucket is breached where a charge left nothing
+# in it, even if the window as a whole stayed below its limit. Connections stop at their limit, IO
+# threads above it. `limit` is a keyword: only an alias may be called so.
+_QUOTA_USAGE_LIMITERS = """
+SELECT concat(s.limiter, CASE n.name WHEN 'msgs' THEN '_msgs' ELSE '_bytes' END) AS kind,
+  s.cluster AS cluster, s.broker AS broker, s.limiter_name AS entity,
+  CASE n.name WHEN 'msgs' THEN s.limit_msgs ELSE s.limit_bytes END AS quota,
+  CAST(CASE n.name WHEN 'msgs' THEN s.messages ELSE s.bytes END AS DOUBLE) * 1000 / s.window_ms
+    AS used,
+  coalesce(CASE n.name WHEN 'msgs' THEN s.min_balance_msgs ELSE s.min_balance_bytes END <= 0, false)
+    AS breached,
+  s.window_start_ms AS window_start_ms, s.window_ms AS window_ms
+FROM limiter_stats AS s CROSS JOIN (VALUES ('msgs'), ('bytes')) AS n(name)
+WHERE CASE n.name WHEN 'msgs' THEN s.limit_msgs ELSE s.limit_bytes END IS NOT NULL
+UNION ALL
+SELECT CASE s.limiter WHEN 'connection' THEN 'connection_requests'
+    ELSE concat(s.limiter, '_bytes') END, s.cluster, s.broker, s.limiter_name,
+  CAST(s.limit_level AS DOUBLE), CAST(s.max_level AS DOUBLE),
+  CASE s.limiter WHEN 'connection' THEN s.max_level >= s.limit_level
+    ELSE s.max_level > s.limit_level END,
+  s.window_start_ms, s.window_ms
+FROM limiter_stats AS s WHERE s.limit_level IS NOT NULL
+""".strip()
+
+# The statistics give rate and rate / bound, so the bound per second is their quotient; at a rate of
+# 0 it is not known. A bound of 0 has no utilisation. Whether there is a bound at all is in the
+# user's newest decision.
+_QUOTA_USAGE_PRODUCER_IDS = """
+SELECT 'producer_ids', s.cluster, s.broker, s.user,
+  CASE WHEN s.utilisation IS NULL THEN CAST(0 AS DOUBLE)
+    WHEN s.utilisation > 0 THEN s.rate / s.utilisation END,
+  s.rate, s.rejected > 0 OR coalesce(s.throttle_time_avg_ms > 0, false),
+  s.window_start_ms, s.window_ms
+FROM producer_id_stats AS s
+JOIN (
+  SELECT d.cluster, d.broker, d.user AS user, d.bound_source, row_number() OVER (
+      PARTITION BY d.cluster, d.broker, d.user ORDER BY d.ts_wall_ms DESC, d.row_no DESC
+    ) AS place
+  FROM producer_id_decisions AS d
+) AS b ON b.cluster = s.cluster AND b.broker = s.broker AND b.user = s.user
+  AND b.place = 1 AND b.bound_source <> 'none'
+""".strip()
+
+# A check is a moment, so its window has no length. An age of -1 is none.
+_QUOTA_USAGE_BACKLOG = """
+SELECT CASE n.name WHEN 'size' THEN 'backlog_size' ELSE 'backlog_age' END, c.cluster, c.broker,
+  c.topic, CAST(CASE n.name WHEN 'size' THEN c.limit_bytes ELSE c.limit_s END AS DOUBLE),
+  CAST(CASE WHEN n.name = 'size' THEN c.backlog_bytes WHEN c.age_s >= 0 THEN c.age_s END AS DOUBLE),
+  coalesce(CASE n.name WHEN 'size' THEN c.exceeded_size ELSE c.exceeded_time END, false),
+  c.pass_ms, CAST(0 AS BIGINT)
+FROM backlog_checks AS c CROSS JOIN (VALUES ('size'), ('time')) AS n(name)
+WHERE CASE n.name WHEN 'size' THEN c.limit_bytes ELSE c.limit_s END IS NOT NULL
+""".strip()
+
+_QUOTA_USAGE = f"""
+WITH usage AS (
+{_QUOTA_USAGE_LIMITERS}
+UNION ALL
+{_QUOTA_USAGE_PRODUCER_IDS}
+UNION ALL
+{_QUOTA_USAGE_BACKLOG}
+)
+SELECT u.kind, u.cluster, u.broker, u.entity, u.quota AS limit, u.used,
+  CASE WHEN u.quota > 0 THEN u.used / u.quota END AS ratio,
+  u.breached OR coalesce(u.used > u.quota, false) AS breached, u.window_start_ms, u.window_ms
+FROM usage AS u
+""".strip()
+
 VIEWS: dict[str, View] = {
     "throttle_intervals": View(
         "throttle_intervals",
@@ -238,5 +309,25 @@ VIEWS: dict[str, View] = {
         "The newest window of each user under the names of KIP-936's metrics.",
         _PRODUCER_ID_METRICS,
         reads=("producer_id_stats",),
+    ),
+    "quota_usage": View(
+        "quota_usage",
+        "Every quota of every job side by side: per window or check its limit, what was used of it,"
+        " their ratio, and whether it was breached; rates are per second.",
+        _QUOTA_USAGE,
+        reads=("limiter_stats", "producer_id_stats", "producer_id_decisions", "backlog_checks"),
+    ),
+    "backlog_topic_stats": View(
+        "backlog_topic_stats",
+        "The newest check of every topic, and of every partitioned topic as a whole, under the"
+        " names of the broker's topic stats.",
+        backlog_views.TOPIC_STATS,
+        reads=("backlog_checks",),
+    ),
+    "backlog_metrics": View(
+        "backlog_metrics",
+        "Sizes, ages, limits and evictions of backlogs under the names of Pulsar's own metrics.",
+        backlog_views.METRICS,
+        reads=("backlog_checks", "backlog_evictions"),
     ),
 }

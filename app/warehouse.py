@@ -8,9 +8,14 @@ dataset over ten million rows), those of an object store as an Arrow dataset.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import duckdb
@@ -18,14 +23,32 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from app import pruning
 from app.errors import UserError
+from app.read_only import first_lines, only_select
 from app.tables import TABLES, VIEWS, Table
+from app.time_travel import committed_at, version_at
 
 if TYPE_CHECKING:
     from app.settings import Settings
 
+__all__ = ["STATES", "State", "Warehouse", "connect", "first_lines", "only_select", "states"]
+
 GLOB = re.compile(r"[*?]")
 """Characters that DuckDB would expand in a file name."""
+READER_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+"""Features of the Delta protocol under which the rows of a table are those of its files."""
+FEW_FILES = 16
+"""So few are opened sooner than a statement is planned to find out which are needed."""
+STATES = "weir_tables"
+"""The relation that says how far each table has come."""
+NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms")
+"""Columns that say what time a table has reached, by preference."""
+
+GONE = (
+    "a file that is gone was removed by VACUUM or compaction: ask again, and with --as-of take a "
+    "later time"
+)
 
 
 @dataclass(frozen=True)
@@ -34,11 +57,17 @@ class Warehouse:
 
     uri: str
     storage_options: dict[str, str] = field(default_factory=dict, repr=False)
+    as_of_ms: int | None = None
+    """Tables are as they were at this moment (ms since the epoch); None: as they are."""
 
     @classmethod
     def of(cls, settings: Settings) -> Warehouse:
         """The warehouse of a configuration."""
         return cls(settings.warehouse, settings.storage())
+
+    def at(self, as_of_ms: int | None) -> Warehouse:
+        """The same warehouse as it was at a moment."""
+        return replace(self, as_of_ms=as_of_ms)
 
     @property
     def folder(self) -> Path | None:
@@ -53,17 +82,33 @@ class Warehouse:
         return f"{(str(self.folder) if self.folder else self.uri).rstrip('/')}/{name}"
 
     def open(self, name: str) -> DeltaTable | None:
-        """A table as its log stands now; None while nothing has been written to it."""
-        folder = self.folder
+        """A table as its log stands; None while nothing has been written to it.
+
+        A UserError if this version of Weir cannot tell the rows of the table.
+        """
+        folder, location = self.folder, self.location(name)
         if folder is not None and not (folder / name / "_delta_log").is_dir():
             return None
         try:
-            return DeltaTable(self.location(name), storage_options=self.storage_options)
+            delta = DeltaTable(location, storage_options=self.storage_options)
+            if self.as_of_ms is not None:
+                version = version_at(location, self.storage_options, self.as_of_ms)
+                if version is None:
+                    return None
+                delta.load_as_version(version)
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
             reason = str(error).splitlines()[0][:200]
-            raise UserError(f"{self.location(name)}: cannot be read\n{reason}") from error
+            raise UserError(f"{location}: cannot be read\n{reason}") from error
+        _require_plain_rows(delta, location)
+        return delta
+
+    def open_all(self, names: Iterable[str]) -> dict[str, DeltaTable | None]:
+        """Several tables by name, opened side by side."""
+        wanted = list(names)
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            return dict(zip(wanted, pool.map(self.open, wanted), strict=True))
 
     def require(self) -> None:
         """UserError if there is nothing that could be a warehouse."""
@@ -76,84 +121,232 @@ class Warehouse:
             )
 
 
-def connect(warehouse: Warehouse, sql: str | None = None) -> duckdb.DuckDBPyConnection:
+@dataclass(frozen=True)
+class State:
+    """How far a table has come; all but the name is None where nothing has been written."""
+
+    name: str
+    version: int | None = None
+    committed_ms: int | None = None
+    files: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    newest_ms: int | None = None
+
+
+def states(warehouse: Warehouse) -> list[State]:
+    """The state of every table, from the logs alone."""
+    return [_state(warehouse, name, delta) for name, delta in warehouse.open_all(TABLES).items()]
+
+
+def connect(
+    warehouse: Warehouse, sql: str | None = None, params: Mapping[str, Any] | None = None,
+    *, alone: bool = False, in_order: bool = True,
+) -> duckdb.DuckDBPyConnection:
     """A connection that knows the tables and views named in `sql` (all without it).
 
     A table that has no rows yet is there, and empty. The connection can read below the warehouse
-    and nothing else; statements are the caller's to refuse (`only_select`).
+    and nothing else; statements are the caller's to refuse (`only_select`). With `alone` the
+    connection is good for this one statement: files that it cannot need are left out. Without
+    `in_order` rows come in any order unless the statement says which, and sooner.
     """
     warehouse.require()
-    tables, views = _named(sql)
-    connection = duckdb.connect(
-        config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    )
-    connection.execute("SET python_enable_replacements = false")
-    if warehouse.folder is not None:
-        allowed = str(warehouse.folder.resolve())
-        connection.execute("SET allowed_directories = [$1]".replace("$1", _literal(allowed)))
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-    for name in tables:
-        _add_table(connection, warehouse, TABLES[name])
-    for name in views:
-        connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
-    return connection
-
-
-def only_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> None:
-    """UserError unless `sql` is one statement that only reads; `where` begins its message."""
-    try:
-        statements = connection.extract_statements(sql)
-    except duckdb.Error as error:
-        raise UserError(f"{where}: {first_lines(error)}") from error
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise UserError(f"{where}: allowed is one statement that reads: SELECT, WITH, DESCRIBE")
-
-
-def first_lines(error: duckdb.Error) -> str:
-    """The part of a DuckDB message that helps: what is wrong, and the nearest name if any."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    near = [line for line in lines[1:] if line.startswith(("Did you mean", "Candidate"))]
-    return "\n".join([lines[0] if lines else type(error).__name__, *near[:1]])
-
-
-def _named(sql: str | None) -> tuple[list[str], list[str]]:
-    """Tables and views that a statement may read: each log that is not opened saves time."""
-    words = set(re.findall(r"\w+", sql.lower())) if sql else set()
+    words = set(re.findall(r"\w+", sql.lower())) if sql else {*TABLES, *VIEWS}
     views = [name for name in VIEWS if name in words]
     wanted = words | {table for name in views for table in VIEWS[name].reads}
     tables = [name for name in TABLES if name in wanted]
-    # No name found: a listing such as SHOW TABLES.
-    return (tables, views) if tables else (list(TABLES), list(VIEWS))
+    connection = _sealed(warehouse, in_order)
+    opened = warehouse.open_all(tables) if len(tables) > 1 else {
+        name: warehouse.open(name) for name in tables
+    }
+    relations = [_Relation(TABLES[name], delta) for name, delta in opened.items()]
+    if alone and sql is not None and any(len(r.paths) > FEW_FILES for r in relations):
+        columns = {r.table.name: r.columns for r in relations}
+        texts = {name: VIEWS[name].sql for name in views}
+        kept = pruning.needed(sql, params or {}, columns, texts)
+        for relation in relations:
+            relation.prune(kept.get(relation.table.name))
+    for relation in relations:
+        relation.add(connection, warehouse)
+    if not tables:
+        # Nothing is read. They are there to be listed, and for DuckDB to suggest.
+        for table in TABLES.values():
+            _Relation(table, None).add(connection, warehouse)
+    for name in views if tables else VIEWS:
+        connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
+    if STATES in words:
+        _add_states(connection, warehouse)
+    return connection
 
 
-def _add_table(
-    connection: duckdb.DuckDBPyConnection, warehouse: Warehouse, table: Table
-) -> None:
-    delta = warehouse.open(table.name)
-    paths = _local_files(warehouse, delta, table.name) if delta is not None else []
-    if paths is None:
-        connection.register(table.name, delta.to_pyarrow_dataset())  # type: ignore[union-attr]
-    elif not paths:
-        connection.register(table.name, table.schema.empty_table())
-    else:
-        columns = ", ".join(f'"{name.name}"' for name in delta.schema().fields)  # type: ignore[union-attr]
-        files = ", ".join(map(_literal, paths))
-        hive = "true" if table.partition_by else "false"
-        connection.execute(
-            f"CREATE VIEW {table.name} AS SELECT {columns}"
-            f" FROM read_parquet([{files}], hive_partitioning = {hive})"
+def sql_type(kind: pa.DataType) -> str:
+    """The name of a column type in DuckDB."""
+    if pa.types.is_map(kind):
+        return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
+    if pa.types.is_list(kind):
+        return f"{sql_type(kind.value_type)}[]"
+    names = {
+        "int64": "BIGINT", "int32": "INTEGER", "int16": "SMALLINT", "int8": "TINYINT",
+        "bool": "BOOLEAN", "double": "DOUBLE", "float": "FLOAT", "date32[day]": "DATE",
+        "binary": "BLOB",
+    }
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMPTZ" if kind.tz else "TIMESTAMP"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    return names.get(str(kind), "VARCHAR")
+
+
+class _Relation:
+    """A table as DuckDB gets it: the files of its log, each a path below the table."""
+
+    def __init__(self, table: Table, delta: DeltaTable | None) -> None:
+        self.table = table
+        self._delta = delta
+        self.paths: list[str] = []
+        self._written_ms: list[int] = []
+        self.columns = {c.name: sql_type(c.type) for c in table.columns}
+        self._there = list(self.columns)
+        if delta is None:
+            return
+        written = {f.name: sql_type(f.type) for f in pa.schema(delta.schema().to_arrow())}
+        self._there = list(written)
+        # Columns of a newer Weir are shown; those that an older one did not write are null.
+        self.columns = {**written, **{k: v for k, v in self.columns.items() if k not in written}}
+        self._adds = delta.get_add_actions()
+        self.paths = [unquote(path) for path in self._column("path")]
+        self._written_ms = self._column("modification_time")
+        self._has_statistics = {"min", "max"} <= set(self._adds.schema.names)
+
+    def prune(self, scans: Sequence[pruning.Bounds] | None) -> None:
+        """Keep the files that may hold what the scans of a statement want; None: all."""
+        if scans is None or len(self.paths) <= FEW_FILES or not self._has_statistics:
+            return
+        limits = zip(self._column("min"), self._column("max"), strict=True)
+        keep = [pruning.overlaps(scans, least or {}, most or {}) for least, most in limits]
+        if not any(keep):
+            keep[0] = True  # for the types of its columns
+        self.paths = list(compress(self.paths, keep))
+        self._written_ms = list(compress(self._written_ms, keep))
+
+    def add(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+        """Make the table known to a connection."""
+        name = self.table.name
+        shown = ", ".join(
+            f'"{c}"' if c in self._there else f'CAST(NULL AS {kind}) AS "{c}"'
+            for c, kind in self.columns.items()
+        )
+        source = self._source(connection, warehouse)
+        if source is None:
+            shown = ", ".join(f'CAST(NULL AS {k}) AS "{c}"' for c, k in self.columns.items())
+            source = "(SELECT 1) WHERE false"
+        connection.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {source}")
+
+    def _source(
+        self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse
+    ) -> str | None:
+        """What DuckDB reads the rows from; None where there are none."""
+        name, delta = self.table.name, self._delta
+        if delta is None or not self.paths:
+            return None
+        if warehouse.folder is None or any(GLOB.search(p) or "://" in p for p in self.paths):
+            return self._dataset(connection)
+        root = str((warehouse.folder / name).resolve())
+        if GLOB.search(root) or "://" in root:
+            return self._dataset(connection)
+        files = [_literal(f"{root}/{path}") for path in self.paths]
+        partitions = delta.metadata().partition_columns
+        hive = "true" if partitions else "false"
+        # A column that came with a later version of Weir is missing in the files before it.
+        stored = set(self._there) - set(partitions)
+        ends = {min(zip(self._written_ms, files, strict=True))[1],
+                max(zip(self._written_ms, files, strict=True))[1]}
+        by_name = any(not stored <= _stored(connection, file) for file in ends)
+        union = ", union_by_name = true" if by_name else ""
+        return f"read_parquet([{', '.join(files)}], hive_partitioning = {hive}{union})"
+
+    def _dataset(self, connection: duckdb.DuckDBPyConnection) -> str:
+        assert self._delta is not None
+        connection.register(f"_{self.table.name}", self._delta.to_pyarrow_dataset())
+        return f"_{self.table.name}"
+
+    def _column(self, name: str) -> list[Any]:
+        return list(self._adds.column(name).to_pylist())
+
+
+def _sealed(warehouse: Warehouse, in_order: bool) -> duckdb.DuckDBPyConnection:
+    """A connection that reads below the warehouse, and changes and loads nothing."""
+    spill = Path(tempfile.gettempdir()) / f"weir-query-{secrets.token_hex(8)}"
+    connection = duckdb.connect(config={
+        "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
+        "allow_persistent_secrets": "false", "temp_directory": str(spill),
+        "preserve_insertion_order": str(in_order).lower(),
+    })
+    connection.execute("SET python_enable_replacements = false")
+    if warehouse.folder is not None:
+        allowed = str(warehouse.folder.resolve())
+        connection.execute(f"SET allowed_directories = [{_literal(allowed)}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _require_plain_rows(delta: DeltaTable, location: str) -> None:
+    """UserError if the rows of a table are not simply those of its files."""
+    features = set(delta.protocol().reader_features or ()) - READER_FEATURES
+    if delta.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        features.add("columnMapping")
+    elif features == {"columnMapping"}:
+        features = set()
+    if features:
+        raise UserError(
+            f"{location}: cannot be read: it uses {', '.join(sorted(features))}, which this"
+            " version of Weir does not know\nread it with Spark, or with the Weir that wrote it"
         )
 
 
-def _local_files(warehouse: Warehouse, delta: DeltaTable, name: str) -> list[str] | None:
-    """Full paths of a table's files; None where DuckDB could not open them by these names."""
-    if warehouse.folder is None:
-        return None
-    root = str((warehouse.folder / name).resolve())
-    adds = pa.table(delta.get_add_actions())
-    paths = [f"{root}/{unquote(path)}" for path in adds.column("path").to_pylist()]
-    return None if any(GLOB.search(p) or "://" in p for p in paths) else paths
+def _state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
+    if delta is None:
+        return State(name)
+    adds = delta.get_add_actions(flatten=True)
+    there = set(adds.schema.names)
+
+    def values(column: str) -> list[int | None]:
+        return list(adds.column(column).to_pylist()) if column in there else []
+
+    rows, sizes = values("num_records"), values("size_bytes")
+    newest = next((f"max.{c}" for c in NEWEST if c in TABLES[name].names), "")
+    version = delta.version()
+    committed_ms = committed_at(warehouse.location(name), warehouse.storage_options, version)
+    return State(
+        name, version, committed_ms, len(sizes),
+        # Every writer of Weir records the rows of a file; without them only a scan would tell.
+        None if None in rows else sum(r for r in rows if r is not None),
+        sum(s for s in sizes if s is not None),
+        max((v for v in values(newest) if v is not None), default=None),
+    )
+
+
+def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+    connection.execute(
+        f"CREATE TABLE {STATES} (name VARCHAR, version BIGINT, committed_ms BIGINT, files BIGINT,"
+        " rows BIGINT, bytes BIGINT, newest_ms BIGINT)"
+    )
+    rows = [[s.name, s.version, s.committed_ms, s.files, s.rows, s.bytes, s.newest_ms]
+            for s in states(warehouse)]
+    connection.executemany(f"INSERT INTO {STATES} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, file: str) -> set[str]:
+    """The columns of one file."""
+    try:
+        found = connection.execute(
+            f"SELECT column_name FROM (DESCRIBE SELECT * FROM read_parquet({file},"
+            " hive_partitioning = false))"
+        )
+    except duckdb.Error as error:
+        raise UserError(f"{first_lines(error)}\n{GONE}") from error
+    return {name for (name,) in found.fetchall()}
 
 
 def _literal(text: str) -> str:

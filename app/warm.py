@@ -7,10 +7,16 @@ for it. A cluster's workers compile at their first batch, each for itself.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
 from app.contract import Limits
+from app.job_settings import JOBS
 from app.operators import operators
 from app.pack import packer
 from app.settings import Settings
@@ -67,11 +73,12 @@ def _records() -> list[bytes]:
     return [*records, records[-1], b"not JSON"]
 
 
-def warm() -> None:
-    """Send a small trace through parsing, routing and every core."""
+def warm(jobs: Sequence[str]) -> None:
+    """Send a small trace through parsing and routing, and through the cores of some jobs."""
     settings = Settings(
         shards=1,
         rate_limits={"extra_outputs": ["publish_verdicts"]},  # type: ignore[arg-type]
+        entry_cache={"extra_outputs": ["cache_reads", "cache_evictions"]},  # type: ignore[arg-type]
     )
     values = _records()
     batch = pa.record_batch(
@@ -86,10 +93,28 @@ def warm() -> None:
     for packed in pack(iter([batch])):
         rows = zip(packed.column("job").to_pylist(), packed.column("blob").to_pylist(), strict=True)
         for name, blob in rows:
-            job = group[name].job
-            first = job.step(None, [blob], 0)
-            job.step(first.state, [], _START_MS + 10**6)
+            if name in jobs:
+                job = group[name].job
+                first = job.step(None, [blob], 0)
+                job.step(first.state, [], _START_MS + 10**6)
+
+
+def main() -> None:
+    """Compile what all jobs share, then each core in a process of its own, as many at a time as
+    there are processors."""
+    warm([])
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        codes = list(pool.map(_warm_alone, JOBS))
+    if any(codes):
+        sys.exit(1)
+
+
+def _warm_alone(job: str) -> int:
+    return subprocess.run([sys.executable, "-m", "app.warm", job], check=False).returncode
 
 
 if __name__ == "__main__":
-    warm()
+    if sys.argv[1:]:
+        warm(sys.argv[1:])
+    else:
+        main()

@@ -22,6 +22,8 @@ from app.demo_report import (
     STATS_COLUMNS,
     THROTTLE_COLUMNS,
     Cause,
+    backlog_sentences,
+    cache_sentence,
     duration,
     large_message_sentence,
     other_protocol,
@@ -362,3 +364,82 @@ def test_tables_that_were_never_written_add_no_sentence(tmp_path: Path) -> None:
     write(str(tmp_path), "chunk_events", [_ended("a", "EXPIRED")])
     assert command._of_other_jobs(tmp_path)[1:] == [
         "Of 1 large message 0 arrived whole; 1 never got its last chunk."]
+
+
+def _check(minute: int, topic: str = "persistent://shop/exports/a", **changed: Any) -> Row:
+    return {
+        "cluster": "c", "topic": topic, "pass_ms": START_MS + 60_000 * minute,
+        "exceeded_size": False, "exceeded_time": False, "limit_bytes": None, "limit_s": 200,
+        "retention_policy": None, "oldest_subscription": "archive", "age_s": 10, **changed,
+    }
+
+
+def _over(minute: int, topic: str = "persistent://shop/exports/a", **changed: Any) -> Row:
+    return _check(minute, topic, **{"exceeded_time": True,
+                                    "retention_policy": "consumer_backlog_eviction", **changed})
+
+
+def _reaches(minute: int, in_s: float | None, **changed: Any) -> Row:
+    return {"cluster": "c", "topic": "persistent://shop/exports/a", "subscription": "archive",
+            "pass_ms": START_MS + 60_000 * minute, "age_s": 100, "time_to_quota_s": in_s, **changed}
+
+
+def test_topic_over_its_quota_is_told_with_what_was_done() -> None:
+    checks = [_check(1), _over(2), _over(3)]
+    skipped = [{"cluster": "c", "topic": checks[0]["topic"], "entries_skipped": n} for n in (5, 9)]
+    assert backlog_sentences(checks[::-1], [], skipped) == [
+        "Topic shop/exports/a was over its time quota of 200 s at 2 checks from 14:02:00, because "
+        "of subscription archive; 14 entries were to be evicted."
+    ]
+    size = {"exceeded_size": True, "limit_bytes": 4_200_000,
+            "retention_policy": "producer_exception"}
+    assert backlog_sentences([_check(1, **size), _check(2)], [], []) == [
+        "Topic shop/exports/a was over its size quota of 4.2 MB at the check of 14:01:00, "
+        "because of subscription archive; its producers were disconnected."
+    ]
+
+
+def test_quota_that_will_be_reached_is_told_as_the_last_check_sees_it() -> None:
+    checks = [_check(1), _check(2)]
+    assert backlog_sentences(checks, [_reaches(1, 160.0), _reaches(2, 500.5)], []) == [
+        "Topic shop/exports/a will reach its quota in 8 min, at 14:10:20, if subscription archive "
+        "goes on like this (its oldest message has waited 100 s)."
+    ]
+    late = [_reaches(2, 4000.0), _reaches(2, None), _reaches(1, 5.0)]
+    none = ["1 topic with a backlog: none was over a quota, and none will be within the hour."]
+    assert backlog_sentences(checks, late, []) == none
+    assert backlog_sentences([_over(2)], [_reaches(2, 0.0)], [])[1:] == []
+    assert backlog_sentences([], [], []) == []
+
+
+def test_worst_topics_over_a_quota_come_first_and_the_others_are_counted() -> None:
+    checks = [_over(m, f"persistent://a/b/t{n}") for n in range(5) for m in range(1, 2 + n)]
+    said = backlog_sentences(checks, [], [])
+    assert [text.split()[1] for text in said[:3]] == ["a/b/t4", "a/b/t3", "a/b/t2"]
+    assert said[3:] == ["2 other topics were over a quota, too."]
+
+
+def _hits(policy: str, hits: int, max_bytes: int | None = 250_000_000, **changed: Any) -> Row:
+    return {"policy": policy, "max_bytes": max_bytes, "hits": hits, "misses": 1000 - hits,
+            "hit_ratio": hits / 1000, "miss_bytes": (1000 - hits) * 8192, **changed}
+
+
+def test_cache_sentence_ranks_policies_at_the_size_where_they_differ() -> None:
+    rows = [_hits("fifo", 769), _hits("expected_reads", 984), _hits("proportional", 600),
+            _hits("expected_reads", 990, 10**9), _hits("fifo", 989, 10**9)]
+    assert cache_sentence(rows) == (
+        "A cache of 250 MB would have answered 98.4 % of 1,000 reads under expected_reads (fifo "
+        "76.9 %, proportional 60.0 %); 131 kB instead of 3.3 MB would have come from storage."
+    )
+    assert cache_sentence(rows[::-1]) == cache_sentence(rows)
+
+
+def test_cache_sentence_sums_windows_of_brokers_and_leaves_topics_out() -> None:
+    rows = [_hits("expected_reads", hits, None, topic=topic)
+            for hits, topic in ((900, None), (800, None), (900, "t"))]
+    assert cache_sentence(rows) == (
+        "A cache without a size limit would have answered 85.0 % of 2,000 reads under "
+        "expected_reads; 2.5 MB would have come from storage."
+    )
+    assert cache_sentence([]) is None
+    assert cache_sentence([_hits("fifo", 0, misses=0)]) is None

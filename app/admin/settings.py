@@ -10,7 +10,6 @@ from pydantic import Field, field_validator, model_validator
 
 from app.errors import UserError
 from app.model import Milliseconds, Model, Positive, resolved, shown
-from udfs.topics import PERSISTENT, normal_topic, split_topic
 
 WHERE = "source.admin"
 """Where these settings stand in the configuration; messages name keys below it."""
@@ -64,6 +63,9 @@ class PulsarAdminSettings(Model):
     @field_validator("topics")
     @classmethod
     def _full_topics(cls, names: list[str]) -> list[str]:
+        # Not at the top: it loads the compiler, for which read commands would wait.
+        from udfs.topics import PERSISTENT, normal_topic, split_topic
+
         for name in names:
             parts = split_topic(name)
             if parts is None:

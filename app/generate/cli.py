@@ -47,6 +47,12 @@ def _report(trace: Trace, written: Written, where: str, seconds: float) -> None:
                   f"({seconds:.1f} s, {written.events / seconds:,.0f} events/s)", markup=False)
     if trace.incidents:
         console.print("incidents: " + ", ".join(i.name for i in trace.incidents), markup=False)
+    if trace.cache is not None:
+        kinds = ", ".join(f"{name} {n:,}" for name, n in trace.cache.planted.items() if n)
+        console.print(f"entries and their reads: {kinds}", markup=False)
+        if trace.cache.max_bytes is not None:
+            console.print(f"a cache as large as in the published run, at this trace's rate: "
+                          f"max_bytes {trace.cache.max_bytes}", markup=False)
     if trace.large is not None:
         fates = ", ".join(f"{name} {n}" for name, n in sorted(trace.large.planted.items()))
         console.print(f"large messages, by subscription: {fates}", markup=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from app.generate.rows import NULL, Texts
-from app.generate.scenario import LargeSpec, Scenario
+from app.generate.scenario import Scenario
 
 NEVER = np.iinfo(np.int64).max
 WORDS = ("created", "updated", "priced", "shipped", "paid", "viewed", "indexed", "resized",
@@ -94,7 +94,9 @@ class Fleet:
     texts: Texts = field(default_factory=Texts)
     kafka_brokers: list[str] = field(default_factory=list)
     own_connections: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """Connections that only large messages use; the last ones."""
+    """Connections that only large messages use."""
+    backlog_connections: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Connections that only the topics of the backlog part use, one on each of its brokers."""
 
     @property
     def keys(self) -> list[str]:
@@ -113,9 +115,15 @@ class Fleet:
 
     def connection_on(self, broker: int, number: int) -> int:
         """The index of a broker's connection, counted from 0."""
-        ordinary = self.connections.broker.size - self.own_connections.size
+        others = self.own_connections.size + self.backlog_connections.size
+        ordinary = self.connections.broker.size - others  # the others are the last ones
         own = np.flatnonzero(self.connections.broker[:ordinary] == broker)
         return int(own[number % own.size])
+
+    def backlog_connection_on(self, broker: int) -> int:
+        """The index of a broker's connection for the topics of the backlog part."""
+        own = self.backlog_connections
+        return int(own[self.connections.broker[own] == broker][0])
 
     def large_connection_on(self, broker: int, number: int) -> int:
         """The index of a broker's connection for large messages, counted from 0."""
@@ -142,8 +150,15 @@ def build_fleet(scenario: Scenario, seed: int) -> Fleet:
         _subscriptions(scenario, rng, texts, topics), texts,
         [] if kafka is None else [f"{kafka.cluster}-{i}" for i in range(kafka.brokers)],
     )
-    if scenario.large is not None and scenario.large.connections:
-        _add_connections(fleet, scenario.large, np.random.default_rng([seed, 6]))
+    large, backlog = scenario.large, scenario.backlog
+    if large is not None and large.connections:
+        own = np.repeat(large.brokers or range(spec.brokers), large.connections)
+        fleet.own_connections = _add_connections(
+            fleet, own, large.label, 9, np.random.default_rng([seed, 6]))
+    if backlog is not None:
+        own = np.array(backlog.brokers or range(spec.brokers))
+        fleet.backlog_connections = _add_connections(
+            fleet, own, backlog.label, 10, np.random.default_rng([seed, 13]))
     return fleet
 
 
@@ -192,25 +207,26 @@ def _connections(scenario: Scenario, rng: np.random.Generator, texts: Texts) -> 
     )
 
 
-def _add_connections(fleet: Fleet, spec: LargeSpec, rng: np.random.Generator) -> None:
-    """Connections of the large messages' own, so that no incident pauses them."""
+def _add_connections(
+    fleet: Fleet, broker: np.ndarray, label: str, net: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Connections of a part's own, so that no incident pauses them."""
     known, texts = fleet.connections, fleet.texts
-    broker = np.repeat(spec.brokers or range(len(fleet.brokers)), spec.connections)
     n, first = broker.size, known.broker.size
-    names = [f"10.9.{rng.integers(0, 255)}.{i + 1}:{rng.integers(32_768, 60_999)}"
+    names = [f"10.{net}.{rng.integers(0, 255)}.{i + 1}:{rng.integers(32_768, 60_999)}"
              for i in range(n)]
     text = texts.add_all(names)
-    fleet.own_connections = np.arange(first, first + n)
     known.names += [(name, name) for name in names]
     known.broker = np.append(known.broker, broker)
     known.text = np.concatenate([known.text, np.stack([text, text], axis=1)])
     knows = np.full(n, texts.add_raw(b"true"))
     known.supports_throttle = np.append(known.supports_throttle, knows)
     known.io_thread = np.append(known.io_thread, rng.integers(0, 8, n))
-    known.principal = np.append(known.principal, texts.add_all([f"app:{spec.label}"] * n))
+    known.principal = np.append(known.principal, texts.add_all([f"app:{label}"] * n))
     known.client = np.append(
-        known.client, texts.add_all([f"{spec.label}-{i:02d}" for i in range(n)]))
+        known.client, texts.add_all([f"{label}-{i:02d}" for i in range(n)]))
     known.reopens_ns = np.append(known.reopens_ns, np.full(n, NEVER))
+    return np.arange(first, first + n)
 
 
 def _producers(

@@ -24,6 +24,7 @@ WRITTEN: tuple[tuple[str, int], ...] = (
     ("entry_bytes", NUMBER), ("num_messages", NUMBER), ("publish_time_ms", NUMBER),
     ("broker_time_ms", NUMBER), ("subscription", TEXT), ("sub_type", TEXT), ("consumer", TEXT),
     ("ack_cumulative", TEXT), ("durable", TEXT), ("mark_delete", POSITION),
+    ("read_pos", POSITION), ("active", TEXT),
     ("ledger_entries", NUMBER), ("ledger_bytes", NUMBER), ("ledger_close_ms", NUMBER),
     ("uuid", UUID), ("chunk_id", NUMBER), ("num_chunks", NUMBER), ("total_chunk_bytes", NUMBER),
     ("payload", PAYLOAD), ("policy_json", TEXT), ("tail", TAIL),

@@ -6,20 +6,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from app.config_file import describe, read_yaml
 from app.errors import UserError
+from app.generate.backlog_spec import BacklogSpec
+from app.generate.cache_spec import CacheSpec
+from app.generate.section import Section, Share
 
 SHIPPED = Path(__file__).parents[2] / "configs" / "scenarios"
-Share = Field(ge=0, le=1)
 IncidentName = Literal[
     "noisy-neighbour", "burst", "policy-change", "connection-limit", "resource-group",
     "broker-limit", "broker-restart", "reconnect",
@@ -37,11 +32,7 @@ DISTURBING = ("broker-restart", "broker-limit")
 """Incidents that reach every connection of their broker."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class FleetSpec(_Part):
+class FleetSpec(Section):
     """Brokers, connections and topics."""
 
     brokers: int = Field(4, ge=1)
@@ -55,7 +46,7 @@ class FleetSpec(_Part):
     supports_throttle: float = Share
 
 
-class TrafficSpec(_Part):
+class TrafficSpec(Section):
     """Normal traffic."""
 
     skew: float = Field(0.8, ge=0)
@@ -67,7 +58,7 @@ class TrafficSpec(_Part):
     ledger_entries: int = Field(5000, ge=1)
 
 
-class LimitsSpec(_Part):
+class LimitsSpec(Section):
     """Publish limits, as multiples of normal traffic."""
 
     headroom: float = Field(4, ge=2)
@@ -76,7 +67,7 @@ class LimitsSpec(_Part):
     brokers: list[int] = []
 
 
-class DisorderSpec(_Part):
+class DisorderSpec(Section):
     """What a real feed does to its records."""
 
     shuffled: float = Share
@@ -87,7 +78,7 @@ class DisorderSpec(_Part):
     malformed: float = Share
 
 
-class IncidentSpec(_Part):
+class IncidentSpec(Section):
     """One incident: where, when, how often. Each kind reads the keys it needs."""
 
     name: IncidentName
@@ -104,7 +95,7 @@ class IncidentSpec(_Part):
     scope: Literal["topic", "namespace"] = "topic"
 
 
-class LargeSpec(_Part):
+class LargeSpec(Section):
     """Large messages in chunks, on topics of their own."""
 
     share: float = Field(0.85, gt=0, lt=1)
@@ -176,7 +167,7 @@ class LargeSpec(_Part):
         return fates
 
 
-class UserSpec(_Part):
+class UserSpec(Section):
     """A Kafka user: how many producers it runs, and how often one of them starts anew."""
 
     producers: int = Field(1, ge=0)
@@ -192,7 +183,7 @@ class UserSpec(_Part):
         return self
 
 
-class StormSpec(_Part):
+class StormSpec(Section):
     """A job in a crash loop: a new producer id for nearly every batch."""
 
     user: str = Field(min_length=1)
@@ -202,7 +193,7 @@ class StormSpec(_Part):
     again: float = Field(0.05, ge=0, le=1)
 
 
-class KafkaSpec(_Part):
+class KafkaSpec(Section):
     """A Kafka cluster beside the fleet: who produces, and how many new producer ids are allowed."""
 
     share: float = Field(0.07, gt=0, lt=1)
@@ -227,7 +218,7 @@ class KafkaSpec(_Part):
         return self.producer_ids_rate if own is None else own
 
 
-class Scenario(_Part):
+class Scenario(Section):
     """A whole scenario file."""
 
     cluster: str = Field(min_length=1)
@@ -242,6 +233,8 @@ class Scenario(_Part):
     incidents: list[IncidentSpec] = []
     large: LargeSpec | None = None
     kafka: KafkaSpec | None = None
+    cache: CacheSpec | None = None
+    backlog: BacklogSpec | None = None
 
     @model_validator(mode="after")
     def _large_messages_undisturbed(self) -> Scenario:
@@ -260,9 +253,18 @@ class Scenario(_Part):
 
     @model_validator(mode="after")
     def _parts_of_one_whole(self) -> Scenario:
-        parts = [part.share for part in (self.large, self.kafka) if part is not None]
+        parts = [part.share for part in (self.large, self.kafka, self.cache, self.backlog)
+                 if part is not None]
         if sum(parts) >= 1:
-            raise ValueError("large.share and kafka.share: leave nothing for the fleet")
+            raise ValueError("shares of large, kafka, cache and backlog: leave nothing for the "
+                             "fleet")
+        return self
+
+    @model_validator(mode="after")
+    def _brokers_of_the_fleet(self) -> Scenario:
+        for name, part in (("cache", self.cache), ("backlog", self.backlog)):
+            if part is not None and not set(part.brokers) <= set(range(self.fleet.brokers)):
+                raise ValueError(f"{name}.brokers: {part.brokers} are not all brokers of the fleet")
         return self
 
     @model_validator(mode="after")

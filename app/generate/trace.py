@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
+from typing import Protocol
 
 import numpy as np
 
 from app.errors import UserError
+from app.generate.backlog_spec import BacklogSpec
+from app.generate.backlog_trace import Backlog, plan_backlog
+from app.generate.cache_spec import CacheSpec
+from app.generate.cache_trace import Cache, CacheReads, plan_cache
 from app.generate.disorder import arrivals
 from app.generate.fleet import NEVER, Fleet, build_fleet
 from app.generate.incidents import plan_incidents
@@ -21,7 +27,7 @@ from app.generate.malformed import TEMPLATES, Malformed, spoil_clocks
 from app.generate.plan import SECOND, Incident, Plan, Publishes, held_back
 from app.generate.polls import poll, polls_at, records_per_poll
 from app.generate.rows import NULL, PLACE, no_rows
-from app.generate.scenario import Scenario
+from app.generate.scenario import KafkaSpec, Scenario
 from app.generate.streams import Clocks
 from app.generate.traffic import (
     Storage,
@@ -32,6 +38,8 @@ from app.generate.traffic import (
     slice_counts,
 )
 
+ROUNDING = 20
+"""Records by which a part may miss its share."""
 AT, ARRIVES, STREAM = PLACE["at_ns"], PLACE["arrives_ns"], PLACE["stream"]
 
 
@@ -74,16 +82,22 @@ class Trace:
     """Large messages, if the scenario has any."""
     kafka: Kafka | None = None
     """The Kafka cluster, if the scenario has one."""
+    cache: Cache | None = None
+    """Reads of entries, if the scenario has any."""
+    backlog: Backlog | None = None
+    """Topics with a backlog, if the scenario has any."""
 
     @property
     def incidents(self) -> list[Incident]:
         """The truth about what happens in it."""
-        return self.plan.incidents + ([] if self.kafka is None else self.kafka.incidents)
+        parts = (self.kafka, self.cache, self.backlog)
+        return self.plan.incidents + [i for p in parts if p is not None for i in p.incidents]
 
     @property
     def policies(self) -> list[Policy]:
         """The limits that hold from the start, as policy documents of the configuration."""
-        return self.limits.policies + ([] if self.kafka is None else self.kafka.policies)
+        parts = (self.kafka, self.backlog)
+        return self.limits.policies + [d for p in parts if p is not None for d in p.policies]
 
     def slices(self) -> Iterator[Slice]:
         """Its records, slice by slice."""
@@ -101,20 +115,51 @@ def plan_trace(scenario: Scenario, events: int, seed: int) -> Trace:
     spec = scenario.large
     share = 1 + scenario.disorder.malformed + scenario.disorder.repeated
     rest = 1.0 if spec is None else 1 - spec.share
-    kafka = None if scenario.kafka is None else plan_kafka(fleet, scenario.kafka, events / share,
-                                                           seed)
+    total = events / share
+    kafka = None if scenario.kafka is None else plan_kafka(fleet, scenario.kafka, total, seed)
+    cache = None if scenario.cache is None else plan_cache(
+        fleet, scenario.cache, total, seed, draft.down)
+    backlog = None if scenario.backlog is None else plan_backlog(
+        fleet, scenario.backlog, total, seed)
+    parts: list[_Part] = [p for p in (kafka, cache, backlog) if p is not None]
     per_publish_held = per_publish * (1 - _held_share(fleet, draft))
-    taken = fixed + (0 if kafka is None else kafka.records)
-    publishes = round((events * rest / share - taken) / per_publish_held)
+    taken = fixed + sum(part.records for part in parts)
+    publishes = round((total * rest - taken) / per_publish_held)
     if publishes < scenario.active_s:
-        needed = fixed + scenario.active_s * per_publish
-        least = needed * share / rest if kafka is None else max(
-            (needed + kafka.least) * share / rest, needed * share / (rest - kafka.spec.share))
-        raise UserError(f"--events {events}: this scenario needs at least {round(least)}")
+        needed = fixed + scenario.active_s * per_publish + ROUNDING * len(parts)
+        least = _least(needed, rest, parts)
+        raise UserError(f"--events {events}: this scenario needs at least {round(least * share)}")
     limits = build_limits(fleet, publishes / scenario.active_s)
-    large = None if spec is None else plan_large(fleet, spec, events / share * spec.share, seed)
+    large = None if spec is None else plan_large(fleet, spec, total * spec.share, seed)
     return Trace(scenario, events, seed, fleet, limits, plan_incidents(fleet, limits), publishes,
-                 large, kafka)
+                 large, kafka, cache, backlog)
+
+
+class _Part(Protocol):
+    """What all parts beside the fleet have; each takes its share, but never less than it needs."""
+
+    @property
+    def least(self) -> int:
+        """Records that there are in however short a trace."""
+
+    @property
+    def records(self) -> int:
+        """How many there are of it."""
+
+    @property
+    def spec(self) -> KafkaSpec | CacheSpec | BacklogSpec:
+        """Its part of the scenario."""
+
+
+def _least(needed: float, rest: float, parts: list[_Part]) -> float:
+    """The fewest records in which the fleet has those it needs beside the parts."""
+    found = 0.0
+    for short in product((False, True), repeat=len(parts)):
+        least = sum(p.least for p, is_short in zip(parts, short, strict=True) if is_short)
+        shares = sum(p.spec.share for p, is_short in zip(parts, short, strict=True) if not is_short)
+        if shares < rest:
+            found = max(found, (needed + least) / (rest - shares))
+    return found
 
 
 def _fixed_records(fleet: Fleet, plan: Plan, per_publish: float, seed: int) -> float:
@@ -144,9 +189,12 @@ def _slices(trace: Trace) -> Iterator[Slice]:
         total = 0
     malformed = Malformed(fleet, total, np.random.default_rng([trace.seed, 3]))
     large = trace.large
+    backlog = trace.backlog
     batches = None if trace.kafka is None else Batches(trace.kafka)
+    reads = None if trace.cache is None else CacheReads(trace.cache)
     once = np.concatenate([lifecycle(fleet, plan, trace.seed), *plan.rows,
-                           *([] if large is None else [large.once()])])
+                           *([] if large is None else [large.once()]),
+                           *([] if backlog is None else [backlog.once()])])
     scheduled, polls = plan.scheduled(), set(polls_at(fleet).tolist())
     waiting = scheduled.take(np.zeros(0, dtype=np.int64))
     to_come, under_way = no_rows(), no_rows()
@@ -164,7 +212,8 @@ def _slices(trace: Trace) -> Iterator[Slice]:
         blocks = poll(fleet, begin, storage) if begin in polls else []
         blocks += rows_of(fleet, publishes.take(np.arange(due)), storage, rng)
         blocks += [] if large is None else large.rows(begin, end)
-        blocks += [] if batches is None else batches.rows(begin, end)
+        for part in (batches, reads, backlog):
+            blocks += [] if part is None else part.rows(begin, end)
         blocks += [once[(once[:, AT] >= begin) & (once[:, AT] < end)], to_come]
         rows = _running(fleet, plan, np.concatenate(blocks))
         later = rows[:, AT] >= (NEVER if last else end)

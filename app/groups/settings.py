@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from app.model import Milliseconds, Model, Positive, as_text, resolved, shown
-from udfs.topics import split_partition
 
 WHERE = "source.groups"
 """Where these settings stand in the configuration; messages name keys below it."""
@@ -58,6 +57,9 @@ class KafkaGroupsSettings(Model):
     @field_validator("topics")
     @classmethod
     def _names(cls, names: list[str]) -> list[str]:
+        # Not at the top: it loads the compiler, for which read commands would wait.
+        from udfs.topics import split_partition
+
         for name in names:
             if name.startswith(PATTERN):
                 continue

@@ -33,11 +33,12 @@ BENCHES = {
     "claim": "claim.run",
     "chunks": "chunks.run",
     "producer_ids": "producer_ids.run",
+    "query": "query.run",
 }
 RESULTS = ("govern", "govern-demo", "columnar", "transport", "core", "topics", "state",
-           "freshness", "generator", "claim", "chunks", "producer_ids")
+           "freshness", "generator", "claim", "chunks", "producer_ids", "query")
 """Result files in the order of docs/benchmarks.md."""
-WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim")
+WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim", "query")
 
 
 def environment() -> None:

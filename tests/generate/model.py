@@ -104,6 +104,6 @@ def most_in_flight(records: Iterable[dict[str, Any]]) -> dict[str, int]:
         if r["event_type"] == "publish":
             now[r["cnx_id"]] += 1
             most[r["cnx_id"]] = max(most[r["cnx_id"]], now[r["cnx_id"]])
-        elif r["event_type"] == "entry_added":
+        elif r["event_type"] == "entry_added" and "cnx_id" in r:
             now[r["cnx_id"]] -= 1
     return dict(most)

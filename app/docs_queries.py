@@ -1,0 +1,92 @@
+"""The page docs/queries.md, written from the ready questions in `app.queries`."""
+
+from __future__ import annotations
+
+import textwrap
+
+from app.queries import QUESTIONS
+from app.queries.question import Question
+from app.read_only import TABLE_FUNCTIONS
+
+HEAD = """\
+# Questions to a warehouse
+
+Written by `python -m app.docs` from `app/queries`; change those.
+
+`query` answers a question by its name, or SQL of your own, with DuckDB over the Delta tables and
+without Spark. [tables.md](tables.md) has the tables and views.
+
+```sh
+./spark-submit.sh query --list
+./spark-submit.sh query top-offenders --param since=2026-01-05T14:00:00Z --param rows=5
+./spark-submit.sh query freshness --json
+./spark-submit.sh query "SELECT topic, max(ts_wall_ms) FROM throttle_events GROUP BY topic" --csv
+```
+
+**Parameters** are `--param name=value`. `since` and `until` take milliseconds since the epoch or
+ISO 8601, UTC unless it says otherwise; windows count by their start. A table that a warehouse does
+not have yet is empty, and so is what is asked of it.
+
+**The past.** `--as-of T` reads every table as it was at T, ms since the epoch or ISO 8601: the
+newest version that was committed at or before T, by the time that the commit carries. A table that
+came later is empty. T is a time of commits, not of events. A log keeps seven days (the table's
+property `delta.logRetentionDuration`), and VACUUM removes the files of older versions.
+
+```sh
+./spark-submit.sh query "SELECT count(*) AS marks FROM throttle_events" --as-of 2026-01-05T14:05:00Z
+```
+
+**Speed.** Files are left out by the statistics of the log where a statement compares an integer
+column with a number, so that ten seconds of an archive open a few files of many. Write
+`ts_wall_ms BETWEEN 1767621600000 AND 1767621610000` or
+`ts_wall_ms >= epoch_ms(TIMESTAMP '2026-01-05 14:00:00')`, not `epoch_ms(ts_wall_ms) >= ...`.
+
+**Reading only.** Allowed is one statement that reads. It sees the tables, the views and
+`weir_tables`; no file, network, extension, setting or variable of the environment. Of table
+functions there are
+FUNCTIONS.
+
+**`weir_tables`** has a row per table, from the logs alone: `name`, `version`, `committed_ms` of the
+newest commit, `files`, `rows`, `bytes`, and `newest_ms`, the time of the newest row by the files'
+statistics.
+
+**Exit codes**: 0 answered, 2 something to put right (the SQL, a name, the warehouse), 3 a fault of
+ours. A warehouse or table that a newer Weir has written is read where its rows are still those of
+its files, with the new columns; otherwise the message says what is not known.
+
+**Another engine.** `tables --ddl` prints statements that make the tables and views known to
+Spark's catalogue, `--engine duckdb` for DuckDB with its extension `delta`:
+
+```sh
+./spark-submit.sh tables --ddl
+./spark-submit.sh tables --ddl --engine duckdb
+```
+
+## The ready questions
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    functions = textwrap.fill(", ".join(f"`{name}`" for name in sorted(TABLE_FUNCTIONS)), 100)
+    return "\n".join([
+        HEAD.replace("FUNCTIONS", functions), *(_question(q) for q in QUESTIONS.values())
+    ])
+
+
+def _question(question: Question) -> str:
+    reads = ", ".join(f"`{name}`" for name in question.reads)
+    params = "".join(
+        f"| `{p.name}` | {p.meaning}{_allowed(p.allowed)} | {p.shown_default} |\n"
+        for p in question.params
+    )
+    if params:
+        params = f"\n| parameter | meaning | default |\n| --- | --- | --- |\n{params}"
+    return (
+        f"### {question.name}\n\n{question.meaning} Reads {reads}.\n{params}"
+        f"\n```sql\n{question.sql}\n```\n"
+    )
+
+
+def _allowed(words: tuple[str, ...]) -> str:
+    return f": {' or '.join(words)}" if words else ""

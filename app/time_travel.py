@@ -1,0 +1,85 @@
+"""Which version of a Delta table held at a moment, by the times that its commits carry.
+
+delta-rs goes by the modification times of the log's files, which a copy of a warehouse does not
+keep; the commits themselves say when they were made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from app.errors import UserError
+
+COMMIT = re.compile(r"^(\d{20})\.json$")
+
+
+def version_at(location: str, storage_options: dict[str, str], at_ms: int) -> int | None:
+    """The newest version committed at or before `at_ms`; None if the table came later.
+
+    A UserError if the log no longer reaches back that far.
+    """
+    names, lines = _log(location, storage_options)
+    versions = sorted(int(found[1]) for name in names if (found := COMMIT.match(name)))
+    low, high = 0, len(versions)
+    while low < high:
+        half = (low + high) // 2
+        if _committed_ms(lines(f"{versions[half]:020}.json")) <= at_ms:
+            low = half + 1
+        else:
+            high = half
+    if low:
+        return versions[low - 1]
+    if versions and versions[0] > 0:
+        raise UserError(
+            f"--as-of: the log of {location} begins after that time, at version {versions[0]}\n"
+            "take a later time; how long a log is kept is its property delta.logRetentionDuration"
+        )
+    return None
+
+
+def committed_at(
+    location: str, storage_options: dict[str, str], version: int
+) -> int | None:
+    """When a version was committed (ms since the epoch); None if the log no longer has it."""
+    names, lines = _log(location, storage_options)
+    name = f"{version:020}.json"
+    return _committed_ms(lines(name)) if name in names else None
+
+
+def _committed_ms(lines: Iterable[bytes]) -> int:
+    """When a commit was made (ms since the epoch), from its first lines."""
+    for line in lines:
+        info: dict[str, Any] | None = json.loads(line).get("commitInfo")
+        if info is not None:
+            return int(info.get("inCommitTimestamp", info.get("timestamp", 0)))
+    return 0
+
+
+def _log(
+    location: str, storage_options: dict[str, str]
+) -> tuple[list[str], Callable[[str], Iterable[bytes]]]:
+    """The names in the log of a table, and a function that gives the lines of one of them."""
+    if "://" not in location:
+        folder = Path(location) / "_delta_log"
+        return [p.name for p in folder.iterdir()], lambda name: _file_lines(folder / name)
+    import pyarrow.fs as pafs
+    from deltalake.fs import DeltaStorageHandler
+
+    system = pafs.PyFileSystem(DeltaStorageHandler(location, storage_options))
+    found = system.get_file_info(pafs.FileSelector("_delta_log"))
+    names = [info.path.rsplit("/", 1)[-1] for info in found]
+
+    def read(name: str) -> Iterable[bytes]:
+        with system.open_input_file(f"_delta_log/{name}") as file:
+            return bytes(file.read()).splitlines()
+
+    return names, read
+
+
+def _file_lines(path: Path) -> Iterable[bytes]:
+    with path.open("rb") as file:
+        yield from file
