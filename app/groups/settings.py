@@ -17,6 +17,14 @@ PATTERN, INTERNAL = "^", "__"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
+def _is_partition(name: str) -> bool:
+    """Whether a name ends as that of a partition does."""
+    # Not at the top: it loads the compiler, for which read commands would wait.
+    from udfs.topics import split_partition
+
+    return split_partition(name)[1] is not None
+
+
 class KafkaGroupsSettings(Model):
     """A Kafka cluster, which groups and topics of it are polled, and where the polls are kept."""
 
@@ -57,9 +65,6 @@ class KafkaGroupsSettings(Model):
     @field_validator("topics")
     @classmethod
     def _names(cls, names: list[str]) -> list[str]:
-        # Not at the top: it loads the compiler, for which read commands would wait.
-        from udfs.topics import split_partition
-
         for name in names:
             if name.startswith(PATTERN):
                 continue
@@ -67,7 +72,7 @@ class KafkaGroupsSettings(Model):
                 raise ValueError(
                     f"{name!r} is not the name of a topic (a pattern begins with {PATTERN})"
                 )
-            if split_partition(name)[1] is not None:
+            if _is_partition(name):
                 raise ValueError(f"{name!r} ends like a partition, so it cannot be told apart")
         return names
 
@@ -88,7 +93,7 @@ class KafkaGroupsSettings(Model):
 
     def wants_topic(self, name: str) -> bool:
         """Whether a topic is polled: any but internal ones, unless some are chosen."""
-        if split_partition(name)[1] is not None:
+        if _is_partition(name):
             return False  # a name that the contract takes for that of a partition
         if not name.startswith(INTERNAL):
             return not self.topics or _chosen(name, self.topics)
