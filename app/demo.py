@@ -19,6 +19,7 @@ from app.generate.write import write_files, write_policies
 
 MARKER = "weir-demo.json"
 MADE_HERE = ("events", "warehouse", "weir.yaml", "policies.yaml", "report.html")
+CACHE_BYTES = 8 << 20
 FILES_PER_BATCH = 10
 """Several micro-batches, as a service would have, so that what comes too late is seen to be so."""
 
@@ -95,6 +96,8 @@ def write_config(trace: Trace, out: Path) -> Path:
             "options": {"maxFilesPerTrigger": FILES_PER_BATCH},
         },
         "policy_files": ["policies.yaml"],
+        # The trace tells when an entry was read and released; without that a dispatch is both.
+        "entry_cache": {"release_event": "entry_released", "max_bytes": CACHE_BYTES},
     }
     path = out / "weir.yaml"
     path.write_text("# What demo ran: ./spark-submit.sh run --config FILE --available-now\n"

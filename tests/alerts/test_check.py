@@ -102,7 +102,7 @@ def test_a_broker_one_window_behind_the_newest_is_not_taken_for_quiet(
 def test_nothing_fires_on_tables_without_rows(make_settings, tmp_path, capsys):
     (tmp_path / "_weir").mkdir()
     assert alerts.check(make_settings(warehouse=str(tmp_path))) == 0
-    assert capsys.readouterr().out == "5 rules checked, 0 firing\n"
+    assert capsys.readouterr().out == "8 rules checked, 0 firing\n"
     assert not (tmp_path / "alerts").exists()
 
 
@@ -144,6 +144,7 @@ def test_the_shipped_rules_are_listed_and_their_runbooks_exist(make_settings, ca
     assert alerts.rules(make_settings(), as_json=True) == 0
     listed = answer(capsys)
     assert [row["name"] for row in listed] == [
+        "backlog-near-quota", "backlog-quota-exceeded", "backlog-quota-predicted",
         "chunk-message-stuck", "chunk-messages-lost", "producer-id-quota-near",
         "producer-id-storm", "topic-over-limit",
     ]
