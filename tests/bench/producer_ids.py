@@ -203,7 +203,7 @@ def _write(folder: Path, events: int, files: int) -> Path:
 def _typed(bench: Bench, folder: Path) -> DataFrame:
     assert bench.spark is not None
     schema = floors.schema_of(CARRIED).add("source_partition", "string").add(
-        "source_offset", "bigint"
+        "source_offset", "long"
     )
     reader = bench.spark.readStream.schema(schema).option("maxFilesPerTrigger", 2)
     return reader.parquet(str(folder))
