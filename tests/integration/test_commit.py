@@ -16,7 +16,7 @@ from tests.traces import all_rows, demo_trace, identities
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVENTS = 16_000
+EVENTS = 18_000
 
 
 def test_spark_commits_the_same_rows(
