@@ -117,6 +117,8 @@ def test_the_statements_register_tables_and_views_in_spark(
         write(warehouse, name, rows)
     ddl = statements(capsys, warehouse)
     assert ddl == statements(capsys, warehouse, "--engine", "spark")
+    for name in (*TABLES, *VIEWS):  # other tests' views would come before tables of their name
+        spark.catalog.dropTempView(name)
     spark.sql(f"CREATE DATABASE weir_ddl LOCATION '{tmp_path}/catalogue'")
     try:
         spark.sql("USE weir_ddl")
