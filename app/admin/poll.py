@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -100,7 +101,7 @@ class Plan:
     problems: list[str] = field(default_factory=list)
 
 
-class Polling:
+class Polling(ABC):
     """What every polled feed does: polls at an interval into a folder, one file per poll."""
 
     feed = "pulsar_admin"
@@ -123,9 +124,9 @@ class Polling:
         """The folder of the files."""
         return self._spool.records
 
+    @abstractmethod
     def poll_once(self, now_ms: int) -> Path | None:
         """One poll that begins at `now_ms`; its file, or None if there is nothing to say."""
-        raise NotImplementedError
 
     def run(self, stop: threading.Event) -> None:
         """Poll at the start and at every multiple of the interval after it, until `stop` is set.
