@@ -250,17 +250,19 @@ prepare_jars() {
 }
 
 # ---------------------------------------------------------------- the compiled cores
-# Numba looks only at the file of a function, not at what the function calls: other sources,
-# another cache.
+# What is compiled lies under a hash of its own sources (udfs/compiled_cache.py); the mark of this
+# script under a hash of all, so that it need not ask Python.
 sources_hash() { (cd "$here" && cat app/*.py state/*.py state/*/*.py udfs/*.py) | digest; }
 
 prepare_cores() {
-  [ ! -e "$NUMBA_CACHE_DIR/complete" ] || return 0
-  say "compiling the cores into $NUMBA_CACHE_DIR (about a minute, once)"
-  [ -n "${user_cache:-}" ] || rm -rf "$state/numba"
+  local mark
+  mark=$NUMBA_CACHE_DIR/complete-$(sources_hash)
+  [ ! -e "$mark" ] || return 0
+  say "compiling the cores into $NUMBA_CACHE_DIR (one to two minutes, once)"
   mkdir -p "$NUMBA_CACHE_DIR"
   (cd "$here" && "$python" -m app.warm) || refuse "the cores could not be compiled (see above)"
-  touch "$NUMBA_CACHE_DIR/complete"
+  rm -f "$NUMBA_CACHE_DIR"/complete-*
+  touch "$mark"
 }
 
 # ---------------------------------------------------------------- go
@@ -270,8 +272,7 @@ fi
 [ -n "$dry_run" ] || prepare_environment
 
 export TZ=UTC OMP_NUM_THREADS=1
-user_cache=${NUMBA_CACHE_DIR:-}
-export NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$state/numba/$(sources_hash)}
+export NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$state/numba}
 export PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH}
 
 if [ -z "$needs_spark$prepare_only" ]; then
@@ -347,6 +348,13 @@ case $master in
       worker=./env/bin/weir-python
     fi
     own+=(--conf "spark.pyspark.python=$worker")
+    # Compiled cores fit a worker with the same processor and packages; others compile their own.
+    cores=$state/cores.tar.gz
+    if [ -z "$dry_run" ]; then
+      prepare_cores
+      "$python" -m app.package cores "$cores"
+    fi
+    archives=${archives:+$archives,}$cores#numba-cache
     [ "$deploy_mode" = cluster ] || own+=(--conf "spark.pyspark.driver.python=$python")
     for pair in TZ=UTC OMP_NUM_THREADS=1 NUMBA_CACHE_DIR=./numba-cache; do
       own+=(--conf "spark.executorEnv.$pair")

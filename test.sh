@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 export WEIR_HOME=${WEIR_HOME:-$PWD/.venv-test}
 export WEIR_LOCK=$PWD/requirements-test.lock
 ./spark-submit.sh --prepare
-export WEIR_JARS=$WEIR_HOME/share/weir/jars
+export WEIR_JARS=$WEIR_HOME/share/weir/jars NUMBA_CACHE_DIR=$WEIR_HOME/share/weir/numba
 
 python=$WEIR_HOME/bin/python
 "$python" -m ruff check .

@@ -1,0 +1,1 @@
+import udfs  # noqa: F401  (how compiled functions are kept)

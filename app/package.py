@@ -1,8 +1,10 @@
-"""What travels to a cluster: the sources, the packed environment, the configuration."""
+"""What travels to a cluster: the sources, environment, compiled cores and configuration."""
 
 from __future__ import annotations
 
+import os
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import yaml
 
 from app.errors import UserError
 from app.settings import load_settings
+from udfs.compiled_cache import is_current
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("app", "state", "udfs")
@@ -59,6 +62,17 @@ def pack_environment(target: Path) -> None:
     partial.replace(target)
 
 
+def pack_cores(target: Path) -> None:
+    """What is compiled of these sources, for --archives: workers like this machine find it."""
+    folder = Path(os.environ["NUMBA_CACHE_DIR"])
+    partial = target.with_suffix(".partial")
+    with tarfile.open(partial, "w:gz", compresslevel=1) as archive:
+        for place in sorted(folder.iterdir()):
+            if place.is_dir() and is_current(place.name):
+                archive.add(place, place.name)
+    partial.replace(target)
+
+
 def pack_config(config: Path, target: Path) -> None:
     """The configuration as one file: the policies of its policy files written into it.
 
@@ -70,13 +84,14 @@ def pack_config(config: Path, target: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """`code TARGET`, `env TARGET` or `config FILE TARGET`."""
+    """`code TARGET`, `env TARGET`, `cores TARGET` or `config FILE TARGET`."""
     what, *paths = arguments
     try:
         if what == "config":
             pack_config(Path(paths[0]), Path(paths[1]))
         else:
-            {"code": pack_code, "env": pack_environment}[what](Path(paths[0]))
+            packers = {"code": pack_code, "env": pack_environment, "cores": pack_cores}
+            packers[what](Path(paths[0]))
     except UserError as error:
         print(f"weir: {error}", file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
 """Compile everything that is compiled, once: `python -m app.warm` as the last step of set-up.
 
 The compiled code is kept in NUMBA_CACHE_DIR, so the first micro-batch of a run does not wait
-for it. A cluster's workers compile at their first batch, each for itself.
+for it; on a cluster it travels with the sources.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from app.job_settings import JOBS
 from app.operators import operators
 from app.pack import packer
 from app.settings import Settings
+from udfs.compiled_cache import remove_stale
 
 _START_MS = 1_767_621_600_000
 
@@ -107,6 +109,7 @@ def main() -> None:
         codes = list(pool.map(_warm_alone, JOBS))
     if any(codes):
         sys.exit(1)
+    remove_stale(Path(os.environ["NUMBA_CACHE_DIR"]))
 
 
 def _warm_alone(job: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import time
@@ -27,10 +26,7 @@ os.environ.update(
     WEIR_JAVA_OPTIONS="-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     TZ="UTC",
 )
-# Numba looks only at the file of a function, not at what it calls: other sources, another cache.
-_SOURCES = sorted(p for d in ("app", "state", "udfs") for p in (ROOT / d).rglob("*.py"))
-_DIGEST = hashlib.sha256(b"".join(p.read_bytes() for p in _SOURCES)).hexdigest()[:16]
-os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / "numba" / _DIGEST))
+os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / "numba"))
 os.environ.pop("SPARK_HOME", None)
 time.tzset()
 

@@ -33,7 +33,7 @@ case "$*" in
   *" pip install "*) echo "pip $*" >> "$CALLS" ;;
   "-m app.jars "*) mkdir -p "$3"; touch "$3/delta.jar" "$3/kafka.jar"; echo jars >> "$CALLS" ;;
   "-m app.warm") echo cores >> "$CALLS" ;;
-  "-m app.package env "*) touch "$4" ;;
+  "-m app.package env "*|"-m app.package cores "*) touch "$4" ;;
   *) exec {shlex.quote(sys.executable)} "$@" ;;
 esac
 """
@@ -277,7 +277,9 @@ def test_lists_of_the_user_are_joined_with_ours(checkout: Checkout) -> None:
     assert value["--jars"].split(",")[0] == "x.jar"
     assert value["--py-files"] == f"u.zip,{checkout.state}/weir.zip"
     assert value["--archives"].startswith(f"a.tgz#a,{checkout.state}/env-")
-    assert value["--archives"].endswith(".tar.gz#env")
+    assert value["--archives"].endswith(
+        f".tar.gz#env,{checkout.state}/cores.tar.gz#numba-cache"
+    )
     assert value["--files"] == "f"
 
 
@@ -288,7 +290,7 @@ def test_a_python_that_is_on_the_workers_is_used_instead_of_a_packed_one(
         "--dry-run", "--master", "spark://m:7077", "demo", WEIR_WORKER_PYTHON="/opt/env/bin/python"
     ).stdout
     assert "--conf spark.pyspark.python=/opt/env/bin/python" in line
-    assert "--archives" not in line
+    assert f"--archives {checkout.state}/cores.tar.gz#numba-cache " in line
 
 
 def test_the_configuration_travels_in_cluster_deploy_mode(checkout: Checkout) -> None:

@@ -1,0 +1,120 @@
+"""Where compiled functions are kept: under what their source, and all it imports, says.
+
+Numba's own places know a function by the folder and the bytes of its file. That recompiles after
+a move (every application of a cluster unpacks the sources somewhere else), and it does not see a
+change in another file that the function calls. Here the name of the place is a hash of the module
+and of every module of ours that it imports, however indirectly: equal sources find what was
+compiled of them, wherever they lie, and a change recompiles just what could depend on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba.core import config
+from numba.core.caching import _CacheLocator
+
+ROOMS = ("app", "state", "udfs")
+_IMPORT = re.compile(
+    rf"^\s*(?:from\s+((?:{'|'.join(ROOMS)})[\w.]*)\s+import\s+(\([^)]*\)|.*)"
+    rf"|import\s+((?:{'|'.join(ROOMS)})[\w.]*))",
+    re.MULTILINE,
+)
+
+
+class BySources(_CacheLocator):  # type: ignore[misc]
+    """A place below NUMBA_CACHE_DIR for the functions of one module of Weir."""
+
+    def __init__(self, module: str, line: int) -> None:
+        self._line = line
+        self._stamp = stamp(module)
+        self._path = Path(config.CACHE_DIR) / f"{module}-{self._stamp[:16]}"
+
+    def get_cache_path(self) -> str:
+        return str(self._path)
+
+    def get_source_stamp(self) -> str:
+        return self._stamp
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> BySources | None:
+        """None where the function is not ours, or where nothing can be written."""
+        module = py_func.__module__
+        if not config.CACHE_DIR or module.partition(".")[0] not in ROOMS:
+            return None
+        found = cls(module, py_func.__code__.co_firstlineno)
+        try:
+            found._path.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=found._path).close()
+        except OSError:
+            return None
+        return found
+
+
+def stamp(module: str) -> str:
+    """The hash of a module's source and of all that it imports of ours, hexadecimal."""
+    digest = hashlib.sha256()
+    for name in sorted(_closure(module)):
+        digest.update(f"{name}\0{_source(name)}\0".encode())
+    return digest.hexdigest()
+
+
+def is_current(place: str) -> bool:
+    """Whether a folder of this name holds what was compiled of these sources."""
+    module, _, found = place.rpartition("-")
+    return module.partition(".")[0] in ROOMS and _source(module) is not None and (
+        stamp(module).startswith(found)
+    )
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove what was compiled of other sources than these."""
+    for place in folder.iterdir():
+        if place.is_dir() and not is_current(place.name):
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _closure(module: str) -> set[str]:
+    found: set[str] = set()
+    ahead = [module]
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            ahead.extend(_imports(name))
+    return found
+
+
+@cache
+def _imports(module: str) -> frozenset[str]:
+    """Modules of ours that a module names in its imports, those inside functions too."""
+    found = set()
+    for origin, names, plain in _IMPORT.findall(_source(module) or ""):
+        candidates = [plain or origin]
+        for name in re.findall(r"\w+", re.sub(r"#.*", "", names)):
+            candidates.append(f"{origin}.{name}")
+        found |= {name for name in candidates if _source(name) is not None}
+    return frozenset(found)
+
+
+@cache
+def _source(module: str) -> str | None:
+    """None where there is no such module."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    # Of a file or of a zip; a folder without __init__.py has a loader without sources.
+    read = getattr(spec and spec.loader, "get_source", None)
+    return read(module) if read else None
