@@ -618,7 +618,8 @@ def _alerts() -> Table:
         (
             TableColumn("alert", TEXT, "name of the alert rule"),
             TableColumn("labels", SWITCHES, "what it is about, for example cluster and topic"),
-            TableColumn("state", TEXT, "firing or resolved"),
+            TableColumn("state", TEXT,
+                        "pending, firing, resolved, or inactive: it ended before it fired"),
             TableColumn("at_ms", LONG, "event time of the change (ms since the epoch)"),
             TableColumn("since_ms", LONG, "event time from which the condition held (ms)"),
             TableColumn("value", RATE, "largest value of the rule while the condition held"),
@@ -626,6 +627,7 @@ def _alerts() -> Table:
             TableColumn("summary", TEXT, "what happened, in words"),
             TableColumn("runbook", TEXT, "page that says what to do"),
             TableColumn("checked_ms", LONG, "when the check ran (ms since the epoch)"),
+            TableColumn("number", LONG, "number of the change, from 1: the greatest is the latest"),
         ),
         sort_by=("alert", "at_ms"),
     )
