@@ -28,20 +28,21 @@ import numba
 import numpy as np
 import pyarrow.compute as pc
 
-from state import wall
+from state import standing, wall
 from state.backlog import flow
 from state.backlog import layout as L
 from state.backlog import shard as shards
 from state.backlog import shared as common
 from state.backlog.layout import NULL, Array, Feed, Out, World
 from state.backlog.rows import Rows
-from state.backlog.sequence import COLUMNS, POLICY, ordered, ranks
+from state.backlog.sequence import COLUMNS, SEQUENCE
 from state.backlog.shard import NAME, Shard
 from state.events import WALL
 from state.job import Step
 from state.names import NONE, Names
 from state.records import Records, concat, empty, length, read_blob, take
 from state.refused import Refused
+from state.sequence import POLICY
 
 CHECKS = "forecast_checks"
 DEFAULTS: dict[str, Any] = {
@@ -111,7 +112,7 @@ class Backlog:
         begin_ms = np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
         judged, key, waiting = wall.admit(
             keys, key, both, is_new, stream_ms, self._lateness_ms, self._idle_advance_ms,
-            COLUMNS, s.names, refused, ordered,
+            COLUMNS, s.names, refused, SEQUENCE.ordered,
         )
         waits = waiting.pop(_KEY)
         judged.pop(_KEY)
@@ -140,12 +141,12 @@ class Backlog:
         if s.config is None:
             texts, at_ms = list(self._policies), int(NULL)
         else:
-            texts = common.changes(s.config, self._policies)
+            texts = standing.changes(s.config, self._policies, common.source_of)
             clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
             at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
         s.config = self._policies
         if texts:
-            said = common.configured(texts, at_ms, s.shared, s.names)
+            said = standing.configured(texts, at_ms, s.shared, SEQUENCE, s.names)
             records = concat([said, records]) if length(records) else said
         s.shared, s.meaning = common.merged(s.shared, s.meaning, records, s.names, refused)
 
@@ -163,7 +164,7 @@ class Backlog:
         settings = {**self._settings, "deduplication": s.names.intern_one(L.DEDUPLICATION)}
         w = shards.unpack({**s.parts, "keys": keys}, settings, s.names, timeline,
                           place[: len(keys)])
-        feed = _feed(r, key, place[len(keys):], ranks(r, s.shared, s.names), w)
+        feed = _feed(r, key, place[len(keys):], SEQUENCE.ranks(r, s.shared, s.names), w)
         flow.prepare(w, begin_ms)
         o = _more_rows(w, None)
         at = np.int64(0)

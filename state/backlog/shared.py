@@ -16,18 +16,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from state import wall
+from state import standing, wall
 from state.backlog import layout as L
-from state.backlog.sequence import POLICY, TEXTS, ordered
+from state.backlog.sequence import SEQUENCE
 from state.events import KIND_INDEX
 from state.names import NONE, Names
 from state.policies import QUOTA_TYPES
-from state.records import NULL, Array, Records, concat, length, take
-from state.refused import DUPLICATE, Refused
+from state.records import NULL, Array, Records, length
+from state.refused import Refused
+from state.sequence import POLICY
+from state.standing import START
 
 STARTED = KIND_INDEX["broker_started"]
 EVERYWHERE = "*"
-START, BROKER, NAMESPACE, TOPIC = range(4)
+BROKER, NAMESPACE, TOPIC = range(1, 4)
 MOST_SECONDS = 2**42
 """A longer interval is cut to this many seconds, which no clock reaches twice."""
 _LIMITS = ("limitSize", "limitTime")
@@ -141,94 +143,21 @@ def meanings(records: Records, names: Names) -> Array:
 def merged(
     records: Records, meaning: Array, new: Records, names: Names, refused: Refused
 ) -> tuple[Records, Array]:
-    """Shared records with new ones among them, in order; a repeated one is reported by the copy
-    that is at home."""
+    """Shared records with new ones among them, in order; see `standing.merged`."""
     meaning["fresh"] = 0
     if not length(new):
         return records, meaning
     said = meanings(new, names)
-    wanted = said["what"] >= 0
-    both = concat([records, new])
-    every = np.concatenate([meaning, said])
-    zero = np.zeros(length(both), np.int64)
-    rows, _ = ordered(zero, both["ts_wall_ms"], both, names)
-    twice = _repeated(rows, both, len(meaning))
-    if len(twice):
-        at_home = twice[both["home"][twice] != 0]
-        refused.add(both, at_home, DUPLICATE, [""] * len(at_home))
-        rows = rows[~np.isin(rows, twice)]
-    rows = rows[np.concatenate([np.ones(len(meaning), bool), wanted])[rows]]
-    return take(both, rows), every[rows]
-
-
-def _repeated(rows: Array, both: Records, known: int) -> Array:
-    """Rows that repeat time, feed, cluster, broker and seq: of known ones, or of earlier ones."""
-    first = np.concatenate([rows[rows < known], rows[rows >= known]])
-    first = first[both["has_seq"][first] != 0]
-    identity = [both[c][first] for c in ("ts_wall_ms", "source_feed", "cluster", "broker", "seq")]
-    by = np.lexsort(identity)
-    again = np.ones(len(first), bool)
-    again[:1] = False
-    for column in identity:
-        again[1:] &= column[by][1:] == column[by][:-1]
-    return first[by[again]]
-
-
-def configured(texts: Sequence[str], at_ms: int, blank: Records, names: Names) -> Records:
-    """Documents of the configuration as records of a time; `blank` are no records."""
-    n = len(texts)
-    records = {
-        name: np.full(n, 0 if column.dtype == np.int8 else NULL, column.dtype)
-        for name, column in blank.items()
-    }
-    for name in TEXTS:
-        records[name][:] = NONE
-    records["event_type"][:] = POLICY
-    records["ts_wall_ms"][:] = at_ms
-    records["policy_json"][:] = [names.intern_one(text) for text in texts]
-    return records
-
-
-def changes(was: Sequence[str], now: Sequence[str]) -> list[str]:
-    """Documents of the configuration that have changed; an empty one for each that is gone."""
-    before = {source_of(text): text for text in was}
-    after = {source_of(text): text for text in now}
-    found = [text for source, text in after.items() if before.get(source) != text]
-    gone = [source for source in before if source not in after]
-    return found + [json.dumps({"scope": s, "name": n, "limits": {}}) for s, n in gone]
+    return standing.merged(records, meaning, new, said, SEQUENCE, names, refused)
 
 
 def needed(records: Records, meaning: Array, stream_ms: int) -> Array:
-    """Which shared records can still matter: those that no later one, behind every key, replaces.
-
-    A document that sets nothing goes with the last one of its name that set something.
-    """
-    n = len(meaning)
-    if not n:
-        return np.zeros(0, bool)
-    past = records["ts_wall_ms"] < stream_ms
-    start = meaning["what"] == START
-    levels = (
-        np.where(start, records["broker"], NONE), records["cluster"], meaning["name"],
-        meaning["what"],
-    )
-    by = np.lexsort((np.arange(n), *levels))
-    followed = np.zeros(n, bool)
-    same = np.ones(n - 1, bool)
-    for level in levels:
-        same &= level[by][1:] == level[by][:-1]
-    followed[by[:-1]] = same & past[by[1:]]
-    keep = ~followed
+    """Which shared records can still matter; a policy is replaced whichever broker it came from."""
+    origin = np.where(meaning["what"] == START, records["broker"], NONE)
     sets = (meaning["has_size"] != 0) | (meaning["has_time"] != 0)
     for field in _SETTINGS:
         sets |= (meaning["what"] == BROKER) & (meaning[field] >= 0)
-    empty = keep & past & ~sets & ~start
-    if empty.any():
-        pair = meaning["what"] * np.int64(2**40) + meaning["name"]
-        _, group = np.unique(pair, return_inverse=True)
-        full = np.bincount(group, keep & ~empty, int(group.max()) + 1)
-        keep &= ~(empty & (full[group] == 0))
-    return keep
+    return standing.needed(records, meaning, origin, sets, stream_ms)
 
 
 # -- what the kernel takes -------------------------------------------------------------------

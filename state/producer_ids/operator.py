@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from state import wall
+from state import standing, wall
 from state.events import WALL
 from state.job import Step
 from state.producer_ids import bloom, flow, quota
@@ -33,10 +33,11 @@ from state.producer_ids import shard as shards
 from state.producer_ids import shared as common
 from state.producer_ids.layout import NULL, Array, Feed, Out, World
 from state.producer_ids.rows import Rows
-from state.producer_ids.sequence import POLICY, ordered, ranks
+from state.producer_ids.sequence import SEQUENCE
 from state.producer_ids.shard import COLUMNS, NAME, USER, Shard
 from state.records import Records, concat, empty, length, read_blob, take
 from state.refused import Refused
+from state.sequence import POLICY
 from udfs.users import user_of
 
 _KEY = "key"
@@ -111,7 +112,7 @@ class ProducerIds:
         begin_ms = np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
         judged, key, waiting = wall.admit(
             keys, key, both, is_new, stream_ms, self._lateness_ms, self._idle_advance_ms,
-            COLUMNS, s.names, refused, ordered,
+            COLUMNS, s.names, refused, SEQUENCE.ordered,
         )
         waits = waiting.pop(_KEY)
         judged.pop(_KEY)
@@ -163,12 +164,12 @@ class ProducerIds:
         if s.config is None:
             texts, at_ms = list(self._policies), int(NULL)
         else:
-            texts = common.changes(s.config, self._policies)
+            texts = standing.changes(s.config, self._policies, common.source_of)
             clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
             at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
         s.config = self._policies
         if texts:
-            told = common.configured(texts, at_ms, s.shared, s.names)
+            told = standing.configured(texts, at_ms, s.shared, SEQUENCE, s.names)
             records = concat([told, records]) if length(records) else told
         s.shared, s.meaning = common.merged(s.shared, s.meaning, records, s.names, refused)
 
@@ -181,7 +182,7 @@ class ProducerIds:
         timeline = common.timeline(s.shared, s.meaning, keys, s.names, self._broker)
         feed = Feed(*[np.ascontiguousarray(column, np.int64) for column in (
             key, r["event_type"], r["ts_wall_ms"], r["ts_mono_ns"], r["source_feed"],
-            r["producer_id"], ranks(r, s.shared, s.names),
+            r["producer_id"], SEQUENCE.ranks(r, s.shared, s.names),
         )])
         w = shards.unpack({**s.parts, "keys": keys}, self._settings, n, timeline)
         flow.prepare(w, begin_ms)
