@@ -254,9 +254,11 @@ prepare_jars() {
 # script under a hash of all, so that it need not ask Python.
 sources_hash() { (cd "$here" && cat app/*.py state/*.py state/*/*.py udfs/*.py) | digest; }
 
+cores_mark() { printf '%s\n' "$NUMBA_CACHE_DIR/complete-$(sources_hash)"; }
+
 prepare_cores() {
   local mark
-  mark=$NUMBA_CACHE_DIR/complete-$(sources_hash)
+  mark=$(cores_mark)
   [ ! -e "$mark" ] || return 0
   say "compiling the cores into $NUMBA_CACHE_DIR (one to two minutes, once)"
   mkdir -p "$NUMBA_CACHE_DIR"
@@ -352,7 +354,7 @@ case $master in
     cores=$state/cores.tar.gz
     if [ -z "$dry_run" ]; then
       prepare_cores
-      "$python" -m app.package cores "$cores"
+      [ "$cores" -nt "$(cores_mark)" ] || "$python" -m app.package cores "$cores"
     fi
     archives=${archives:+$archives,}$cores#numba-cache
     [ "$deploy_mode" = cluster ] || own+=(--conf "spark.pyspark.driver.python=$python")
