@@ -90,7 +90,7 @@ while [ $# -gt 0 ]; do
         command=$1
         case $command in
           # Without Spark every option is the command's own, also one that spark-submit knows.
-          generate|validate|tables|query|alerts|explain|report|metrics)
+          generate|validate|tables|query|alerts|bakeoff|explain|report|metrics)
             while [ $# -gt 0 ]; do
               case $1 in --dry-run) dry_run=1 ;; *) app+=("$1") ;; esac
               shift
@@ -111,7 +111,7 @@ esac
 
 usage() {
   sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-  echo "Commands: demo run generate validate doctor tables query quality alerts."
+  echo "Commands: demo run generate validate doctor tables query quality alerts bakeoff what-if."
   echo "Every option of spark-submit (--master, --conf, --queue ...) is passed through."
 }
 
@@ -280,6 +280,7 @@ export PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH}
 if [ -z "$needs_spark$prepare_only" ]; then
   line=("$python" "$here/app/main.py" ${app[@]+"${app[@]}"})
   [ -z "$dry_run" ] || { print_line "${line[@]}"; exit 0; }
+  case $help$command in bakeoff|what-if) prepare_cores ;; esac
   exec "${line[@]}"
 fi
 

@@ -170,6 +170,40 @@ def quality(config: Config = None, warehouse: Warehouse = None, as_json: Json = 
     _found(run_quality(_settings(config, warehouse), as_json))
 
 
+@app.command("bakeoff")
+def bakeoff(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    trace: Annotated[Path | None, typer.Option(
+        help="File or folder of JSON lines (as generate writes), in place of the archive."
+    )] = None,
+    policies: Annotated[str | None, typer.Option(
+        help="Eviction policies, separated by commas. Default: all."
+    )] = None,
+    sizes: Annotated[str | None, typer.Option(
+        help="Sizes of each broker's cache: 64MB,128MB. Default: around the working set."
+    )] = None,
+    vary: Annotated[list[str] | None, typer.Option(
+        help="A setting with several values, each compared: NAME=VALUE,VALUE."
+    )] = None,
+    sample: Annotated[float | None, typer.Option(
+        min=0.0001, max=1, help="Share of the entries to simulate; 1 = all, however many."
+    )] = None,
+    sample_above: Annotated[int, typer.Option(
+        min=1, help="Records above which a sample of the entries is simulated."
+    )] = 2_000_000,
+    svg: Annotated[Path | None, typer.Option(help="File for a picture of the curves.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What every cache eviction policy would have answered, at every size, from a trace."""
+    from app.bakeoff.command import Asked
+    from app.bakeoff.command import bakeoff as run_bakeoff
+
+    asked = Asked(trace, policies, sizes, vary or [], sample, sample_above)
+    keep = trace is None or config is not None or warehouse is not None
+    _found(run_bakeoff(_settings(config, warehouse), asked, svg, keep, as_json))
+
+
 @what_if_app.command("dispatch")
 def what_if_dispatch(
     msgs: Annotated[int, typer.Option(help="Messages per period; -1: no limit.")] = -1,

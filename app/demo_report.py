@@ -15,6 +15,8 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from app.sizes import size_text
+
 Row = Mapping[str, Any]
 Message = tuple[str, str, str, str]
 """Cluster, topic, subscription, uuid: a large message as one subscription has it."""
@@ -316,7 +318,7 @@ def _over_quota(topic: str, checks: list[Row], evicted: int) -> str:
     over = [row for row in checks if _is_over(row)]
     first, last = over[0], over[-1]
     size = first["exceeded_size"]
-    limit = _bytes(first["limit_bytes"]) if size else f"{first['limit_s']:,} s"
+    limit = size_text(first["limit_bytes"]) if size else f"{first['limit_s']:,} s"
     quota = f"its {'size' if size else 'time'} quota of {limit}"
     since = _clock(first["pass_ms"])
     when = f"the check of {since}" if first is last else f"{len(over):,} checks from {since}"
@@ -374,11 +376,11 @@ def cache_sentence(rows: Iterable[Row]) -> str | None:
     ranked = sorted(read[size].items(), key=lambda item: (-_hit_ratio(item[1]), item[0]))
     best, counts = ranked[0]
     reads = _counted(counts["hits"] + counts["misses"], "read")
-    cache = "A cache without a size limit" if size is None else f"A cache of {_bytes(size)}"
+    cache = "A cache without a size limit" if size is None else f"A cache of {size_text(size)}"
     others = ", ".join(f"{policy} {_percent(c)}" for policy, c in ranked[1:])
-    storage = _bytes(counts["miss_bytes"])
+    storage = size_text(counts["miss_bytes"])
     if others:
-        storage += f" instead of {_bytes(ranked[-1][1]['miss_bytes'])}"
+        storage += f" instead of {size_text(ranked[-1][1]['miss_bytes'])}"
     return (f"{cache} would have answered {_percent(counts)} of {reads} under {best}"
             f"{' (' + others + ')' if others else ''}; {storage} would have come from storage.")
 
@@ -394,14 +396,6 @@ def _spread(policies: Mapping[str, Mapping[str, int]]) -> float:
 
 def _percent(counts: Mapping[str, int]) -> str:
     return f"{100 * _hit_ratio(counts):.1f} %"
-
-
-def _bytes(n: int) -> str:
-    """A size as a reader says it: 250 MB, 4.2 MB, 900 bytes."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n >= size:
-            return f"{n / size:.0f} {unit}" if n >= 100 * size else f"{n / size:.1f} {unit}"
-    return _counted(n, "byte")
 
 
 def _fates(

@@ -591,6 +591,42 @@ def _cache_tables() -> tuple[Table, ...]:
     )
 
 
+def _cache_bakeoff() -> Table:
+    return Table(
+        "cache_bakeoff",
+        "What each eviction strategy would have done at each size: one row per comparison, broker, "
+        "strategy and size.",
+        (
+            TableColumn("compared_ms", LONG, "when the comparison was made (ms since the epoch)"),
+            TableColumn("trace", TEXT, "what it was made on: the archive, or files"),
+            TableColumn("cluster", TEXT, "cluster name; null = all brokers together"),
+            TableColumn("broker", TEXT, "broker, each with its own cache; null = all together"),
+            TableColumn("policy", TEXT, "eviction strategy; belady knows what will be read"),
+            TableColumn("max_bytes", LONG, "size of each broker's cache (bytes)"),
+            TableColumn("settings", SWITCHES, "what these caches had of their own besides"),
+            TableColumn("sample_rate", RATE, "share of the entries that was simulated; 1 = all"),
+            TableColumn("hits", LONG, "reads that found their entry"),
+            TableColumn("misses", LONG, "reads that went to storage"),
+            TableColumn("hit_ratio", RATE, "hits / reads, 0 to 1; null without reads"),
+            TableColumn("hit_ratio_error", RATE,
+                        "how far sampled ratios of this strategy were from exact ones where both "
+                        "were simulated; null = exact, or not measured"),
+            TableColumn("hit_bytes", LONG, "bytes read from the cache"),
+            TableColumn("storage_bytes", LONG, "bytes read from storage"),
+            TableColumn("wanted_bytes", LONG, "most bytes held at once with reads expected"),
+            TableColumn("max_used_bytes", LONG, "most bytes that it held at once"),
+            TableColumn("evicted_wanted", LONG, "entries evicted while reads were expected"),
+            TableColumn("evicted_wanted_bytes", LONG, "bytes of them"),
+            TableColumn("passes", LONG, "passes that had to free memory"),
+            TableColumn("work", LONG, "entries that passes looked at"),
+            TableColumn("switches", SWITCHES, "version parameters of the job in force"),
+            TableColumn("params_hash", TEXT,
+                        "hash of the job's parameters and configured policies"),
+        ),
+        sort_by=("compared_ms", "cluster", "broker", "policy", "max_bytes"),
+    )
+
+
 def _producer_id_quota_advice() -> Table:
     return Table(
         "producer_id_quota_advice",
@@ -639,7 +675,7 @@ TABLES: dict[str, Table] = {
         _throttle_events(), _topic_throttle_stats(), _limiter_stats(), _producer_throttle(),
         _publish_verdicts(), *_chunk_tables(), *_chunk_payloads(),
         *_producer_id_tables(), _producer_id_quota_advice(), *_backlog_tables(),
-        *_cache_tables(),
+        *_cache_tables(), _cache_bakeoff(),
         _events(), _quarantine(), _quality_results(), _alerts(),
     )
 }

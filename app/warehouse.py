@@ -42,7 +42,7 @@ FEW_FILES = 16
 """So few are opened sooner than a statement is planned to find out which are needed."""
 STATES = "weir_tables"
 """The relation that says how far each table has come."""
-NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms")
+NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms")
 """Columns that say what time a table has reached, by preference."""
 
 GONE = (

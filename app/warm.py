@@ -21,8 +21,10 @@ from app.job_settings import JOBS
 from app.operators import operators
 from app.pack import packer
 from app.settings import Settings
+from state.entry_cache.belady import compare
 from udfs.compiled_cache import remove_stale
 
+FORESIGHT = [{"policy": "belady"}]
 _START_MS = 1_767_621_600_000
 
 
@@ -99,6 +101,8 @@ def warm(jobs: Sequence[str]) -> None:
                 job = group[name].job
                 first = job.step(None, [blob], 0)
                 job.step(first.state, [], _START_MS + 10**6)
+                if name == "entry_cache":
+                    compare([blob], {**settings.job_params(name), "variants": FORESIGHT})
 
 
 def main() -> None:

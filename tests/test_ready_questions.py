@@ -77,7 +77,20 @@ def cache(minute, policy, hits, misses, **changes):
             "evicted_wanted": 1, "max_used_bytes": 90 + minute, **changes}
 
 
+def baked(policy, max_bytes, hits, storage, **changes):
+    """All brokers together, a hundred reads, the first of two comparisons."""
+    return {"compared_ms": START_MS, "trace": "t", "cluster": None, "broker": None,
+            "policy": policy, "max_bytes": max_bytes, "settings": [], "sample_rate": 1.0,
+            "hits": hits, "misses": 100 - hits, "hit_ratio": hits / 100, "storage_bytes": storage,
+            "wanted_bytes": 5, "max_used_bytes": 9, "evicted_wanted": 1, "passes": 2, "work": 3,
+            **changes}
+
+
 EAST = {"cluster": "east"}
+NEWER = {"compared_ms": START_MS + MINUTE}
+ON_B = {**NEWER, "cluster": "east", "broker": "b"}
+BAKED = {"trace": "t", "settings": {}, "sample_rate": 1.0, "hit_ratio_error": None,
+         "wanted_bytes": 5, "max_used_bytes": 9, "evicted_wanted": 1, "passes": 2, "work": 3}
 THROTTLED = {
     "topic_throttle_stats": [
         stats(0, TOPIC, culprit_times=2, culprit_ns=3 * NS, limited_times=2),
@@ -270,6 +283,32 @@ CASES = {
              "hit_ratio": 0.75, "hit_ratio_bytes": 0.9, "evicted_wanted": 2, "max_used_bytes": 91},
             {**EAST, "policy": "lru", "max_bytes": 100, "hits": 0, "misses": 0, "hit_ratio": None,
              "hit_ratio_bytes": None, "evicted_wanted": 1, "max_used_bytes": 90},
+        ],
+    ),
+    "cache-bakeoff": (
+        {"cache_bakeoff": [
+            baked("fifo", 10, 1, 1), baked("fifo", 10, 40, 60, **NEWER),
+            baked("proportional", 10, 20, 80, **NEWER), baked("fifo", 20, 50, 50, **NEWER),
+            baked("fifo", 10, 41, 60, **ON_B),
+        ]}, {}, [
+            {**BAKED, "policy": "fifo", "max_bytes": 10, "hit_ratio": 0.4, "storage_bytes": 60,
+             "saved_against_proportional": 0.25},
+            {**BAKED, "policy": "proportional", "max_bytes": 10, "hit_ratio": 0.2,
+             "storage_bytes": 80, "saved_against_proportional": 0.0},
+            {**BAKED, "policy": "fifo", "max_bytes": 20, "hit_ratio": 0.5, "storage_bytes": 50,
+             "saved_against_proportional": None},
+        ],
+    ),
+    "cache-size-enough": (
+        {"cache_bakeoff": [
+            baked("fifo", 5, 99, 1, cluster="east", broker="b"),
+            *(baked("fifo", size, hits, 100 - hits, **ON_B)
+              for size, hits in ((10, 70), (20, 89), (40, 90))),
+            baked("belady", 10, 95, 5, **ON_B), baked("fifo", 10, 90, 10, **NEWER),
+            baked("lru", 40, 50, 50, **ON_B, hit_ratio=None),
+        ]}, {}, [
+            {**EAST, "trace": "t", "broker": "b", "policy": "fifo", "settings": {},
+             "enough_bytes": 20, "hit_ratio": 0.89, "best_hit_ratio": 0.9, "storage_bytes": 11},
         ],
     ),
     "quarantined": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.queries.question import Question
+from app.queries.question import SINCE, UNTIL, Param, Question
 
 # A null topic is the whole broker.
 _HIT_RATIO = """
@@ -18,9 +18,55 @@ ORDER BY hit_ratio DESC NULLS LAST, cluster, policy, max_bytes
 LIMIT $rows
 """.strip()
 
+# A null broker is all brokers together; each comparison stands on its own, the latest counts.
+_BAKEOFF = """
+WITH latest AS (
+  SELECT * FROM cache_bakeoff
+  WHERE broker IS NULL AND compared_ms >= $since AND compared_ms < $until
+  QUALIFY compared_ms = max(compared_ms) OVER ()
+)
+SELECT trace, policy, settings, max_bytes, round(hit_ratio, 4) AS hit_ratio, sample_rate,
+  round(hit_ratio_error, 4) AS hit_ratio_error, storage_bytes,
+  round(1 - storage_bytes / nullif(max(storage_bytes) FILTER (WHERE policy = 'proportional')
+    OVER (PARTITION BY max_bytes, settings), 0), 4) AS saved_against_proportional,
+  wanted_bytes, max_used_bytes, evicted_wanted, passes, work
+FROM latest
+ORDER BY max_bytes, hit_ratio DESC, policy
+LIMIT $rows
+""".strip()
+
+_MEMORY = """
+WITH latest AS (
+  SELECT * FROM cache_bakeoff
+  WHERE broker IS NOT NULL AND policy <> 'belady' AND compared_ms >= $since
+    AND compared_ms < $until
+  QUALIFY compared_ms = max(compared_ms) OVER ()
+), reached AS (
+  SELECT *, max(hit_ratio) OVER (PARTITION BY cluster, broker, policy, settings) AS best
+  FROM latest WHERE hit_ratio IS NOT NULL
+)
+SELECT trace, cluster, broker, policy, settings, min(max_bytes) AS enough_bytes,
+  arg_min(round(hit_ratio, 4), max_bytes) AS hit_ratio, round(max(best), 4) AS best_hit_ratio,
+  arg_min(storage_bytes, max_bytes) AS storage_bytes
+FROM reached
+WHERE hit_ratio >= best - 0.01
+GROUP BY trace, cluster, broker, policy, settings
+ORDER BY cluster, broker, hit_ratio DESC, policy, settings
+LIMIT $rows
+""".strip()
+
 QUESTIONS = (
     Question(
         "cache-hit-ratio", "Share of reads that each eviction policy served from the cache, by its"
         " size.", ("cache_stats",), _HIT_RATIO,
+    ),
+    Question(
+        "cache-bakeoff", "The latest bake-off: every eviction policy at every size, by size and"
+        " what it answered.", ("cache_bakeoff",), _BAKEOFF,
+        (SINCE, UNTIL, Param("rows", "how many rows at most", 100)),
+    ),
+    Question(
+        "cache-size-enough", "How large each broker's cache has to be, by policy, so that more"
+        " would answer less than 1 % more of the reads.", ("cache_bakeoff",), _MEMORY,
     ),
 )

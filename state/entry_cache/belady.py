@@ -7,13 +7,13 @@ mixed sizes it is a heuristic and can be beaten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numba
 import numpy as np
 
-from state.entry_cache import flow
+from state.entry_cache import flow, rows
 from state.entry_cache import layout as L
 from state.entry_cache.broker import Broker
 from state.entry_cache.layout import NEVER_READ, NULL, Array, Feed
@@ -104,6 +104,13 @@ class _WholeTrace(EntryCache):
         super().__init__(params, policies)
         self._lateness_ns = -1  # every record is before its key's clock
 
+    def by_broker(self, state: bytes | None) -> Iterator[tuple[str, str, list[dict[str, int]]]]:
+        """Cluster, broker, and what each of its caches has counted since the key began."""
+        s = self._shard(state)
+        names = s.names.strings()
+        for (cluster, broker), b in s.brokers.items():
+            counted = [rows.totals(b, i) for i in range(len(self._variants))]
+            yield names[cluster].as_py(), names[broker].as_py(), counted
 
 
 def compare(
@@ -114,6 +121,23 @@ def compare(
 
     `blobs` hold the whole trace; `policy` may be `belady` here. Late records do not exist.
     """
+    job, state = _played(blobs, params, policies, until_ms)
+    return job.totals(state)
+
+
+def compare_brokers(
+    blobs: Sequence[bytes], params: Mapping[str, Any], policies: Sequence[str] = (),
+    until_ms: int | None = None,
+) -> list[tuple[str, str, list[dict[str, int]]]]:
+    """The same for each cluster and broker, which has caches of its own; without hit ratios."""
+    job, state = _played(blobs, params, policies, until_ms)
+    return list(job.by_broker(state))
+
+
+def _played(
+    blobs: Sequence[bytes], params: Mapping[str, Any], policies: Sequence[str],
+    until_ms: int | None,
+) -> tuple[_WholeTrace, bytes | None]:
     job = _WholeTrace(params, policies)
     state: bytes | None = None
     calls: list[tuple[Sequence[bytes], int]] = [(blobs, 0)]
@@ -121,4 +145,4 @@ def compare(
         calls.append(((), until_ms))
     for given, stream_ms in calls:
         state = job.step(state, given, stream_ms).state
-    return job.totals(state)
+    return job, state
