@@ -121,8 +121,6 @@ def compare(settings: Settings, asked: Asked, say: Say) -> Result:
         say("its figures are compared with all entries at the sizes that the advice is about")
         checked = [s for s in (size, 2 * size) if s in sizes]
         points, error = measured(points, off.exact(curves, checked))
-    order = {curve: i for i, curve in enumerate(curves)}
-    points = sorted(points, key=lambda p: (order[p.curve], p.max_bytes or 0))
     return Result(trace, event, tuple(points), size, advice.sentence(points, size), rate, error)
 
 

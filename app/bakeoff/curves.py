@@ -119,11 +119,12 @@ class BakeOff:
         by_rate: dict[float, list[int]] = {}
         for size in sizes:
             by_rate.setdefault(self.rate_of(size, rate), []).append(size)
-        points: list[Point] = []
+        found: dict[tuple[Curve, int | None], Point] = {}
         for own, mine in by_rate.items():
             trace = self._trace if own == 1.0 else self._trace.sample(own)
-            points += self._points(trace, curves, mine, own)
-        return points
+            points = self._points(trace, curves, mine, own)
+            found |= {(p.curve, p.max_bytes): p for p in points}
+        return [found[curve, size] for curve in curves for size in sizes]
 
     def rate_of(self, size: int, rate: float) -> float:
         """The share of the entries that a size is judged on: the asked one, doubled as often as
