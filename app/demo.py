@@ -18,7 +18,8 @@ from app.generate.trace import Trace, plan_trace
 from app.generate.write import write_files, write_policies
 
 MARKER = "weir-demo.json"
-MADE_HERE = ("events", "warehouse", "weir.yaml", "policies.yaml", "report.html")
+MADE_HERE = ("events", "warehouse", "weir.yaml", "policies.yaml", "report.html",
+             "cache-bakeoff.svg")
 CACHE_BYTES = 8 << 20
 FILES_PER_BATCH = 10
 """Several micro-batches, as a service would have, so that what comes too late is seen to be so."""
@@ -54,6 +55,10 @@ def demo(out: Path, seed: int, events: int) -> int:
     if other is not None:
         console.print()
         console.print(demo_report.indented(other))
+    caches = _caches_compared(config, out)
+    if caches is not None:
+        console.print()
+        console.print(demo_report.indented(caches))
     demo_report.render_next_steps(out, console)
     return 0
 
@@ -127,6 +132,25 @@ def _with_exchange(config: Path) -> list[dict[str, Any]]:
         return []
     columns = list(demo_report.STATS_COLUMNS)
     return tables["topic_throttle_stats"].select(columns).to_pylist()
+
+
+def _caches_compared(config: Path, out: Path) -> str | None:
+    """What other caches would have done on the archived trace, kept and drawn as `bakeoff` does;
+    None if no entry was read."""
+    from app.bakeoff.command import Asked, compare, draw_curves, keep_rows, rows
+    from app.settings import load_settings
+
+    if not any(row["hits"] or row["misses"] for row in
+               _rows(out / "warehouse" / "cache_stats", ("hits", "misses"))):
+        return None
+    settings = load_settings(config)
+    result = compare(settings, Asked(), lambda _: None)
+    keep_rows(settings, rows(settings, result))
+    picture = out / "cache-bakeoff.svg"
+    draw_curves(result, picture)
+    policies, sizes = ({getattr(p, name) for p in result.points} for name in ("curve", "max_bytes"))
+    return (f"{len(policies)} eviction policies at {len(sizes)} sizes, on the archived trace: "
+            f"{result.advice} The curves are in {picture}.")
 
 
 def _summary(warehouse: Path) -> demo_report.Summary:

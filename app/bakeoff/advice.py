@@ -25,9 +25,16 @@ def advised_size(points: Sequence[Point], configured: int | None) -> int:
     if configured in sizes:
         return configured
     best, _ = _contestants({p.curve: p for p in points if p.max_bytes == sizes[-1]})
-    ratios = {p.max_bytes: p.hit_ratio for p in points if p.curve == best}
-    most = max(ratios.values())
-    return next(size for size in sizes if ratios[size] >= most - NEARLY)
+    return _enough(points, best, sizes[-1])
+
+
+def _enough(points: Sequence[Point], curve: Curve, size: int) -> int:
+    """The smallest size at which a policy answers nearly as much as at any up to a size."""
+    ratios = {
+        p.max_bytes: p.hit_ratio for p in points
+        if p.curve == curve and p.max_bytes is not None and p.max_bytes <= size
+    }
+    return min(own for own, ratio in ratios.items() if ratio >= max(ratios.values()) - NEARLY)
 
 
 def sentence(points: Sequence[Point], size: int) -> str:
@@ -43,6 +50,9 @@ def sentence(points: Sequence[Point], size: int) -> str:
         more = (at[best].total["storage_bytes"] - double.total["storage_bytes"]) / whole
         saved = _percent(more) if more >= ENOUGH else "nothing"
         said.append(f"doubling the cache saves {saved} more")
+    enough = _enough(points, best, size)
+    if enough < size:
+        said.append(f"{size_text(enough)} would answer nearly as much")
     optimum = next((p for curve, p in at.items() if curve.policy == OPTIMUM), None)
     if optimum is not None and whole and best.policy != OPTIMUM:
         left = (at[best].total["storage_bytes"] - optimum.total["storage_bytes"]) / whole

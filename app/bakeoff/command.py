@@ -87,11 +87,9 @@ def bakeoff(
     result = compare(settings, asked, _say)
     table = rows(settings, result)
     if keep:
-        _keep(settings, table)
+        keep_rows(settings, table)
     if svg is not None:
-        from app.bakeoff.picture import draw
-
-        svg.write_text(draw(result.points, result.size, _subtitle(result)), "utf-8")
+        draw_curves(result, svg)
     if as_json:
         _print_json(result, table)
     else:
@@ -112,7 +110,7 @@ def compare(settings: Settings, asked: Asked, say: Say) -> Result:
     configured = choice.configured_size(settings)
     if sizes is None:
         sizes = around(off.working_set(_reference(curves), rate))
-        sizes = sorted({*sizes, *([configured] if configured else [])})
+        sizes = sorted({*sizes, *([configured, 2 * configured] if configured else [])})
     points = off.curves(curves, sizes, rate)
     size = advice.advised_size(points, configured)
     error = None
@@ -171,13 +169,21 @@ def _counted(counted: Mapping[str, float]) -> dict[str, Any]:
     return {**{name: round(counted[name]) for name in COUNTED}, "hit_ratio": hit_ratio(counted)}
 
 
-def _keep(settings: Settings, table: pa.Table) -> None:
+def keep_rows(settings: Settings, table: pa.Table) -> None:
+    """Append rows to `cache_bakeoff` of the warehouse."""
     from deltalake import write_deltalake
 
     write_deltalake(
         table_path(settings, TABLE), table, mode="append", description=TABLES[TABLE].meaning,
         storage_options=settings.storage(),
     )
+
+
+def draw_curves(result: Result, path: Path) -> None:
+    """Write the picture of a result."""
+    from app.bakeoff.picture import draw
+
+    path.write_text(draw(result.points, result.size, _subtitle(result)), "utf-8")
 
 
 # -- printed ---------------------------------------------------------------------------------
@@ -234,7 +240,7 @@ def _remarks(result: Result) -> list[str]:
 def _subtitle(result: Result) -> str:
     point = result.points[0]
     reads = round(point.total["hits"] + point.total["misses"])
-    brokers = len(point.brokers)
+    brokers = sum(1 for counted in point.brokers.values() if hit_ratio(counted) is not None)
     each = "1 broker" if brokers == 1 else f"{brokers} brokers, each with a cache of its own"
     size = size_text(point.total["hit_bytes"] + point.total["storage_bytes"])
     return f"{reads:,} reads of {size} on {each}, from {result.trace.name}"
