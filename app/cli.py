@@ -22,12 +22,28 @@ alerts_app = typer.Typer(no_args_is_help=True, help="Evaluate the alert rules on
 app.add_typer(alerts_app, name="alerts")
 what_if_app = typer.Typer(no_args_is_help=True, help="What another quota would have done.")
 app.add_typer(what_if_app, name="what-if")
+explain_app = typer.Typer(
+    no_args_is_help=True, help="The chain of decisions behind one moment, in words."
+)
+app.add_typer(explain_app, name="explain")
 
 Config = Annotated[Path | None, typer.Option("--config", help="Configuration file (YAML).")]
 Warehouse = Annotated[
     str | None, typer.Option("--warehouse", help="Warehouse, in place of the configured one.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+At = Annotated[str | None, typer.Option(
+    "--at", help="The moment: ms since the epoch, or ISO 8601; the newest decision without it."
+)]
+Window = Annotated[str | None, typer.Option(
+    "--window", help="How far to either side of it, such as 500ms, 10s or 5m."
+)]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Most sentences; the nearest ones.")]
+Cluster = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.")]
+Broker = Annotated[str | None, typer.Option("--broker", help="Only this broker.")]
+AsOf = Annotated[
+    str | None, typer.Option(help="Tables as they were then: ms since the epoch, or ISO 8601.")
+]
 
 
 def _settings(config: Path | None, warehouse: str | None = None) -> Any:
@@ -137,10 +153,7 @@ def query(
     ] = None,
     config: Config = None,
     warehouse: Warehouse = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option(help="Tables as they were then: ms since the epoch, or ISO 8601."),
-    ] = None,
+    as_of: AsOf = None,
     param: Annotated[
         list[str] | None, typer.Option(help="Parameter of a ready question: name=value.")
     ] = None,
@@ -242,6 +255,114 @@ def what_if_producer_ids(
     from app.advice import advise
 
     _found(advise(_settings(config, warehouse), share, every, as_json))
+
+
+def _ask(kind: str, name: str, **more: Any) -> Any:
+    from app.explain.ask import Ask
+
+    return Ask.about(kind, name, **more)
+
+
+def _explain(
+    ask: Any, at: str | None, window: str | None, as_of: str | None, config: Path | None,
+    warehouse: str | None, as_json: bool,
+) -> None:
+    from app.explain import explain
+
+    at_ms = None if at is None else _moment(at)
+    as_of_ms = None if as_of is None else _moment(as_of, "--as-of")
+    _found(explain(_settings(config, warehouse), ask, at_ms, window, as_of_ms, as_json))
+
+
+@explain_app.command("topic")
+def explain_topic(
+    topic: Annotated[str, typer.Argument(help="Name, with -partition-N for one partition.")],
+    at: At = None,
+    window: Window = None,
+    limit: Limit = 50,
+    cluster: Cluster = None,
+    broker: Broker = None,
+    as_of: AsOf = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Who paused the topic or was paused by it, its backlog, large messages and cache."""
+    ask = _ask("topic", topic, limit=limit, cluster=cluster, broker=broker)
+    _explain(ask, at, window, as_of, config, warehouse, as_json)
+
+
+@explain_app.command("connection")
+def explain_connection(
+    connection: Annotated[str, typer.Argument(help="Connection, as the tables name it.")],
+    at: At = None,
+    window: Window = None,
+    limit: Limit = 50,
+    cluster: Cluster = None,
+    broker: Broker = None,
+    as_of: AsOf = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Why a connection was paused, for how long, and who stood still with it."""
+    ask = _ask("connection", connection, limit=limit, cluster=cluster, broker=broker)
+    _explain(ask, at, window, as_of, config, warehouse, as_json)
+
+
+@explain_app.command("principal")
+def explain_principal(
+    principal: Annotated[str, typer.Argument(help="Such as User:etl, or etl.")],
+    at: At = None,
+    window: Window = None,
+    limit: Limit = 50,
+    cluster: Cluster = None,
+    broker: Broker = None,
+    as_of: AsOf = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Which new producer ids of a principal were counted, throttled or rejected."""
+    ask = _ask("principal", principal, limit=limit, cluster=cluster, broker=broker)
+    _explain(ask, at, window, as_of, config, warehouse, as_json)
+
+
+@explain_app.command("message")
+def explain_message(
+    uuid: Annotated[str, typer.Argument(help="The uuid that its chunks share.")],
+    at: At = None,
+    window: Window = None,
+    limit: Limit = 50,
+    cluster: Cluster = None,
+    broker: Broker = None,
+    as_of: AsOf = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """What became of a large message in each subscription."""
+    ask = _ask("message", uuid, limit=limit, cluster=cluster, broker=broker)
+    _explain(ask, at, window, as_of, config, warehouse, as_json)
+
+
+@explain_app.command("subscription")
+def explain_subscription(
+    topic: Annotated[str, typer.Argument(help="Name of its topic.")],
+    subscription: Annotated[str, typer.Argument(help="Its name.")],
+    at: At = None,
+    window: Window = None,
+    limit: Limit = 50,
+    cluster: Cluster = None,
+    broker: Broker = None,
+    as_of: AsOf = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Its backlog, what was skipped, when a quota is reached, and its large messages."""
+    ask = _ask("subscription", topic, subscription=subscription, limit=limit, cluster=cluster, broker=broker)
+    _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @alerts_app.command("check")

@@ -1,0 +1,216 @@
+"""What was asked: an entity, the moment, and the time around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.errors import UserError
+from app.explain.reader import Reader, used
+from state.rate_limits.limits import full_topic_name
+
+KINDS = ("topic", "connection", "principal", "message", "subscription")
+PARTITION = "-partition-[0-9]+$"
+
+Tables = dict[str, str]
+"""Condition on the rows of each table."""
+
+
+def of_topic(column: str = "t.topic") -> str:
+    """The condition that a topic is one of $names, or a partition of one."""
+    return (f"(list_contains($names, {column}) OR (contains({column}, '-partition-') AND "
+            f"list_contains($names, regexp_replace({column}, '{PARTITION}', ''))))")
+
+
+THROTTLED = (
+    f"({of_topic()} OR {of_topic('t.culprit_topic')}"
+    f" OR len(list_filter(t.collateral_topics, lambda other: {of_topic('other')})) > 0)"
+)
+"""Rows of throttle_events that concern the topic, as culprit, as victim or by their producer."""
+_SUBSCRIPTION = f"{of_topic()} AND t.subscription = $subscription"
+_CHUNKS = ("chunk_events", "chunk_messages", "incomplete_messages")
+
+DECISIONS: dict[str, Tables] = {
+    "topic": {
+        "throttle_events": THROTTLED,
+        **dict.fromkeys(("producer_throttle", "backlog_evictions", "producer_refusals"),
+                        of_topic()),
+        "backlog_checks": f"{of_topic()} AND t.rule <> 'within_limits'",
+        "chunk_events": f"{of_topic()} AND t.outcome <> 'COMPLETE'",
+    },
+    "connection": dict.fromkeys(("throttle_events", "producer_throttle"),
+                                "list_contains($names, t.cnx_id)"),
+    "principal": {"producer_id_decisions": "list_contains($names, t.user)"},
+    "message": dict.fromkeys(_CHUNKS, "list_contains($names, t.uuid)"),
+    "subscription": dict.fromkeys(
+        ("backlog_subscriptions", "backlog_evictions", "chunk_events"), _SUBSCRIPTION),
+}
+"""Tables of single decisions about each kind of entity."""
+LEVELS: dict[str, Tables] = {
+    "topic": {
+        **dict.fromkeys(("topic_throttle_stats", "backlog_checks", "backlog_subscriptions",
+                         "chunk_events", "chunk_messages", "incomplete_messages",
+                         "chunk_topic_stats", "cache_stats"), of_topic()),
+        "limiter_stats": f"t.limiter = 'topic' AND {of_topic('t.limiter_name')}",
+    },
+    "connection": {
+        "limiter_stats": "t.limiter = 'connection' AND list_contains($names, t.limiter_name)",
+    },
+    "principal": dict.fromkeys(("producer_id_stats", "producer_id_owners"),
+                               "list_contains($names, t.user)"),
+    "message": {},
+    "subscription": dict.fromkeys(
+        ("chunk_messages", "chunk_state", "incomplete_messages", "cache_reads"), _SUBSCRIPTION),
+}
+"""Tables of windows and levels about it, and those of decisions that are a matter of course."""
+ARCHIVED: Tables = {
+    "topic": of_topic(), "connection": "list_contains($names, t.cnx_id)",
+    "principal": "list_contains($names, regexp_replace(t.principal, '^[^:]*:', ''))",
+    "message": "list_contains($names, t.uuid)",
+    "subscription": _SUBSCRIPTION,
+}
+"""The same entity in the archive."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One question; times are ms since the epoch, `hi_ms` is not asked for any more."""
+
+    kind: str
+    names: tuple[str, ...]
+    """The entity under every name that its rows may have."""
+    at_ms: int = 0
+    lo_ms: int = 0
+    hi_ms: int = 0
+    limit: int = 50
+    subscription: str | None = None
+    cluster: str | None = None
+    broker: str | None = None
+
+    @classmethod
+    def about(cls, kind: str, name: str, **more: Any) -> Ask:
+        """A question about an entity by the name that a person gave it."""
+        if not name.strip():
+            raise UserError(f"explain {kind}: the name is empty")
+        names = [name]
+        if kind in ("topic", "subscription"):
+            names.append(full_topic_name(name))
+        if kind == "principal":
+            names = [name.partition(":")[2] or name]
+        return cls(kind, tuple(dict.fromkeys(names)), **more)
+
+    @property
+    def name(self) -> str:
+        """The entity in words."""
+        name = self.names[-1]
+        return name if self.subscription is None else f"{self.subscription} of {name}"
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Values of the parameters that statements about it may name."""
+        return {
+            "names": list(self.names), "subscription": self.subscription, "lo": self.lo_ms,
+            "hi": self.hi_ms, "at": self.at_ms, "cluster": self.cluster, "broker": self.broker,
+            "rows": self.limit,
+        }
+
+    @property
+    def place(self) -> str:
+        """The condition on cluster and broker."""
+        asked = [f"t.{name} = ${name}" for name in ("cluster", "broker") if getattr(self, name)]
+        return " AND ".join(asked) or "true"
+
+    @property
+    def entity(self) -> Tables:
+        """The condition on the rows of each table that are about the entity."""
+        return {**DECISIONS[self.kind], **LEVELS[self.kind]}
+
+    def where(self, table: str) -> str:
+        """The condition that a row of a table is about the entity, at the place asked for."""
+        return f"{self.entity[table]} AND {self.place}"
+
+    def around(self, at_ms: int, window_ms: int) -> Ask:
+        """The same question at a moment."""
+        return replace(self, at_ms=at_ms, lo_ms=at_ms - window_ms, hi_ms=at_ms + window_ms + 1)
+
+
+IN_WINDOW = "t.ts_wall_ms >= $lo AND t.ts_wall_ms < $hi"
+"""The condition that a decision lies in the time asked for."""
+
+
+def newest_ms(reader: Reader, ask: Ask) -> int | None:
+    """When the newest decision about the entity was made, else its newest row; None without."""
+    for tables in (DECISIONS[ask.kind], LEVELS[ask.kind]):
+        found = [
+            reader.summary(table, "max(t.ts_wall_ms) AS at", f"{about} AND {ask.place}",
+                           ask.params)["at"]
+            for table, about in tables.items() if reader.has(table)
+        ]
+        times = [at for at in found if at is not None]
+        if times:
+            return int(max(times))
+    return None
+
+
+def nearest(reader: Reader, ask: Ask) -> list[dict[str, Any]]:
+    """Per table with rows about the entity: how many, the first, the last, and those next to the
+    time asked for (ms since the epoch)."""
+    found = []
+    for table in ask.entity:
+        if not reader.has(table):
+            continue
+        sql = f"""SELECT count(*) AS rows, min(ts_wall_ms) AS first_ms, max(ts_wall_ms) AS last_ms,
+          max(ts_wall_ms) FILTER (WHERE ts_wall_ms < $lo) AS before_ms,
+          min(ts_wall_ms) FILTER (WHERE ts_wall_ms >= $hi) AS after_ms
+        FROM {table} AS t WHERE {ask.where(table)}"""
+        (row,) = reader.dicts(sql, used(sql, ask.params))
+        if row["rows"]:
+            found.append({"table": table, **row})
+    return found
+
+
+def archived(reader: Reader, ask: Ask) -> dict[str, Any] | None:
+    """How many records of the archive name the entity, and when; None without any."""
+    if not reader.has("events"):
+        return None
+    sql = f"""SELECT count(*) AS rows, min(ts_wall_ms) AS first_ms, max(ts_wall_ms) AS last_ms
+    FROM events AS t WHERE {ARCHIVED[ask.kind]} AND {ask.place}"""
+    (row,) = reader.dicts(sql, used(sql, ask.params))
+    return row if row["rows"] else None
+
+
+def unknown(reader: Reader, ask: Ask) -> UserError | None:
+    """The error that names the nearest known entities; None if no entity of the kind is known."""
+    columns = {"topic": "topic", "connection": "cnx_id", "principal": "user", "message": "uuid",
+               "subscription": "concat_ws(' ', topic, subscription)"}
+    wanted = ask.names[-1] + (f" {ask.subscription}" if ask.subscription else "")
+    unions = " UNION ".join(
+        f"SELECT DISTINCT {_name_column(table, columns[ask.kind])} AS name FROM {table} AS t"
+        f" WHERE {ask.place} AND {_only(table)}"
+        for table in ask.entity if reader.has(table)
+    )
+    if not unions:
+        return None
+    sql = f"""SELECT name, contains(lower(name), lower($wanted)) AS within,
+      levenshtein(lower(name), lower($wanted)) / greatest(length(name), length($wanted)) AS far
+    FROM ({unions}) WHERE name IS NOT NULL ORDER BY within DESC, far, name LIMIT 3"""
+    found = reader.dicts(sql, used(sql, {**ask.params, "wanted": wanted}))
+    if not found:
+        return None
+    near = [row["name"] for row in found if row["within"] or row["far"] <= 0.34]
+    places = [f"{n} {v}" for n, v in (("cluster", ask.cluster), ("broker", ask.broker)) if v]
+    where = f" ({', '.join(places)})" if places else ""
+    hint = f"did you mean {' or '.join(near)}?" if near else \
+        f"known are for example {', '.join(row['name'] for row in found)}"
+    return UserError(f"explain {ask.kind}: no table knows {wanted}{where}\n{hint}")
+
+
+def _name_column(table: str, column: str) -> str:
+    if table == "limiter_stats":
+        return "t.limiter_name"
+    return column.replace("user", "t.user")
+
+
+def _only(table: str) -> str:
+    """Rows of a table that name an entity of the kind."""
+    return "t.limiter IN ('topic', 'connection')" if table == "limiter_stats" else "true"

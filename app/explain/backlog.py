@@ -1,0 +1,155 @@
+"""Backlogs in words: how large and how old, what the broker does, and what comes next."""
+
+from __future__ import annotations
+
+from app.explain.ask import IN_WINDOW, Ask
+from app.explain.reader import Reader
+from app.explain.saying import Row, Sentence, say
+
+_NEAREST = "ORDER BY abs(t.ts_wall_ms - $at), t.row_no LIMIT $rows"
+_ACTIONS = {
+    "none": "nothing is done",
+    "deduplication_snapshot": "the deduplication cursor is the slowest, so its snapshot is taken",
+    "disconnect_producers": "its policy {check.retention_policy} disconnects"
+                            " {check.producers_disconnected:n producer}",
+    "evict_size": "its policy {check.retention_policy} skips the oldest messages, by size",
+    "evict_time": "its policy {check.retention_policy} skips the oldest messages, by age",
+}
+_EVICTIONS = {
+    "target_reached": "the target is reached",
+    "same_cursor": "the same subscription was the slowest twice in a row",
+    "skip_zero": "there was less than one entry to skip",
+    "expired": "all that is older is skipped",
+    "ledger_jump": "the cursor jumps to the next ledger",
+    "no_closed_ledger": "no ledger was closed long enough ago",
+}
+"""Why an eviction ended where it did, by rule."""
+
+
+def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
+    """Checks, evictions, refusals and forecasts around the moment, of a topic or subscription."""
+    said = [_check(row, ask) for row in _checks(reader, ask)]
+    for table, tell in (
+        ("backlog_evictions", _eviction), ("producer_refusals", _refusal),
+    ):
+        if table in ask.entity:
+            where = f"{ask.where(table)} AND {IN_WINDOW}"
+            said += [tell(row) for row in reader.rows(table, where, ask.params, _NEAREST)]
+    return said + [_forecast(row) for row in _newest(reader, ask, "backlog_subscriptions")]
+
+
+def _checks(reader: Reader, ask: Ask) -> list[Row]:
+    """Checks of the topic; for a subscription those in which its message was the oldest."""
+    if ask.kind == "topic":
+        return _newest(reader, ask, "backlog_checks")
+    passes = {(r["cluster"], r["topic"], r["pass_ms"])
+              for r in _newest(reader, ask, "backlog_subscriptions")}
+    found = []
+    for cluster, topic, pass_ms in sorted(passes):
+        found += reader.rows(
+            "backlog_checks", "t.cluster = $cluster AND t.topic = $topic"
+            " AND t.pass_ms = $pass_ms AND t.ts_wall_ms >= $pass_ms",
+            {"cluster": cluster, "topic": topic, "pass_ms": pass_ms})
+    return found
+
+
+def _newest(reader: Reader, ask: Ask, table: str) -> list[Row]:
+    """Rows of checks in the time asked for, and without any the last ones before it."""
+    where = ask.where(table)
+    rows = reader.rows(table, f"{where} AND {IN_WINDOW}", ask.params, _NEAREST)
+    if rows or not reader.has(table):
+        return rows
+    last = reader.summary(table, "max(t.ts_wall_ms) AS at_ms", f"{where} AND t.ts_wall_ms < $hi",
+                          ask.params)["at_ms"]
+    if last is None:
+        return []
+    params = {**ask.params, "last": last}
+    return reader.rows(table, f"{where} AND t.ts_wall_ms = $last", params, _NEAREST)
+
+
+def _check(check: Row, ask: Ask) -> Sentence:
+    text = "The backlog of {check.topic} is {check.backlog_bytes:n byte}"
+    if check["limit_bytes"] is not None:
+        text += ", {check.size_usage:pct}" if check["size_usage"] is not None else ""
+        text += " of its size quota of {check.limit_bytes:n byte}" \
+            " (set at level {check.limit_source_size})"
+    else:
+        text += ", without a size quota"
+    if check["oldest_timestamp_ms"] is not None:
+        text += "; its oldest message, of {check.oldest_timestamp_ms:day}" \
+            " ({check.timestamp_source}), has waited {check.age_s:s} for subscription" \
+            " {check.oldest_subscription}"
+    else:
+        text += "; no age ({check.age_state})"
+    if check["limit_s"] is not None:
+        text += ", {check.time_usage:pct}" if check["time_usage"] is not None else ""
+        text += " of its time quota of {check.limit_s:s} (set at level {check.limit_source_time})"
+    else:
+        text += ", without a time quota"
+    if ask.kind == "subscription" and check["oldest_subscription"] is not None:
+        is_it = check["oldest_subscription"] == ask.subscription
+        text += "; so it is this subscription that the quota is about" if is_it else \
+            "; so the quota is not about this subscription"
+    over = check["exceeded_size"] or check["exceeded_time"]
+    if over or check["action"] != "none":
+        which = "both quotas are" if check["exceeded_size"] and check["exceeded_time"] else \
+            "the size quota is" if check["exceeded_size"] else "the time quota is"
+        text += f". {which[0].upper()}{which[1:]} exceeded: {_ACTIONS[check['action']]}"
+        if check["rule"] == "size_masks_time":
+            text += "; while the size is exceeded the time quota does not act"
+    return say(check["ts_wall_ms"], check["rule"], text + ".", (0, check["row_no"]), check=check)
+
+
+def _eviction(row: Row) -> Sentence:
+    if row["phantom"]:
+        text = "An eviction by {evicted.quota_type} on {evicted.topic} skips nothing"
+    else:
+        text = "An eviction by {evicted.quota_type} moves subscription {evicted.subscription} of" \
+            " {evicted.topic} from {evicted.from_position} to {evicted.to_position}:" \
+            " {evicted.entries_skipped:n entry} skipped"
+    if row["target_bytes"] is not None:
+        text += ", aiming at {evicted.target_bytes:n byte}"
+    if row["factor"] is not None:
+        text += " by a share of {evicted.factor:pct} in the first round"
+    if row["expire_older_than_s"] is not None:
+        text += ", of what is older than {evicted.expire_older_than_s:s}"
+    text += "; the backlog goes from {evicted.backlog_before:n byte} to" \
+        " {evicted.backlog_after:n byte}"
+    if row["rule"] in _EVICTIONS:
+        text += f" and {_EVICTIONS[row['rule']]}"
+    return say(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), evicted=row)
+
+
+def _refusal(row: Row) -> Sentence:
+    text = "Producer {refused.producer_id:n} of {refused.topic} is refused with {refused.error}:" \
+        " the {refused.quota_type} quota is exceeded."
+    return say(row["ts_wall_ms"], row["rule"], text, (2, row["row_no"]), refused=row)
+
+
+def _forecast(row: Row) -> Sentence:
+    """What lies before a subscription, and what comes next if things go on."""
+    kind = "Subscription" if row["durable"] else "Reader"
+    text = kind + " {sub.subscription} of {sub.topic} stands at {sub.mark_delete} with" \
+        " {sub.backlog_entries:n entry} ({sub.backlog_bytes:n byte}) before it"
+    if row["age_s"] is not None:
+        text += ", the first of which has waited {sub.age_s:s}"
+    if row["growth_rate"] is not None:
+        if row["growth_rate"] > 0:
+            text += "; it grows by {sub.growth_rate:n byte} per s"
+        elif row["growth_rate"] < 0:
+            text += "; it shrinks by {0 - sub.growth_rate:n byte} per s"
+        else:
+            text += "; it does not grow"
+    if row["drain_rate"] is not None:
+        text += " and {sub.drain_rate:n entry} per s are acknowledged"
+    if row["time_to_drain_s"] is not None:
+        text += "; if it goes on like this nothing is left in {sub.time_to_drain_s:s}, at" \
+            " {sub.pass_ms + sub.time_to_drain_s * 1000:day}"
+    if row["time_to_quota_s"] == 0:
+        text += "; its quota is reached"
+    elif row["time_to_quota_s"] is not None:
+        text += "; if it goes on like this a quota is reached in {sub.time_to_quota_s:s}, at" \
+            " {sub.pass_ms + sub.time_to_quota_s * 1000:day}"
+    elif row["growth_rate"] is not None:
+        text += "; no quota is in sight"
+    return say(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), sub=row)

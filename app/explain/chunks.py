@@ -1,0 +1,123 @@
+"""Large messages in words: where their chunks went, and why some never became whole."""
+
+from __future__ import annotations
+
+from app.explain.ask import IN_WINDOW, Ask
+from app.explain.reader import Reader
+from app.explain.saying import Row, Sentence, say
+
+_NEAREST = "ORDER BY abs(t.ts_wall_ms - $at), t.row_no LIMIT $rows"
+_CHUNK = "Chunk {event.chunk_id:n} (of {event.num_chunks:n}) of {event.uuid}"
+_OUTCOMES = {
+    "COMPLETE": f"{_CHUNK} completes it: consumer {{event.consumer}} hands it to the application",
+    "DUP_ACKED": f"{_CHUNK} came again from another position: it is acknowledged and the message"
+                 " waits on",
+    "DUP_SAME_ID": f"{_CHUNK} was delivered again: nothing changes",
+    "GAP": f"{_CHUNK} came while an earlier one is missing: consumer {{event.consumer}} drops the"
+           " message",
+    "NO_FIRST_CHUNK": f"{_CHUNK} came, but consumer {{event.consumer}} has no first chunk of it:"
+                      " it cannot be used",
+    "OVERFLOW_EXCEPTION": f"{_CHUNK} holds more bytes than the message declares: the client throws"
+                          " and reconnects",
+    "COUNT_EXCEPTION": f"{_CHUNK} does not fit the number of chunks of the first one: the client"
+                       " throws and reconnects",
+    "GIVEN_UP_OVERFLOW": f"{_CHUNK} holds more bytes than the message declares: the message is"
+                         " given up",
+    "GIVEN_UP_COUNT": f"{_CHUNK} does not fit the number of chunks of the first one: the message"
+                      " is given up",
+    "RESTART_REDELIVERY": f"{_CHUNK} was delivered again: the message begins anew",
+    "RESTART_CORRUPTED": f"{_CHUNK} came from another position while the message was incomplete: it"
+                         " begins anew",
+    "EVICTED": "Too many messages were pending for consumer {event.consumer}: {event.uuid}, the"
+               " oldest, makes room; its last chunk was {event.chunk_id:n} (of"
+               " {event.num_chunks:n})",
+    "EXPIRED": "{event.uuid} stayed incomplete for too long and is dropped; its last chunk was"
+               " {event.chunk_id:n} (of {event.num_chunks:n})",
+    "ORPHANED": "{event.uuid} is lost with its consumer or marker; its last chunk was"
+                " {event.chunk_id:n} (of {event.num_chunks:n})",
+    "ALREADY_ACKED": f"{_CHUNK} had been acknowledged before: it is dropped",
+    "SHARED_ORPHAN": f"{_CHUNK} belongs to no consumer of the shared subscription",
+}
+_DEFECTS = {
+    "B1": "the counter of pending messages leaks", "B2": "the flow permit is not returned",
+    "B3": "the expiry is blocked", "B4": "positions stay neither acknowledged nor tracked",
+    "B7": "the overflow repeats after every reconnect",
+    "B8": "the wrong count repeats after every reconnect",
+}
+"""What a defect of released clients does, by its name."""
+
+
+def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
+    """Decisions about chunks, whole messages and waiting ones around the moment."""
+    said: list[Sentence] = []
+    for table, tell in (
+        ("chunk_messages", _whole), ("chunk_events", _event),
+        ("incomplete_messages", _waiting), ("chunk_state", _state),
+    ):
+        if table in ask.entity:
+            # A whole message has a row here and one there; the longer one tells all.
+            more = " AND t.outcome <> 'COMPLETE'" if table == "chunk_events" else ""
+            rows = reader.rows(table, f"{ask.where(table)} AND {_when(table)}{more}", ask.params,
+                               _NEAREST)
+            said += [tell(row) for row in rows]
+    return said
+
+
+def _when(table: str) -> str:
+    if table in ("incomplete_messages", "chunk_state"):
+        return "t.ts_wall_ms >= $lo AND t.window_start_ms < $hi"
+    return IN_WINDOW
+
+
+def _whole(row: Row) -> Sentence:
+    text = "{whole.uuid} of producer {whole.producer_name} arrived whole for subscription" \
+        " {whole.subscription}: {whole.num_chunks:n chunk} from {whole.first_position} to" \
+        " {whole.last_position}, the first delivered to consumer {whole.consumer} at" \
+        " {whole.first_chunk_ms:clock}, the last {whole.assembly_ms:ms} later"
+    if row["assembled_bytes"] is not None:
+        text += "; {whole.assembled_bytes:n byte} of {whole.declared_bytes:n} declared"
+    return say(row["ts_wall_ms"], row["rule"], text + " ({whole.integrity}).",
+               (0, row["row_no"]), whole=row)
+
+
+def _event(row: Row) -> Sentence:
+    text = _OUTCOMES[row["outcome"]] + " [{event.position}, subscription {event.subscription}]"
+    if row["age_ms"] is not None and row["outcome"] != "COMPLETE":
+        text += ", {event.age_ms:ms} after its first chunk"
+    for column, what in (("acks", "acknowledged"), ("tracked", "tracked for redelivery"),
+                         ("orphaned", "neither acknowledged nor tracked")):
+        if row[column]:
+            text += f"; {{len(event.{column}):n position}} {what}"
+    text += "; the consumer then holds {event.contexts:n incomplete message}"
+    if row["leaked"]:
+        text += " and counts {event.counter:n}"
+    defect = row["rule"].partition("+")[2]
+    if defect in _DEFECTS:
+        text += f". A defect of released clients shaped it: {_DEFECTS[defect]}"
+    return say(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), event=row)
+
+
+def _waiting(row: Row) -> Sentence:
+    text = "At the end of the window {wait.uuid} of producer {wait.producer_name} waits for" \
+        " chunk {wait.next_chunk_id:n} of {wait.num_chunks:n} in consumer {wait.consumer} of" \
+        " subscription {wait.subscription}: its first chunk ({wait.first_position}) came at" \
+        " {wait.first_chunk_ms:clock}, {wait.age_ms:ms} before, its newest" \
+        " ({wait.last_position}) at {wait.last_chunk_ms:clock}"
+    if row["buffered_bytes"] is not None:
+        text += "; {wait.buffered_bytes:n byte} of {wait.declared_bytes:n} are there"
+    text += "; it expires after {wait.expires_ms:clock}" if row["expires_ms"] is not None \
+        else "; it never expires"
+    return say(row["ts_wall_ms"], row["rule"], text + ".", (2, row["row_no"]), wait=row)
+
+
+def _state(row: Row) -> Sentence:
+    text = "At the end of the window consumer {state.consumer} of subscription" \
+        " {state.subscription} holds {state.contexts:n incomplete message} with" \
+        " {state.buffered_bytes:n byte}"
+    if row["oldest_age_ms"] is not None:
+        text += ", the oldest for {state.oldest_age_ms:ms}"
+    if row["leaked"]:
+        text += "; its counter says {state.counter:n}, {state.leaked:n} of them leaked"
+    if row["permits_lost"]:
+        text += "; {state.permits_lost:n permit} lost so far"
+    return say(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), state=row)

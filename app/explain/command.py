@@ -1,0 +1,179 @@
+"""The command: finds the moment, gathers the sentences and prints them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import textwrap
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from app.errors import UserError
+from app.explain import backlog, chunks, producer_ids, throttling, told, windows
+from app.explain.ask import Ask, archived, nearest, newest_ms, unknown
+from app.explain.limits import Policies
+from app.explain.reader import Reader
+from app.explain.saying import Row, Sentence, clock, day_and_clock
+from app.manifest import load as load_manifest
+from app.query import plain
+from app.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+WINDOW_MS = 10_000
+EVER = 2**62
+"""A window (ms) that holds every time."""
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MOST_WINDOW_MS = 366 * 86_400_000
+
+
+def explain(
+    settings: Settings, ask: Ask, at_ms: int | None = None, window: str | None = None,
+    as_of_ms: int | None = None, as_json: bool = False,
+) -> int:
+    """Say what was decided about an entity around a moment, its newest decision by default; 0."""
+    window_ms = None if window is None else span_ms(window)
+    warehouse = Warehouse.of(settings)
+    warehouse.require()
+    load_manifest(settings)
+    reader = Reader(warehouse.at(as_of_ms))
+    newest = newest_ms(reader, ask) if at_ms is None else at_ms
+    if newest is None:
+        return _without_rows(reader, ask, as_json)
+    # The story of a message is short: all of it is told unless a time is asked for.
+    ever = ask.kind == "message" and at_ms is None and window_ms is None
+    ask = ask.around(newest, EVER if ever else window_ms or WINDOW_MS)
+    policies = Policies(reader, settings.policy_dicts(), settings.params_hash("rate_limits"))
+    said = gather(reader, ask, policies)
+    if not said:
+        moments = nearest(reader, ask)
+        if not moments:
+            return _without_rows(reader, ask, as_json)
+        _print_nearest(ask, moments, as_json)
+        return 0
+    kept = sorted(said, key=lambda found: abs(found[1].at_ms - ask.at_ms))[: ask.limit]
+    kept.sort(key=lambda found: (found[1].at_ms, found[0], found[1].order))
+    shown = [sentence for _, sentence in kept]
+    (_print_json if as_json else _print)(ask, shown, len(said) - len(shown))
+    return 0
+
+
+def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sentence]]:
+    """Every sentence about the entity, with the place of its kind among those of one time."""
+    kinds: tuple[Callable[[], list[Sentence]], ...] = ()
+    if ask.kind in ("topic", "connection"):
+        kinds = (lambda: throttling.sentences(reader, ask, policies),
+                 lambda: told.sentences(reader, ask), lambda: windows.sentences(reader, ask))
+    if ask.kind in ("topic", "subscription"):
+        kinds += (lambda: backlog.sentences(reader, ask),)
+    if ask.kind in ("topic", "subscription", "message"):
+        kinds += (lambda: chunks.sentences(reader, ask),)
+    if ask.kind == "principal":
+        kinds += (lambda: producer_ids.sentences(reader, ask),)
+    return [(place, sentence) for place, tell in enumerate(kinds) for sentence in tell()]
+
+
+def span_ms(text: str) -> int:
+    """A time to either side of the moment, such as 10s, 500ms, 5m or 2h."""
+    found = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", text.strip())
+    length = int(found[1]) * _UNITS[found[2] or "s"] if found else 0
+    if not 0 < length <= _MOST_WINDOW_MS:
+        raise UserError(f"--window {text}: is not a length of time\n"
+                        "allowed: 1ms to 366d, such as 500ms, 10s, 5m, 2h")
+    return length
+
+
+def _without_rows(reader: Reader, ask: Ask, as_json: bool) -> int:
+    """What is said of an entity that no job has a row about."""
+    found = archived(reader, ask)
+    error = None if found else unknown(reader, ask)
+    if error is not None:
+        raise error
+    if as_json:
+        print(json.dumps({**_head(ask), "archived": found, "sentences": []}))
+    elif found:
+        print(f"No job has decided anything about {ask.kind} {ask.name}. The archive has"
+              f" {found['rows']:,} records of it, from {day_and_clock(found['first_ms'])} to"
+              f" {day_and_clock(found['last_ms'])} UTC.")
+    else:
+        print(f"The warehouse has no decision about any {ask.kind} yet.")
+    return 0
+
+
+def _head(ask: Ask) -> dict[str, Any]:
+    return {"kind": ask.kind, "names": list(ask.names), "subscription": ask.subscription,
+            "cluster": ask.cluster, "broker": ask.broker}
+
+
+def _times(ask: Ask) -> dict[str, Any]:
+    ever = ask.hi_ms - ask.lo_ms > _MOST_WINDOW_MS * 2 + 1
+    return {"at_ms": ask.at_ms, "from_ms": None if ever else ask.lo_ms,
+            "to_ms": None if ever else ask.hi_ms - 1}
+
+
+def _print_json(ask: Ask, said: list[Sentence], hidden: int) -> None:
+    document = {**_head(ask), **_times(ask), "hidden": hidden,
+                "sentences": [_json(sentence) for sentence in said]}
+    print(json.dumps(plain(document), ensure_ascii=False, indent=1))
+
+
+def _json(sentence: Sentence) -> dict[str, Any]:
+    return {
+        "at_ms": sentence.at_ms, "at": f"{day_and_clock(sentence.at_ms).replace(' ', 'T')}Z",
+        "text": sentence.text, "rule": sentence.rule,
+        "numbers": [{"shown": n.shown, "is": n.expression, "unit": n.unit.partition(" ")[0]}
+                    for n in sentence.numbers],
+        "rows": {name: _row(row) for name, row in sentence.rows.items()},
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {"table": row.table, "key": dict(row.key), "values": dict(row.values),
+            "sql": row.sql or None}
+
+
+def _print(ask: Ask, said: list[Sentence], hidden: int) -> None:
+    times = _times(ask)
+    print(f"{ask.kind} {ask.name}" + ("" if times["from_ms"] is None else f", {_span(ask)}"))
+    width = max(60, min(shutil.get_terminal_size((100, 40)).columns, 120))
+    last_day = ""
+    for sentence in said:
+        day, time = day_and_clock(sentence.at_ms).split(" ")
+        if day != last_day:
+            print(f"\n{day}")
+            last_day = day
+        print()
+        print(textwrap.fill(f"{time}  {sentence.text}", width, subsequent_indent=" " * 14,
+                            break_long_words=False, break_on_hyphens=False))
+        row = sentence.decision
+        key = " ".join(f"{name}={value}" for name, value in row.key.items()) or "sums"
+        print(f"{' ' * 14}({sentence.rule}; {row.table} {key})")
+    if hidden:
+        print(f"\nat least {hidden} more sentences: --limit {ask.limit + hidden} shows them,"
+              " --window a shorter time")
+
+
+def _span(ask: Ask) -> str:
+    first, last = day_and_clock(ask.lo_ms), day_and_clock(ask.hi_ms - 1)
+    same_day = first.split(" ")[0] == last.split(" ")[0]
+    return f"{first} to {clock(ask.hi_ms - 1) if same_day else last} UTC"
+
+
+def _print_nearest(ask: Ask, moments: list[dict[str, Any]], as_json: bool) -> None:
+    """That nothing was decided at that time, and when something was."""
+    if as_json:
+        print(json.dumps({**_head(ask), **_times(ask), "hidden": 0, "sentences": [],
+                          "nearest": moments}))
+        return
+    print(f"No table says anything about {ask.kind} {ask.name}, {_span(ask)}. There are rows in")
+    for found in moments:
+        near = [f"{day_and_clock(found[name])} ({word})" for name, word in (
+            ("before_ms", "before"), ("after_ms", "after")) if found[name] is not None]
+        print(f"  {found['table']}: {found['rows']:,} from {day_and_clock(found['first_ms'])} to"
+              f" {day_and_clock(found['last_ms'])}, nearest {' and '.join(near) or 'inside'}")
+    times = [found[n] for found in moments for n in ("before_ms", "after_ms") if found[n]]
+    if times:
+        best = min(times, key=lambda ms: abs(ms - ask.at_ms))
+        print(f"Try --at {day_and_clock(best).replace(' ', 'T')}Z")

@@ -1,0 +1,91 @@
+"""Where a publish limit comes from: the policy document that held at a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from app.explain.reader import Reader
+from app.explain.saying import Row
+from state.policies import parse_document
+from state.rate_limits.limits import Limits, Source, full_topic_name
+
+CONFIGURATION = "configuration"
+"""What stands in place of a table for a configured document."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A publish limit per second and the document that sets it."""
+
+    msgs: int
+    bytes: int
+    document: Row
+
+
+@dataclass
+class Policies:
+    """The documents of the archive, and those of the configuration for rows judged under it."""
+
+    reader: Reader
+    configured: Sequence[Mapping[str, Any]] = ()
+    params_hash: str | None = None
+    """That of the job `rate_limits` under the configuration; rows of another do not know it."""
+    _resolved: dict[Any, tuple[Limits, dict[Source, Row]]] = field(default_factory=dict)
+
+    def limit(self, decision: Row, topic: str, at_ms: int) -> Limit | None:
+        """The limit of a topic at a moment, by the documents that are known; None without any."""
+        limits, documents = self._at(decision, at_ms)
+        msgs, size, (sources,) = limits.topics(pa.array([topic], pa.string()))
+        if not sources:
+            return None
+        return Limit(int(msgs[0]), int(size[0]), documents[sources[0]])
+
+    def is_configured(self, decision: Row) -> bool:
+        """Whether the configuration at hand is the one that a row was judged under."""
+        return decision["params_hash"] == self.params_hash
+
+    def group(self, decision: Row, topic: str) -> str | None:
+        """The resource group of a topic at the time of a decision; None if it is not known."""
+        limits, _ = self._at(decision, decision["ts_wall_ms"])
+        numbers, names = limits.groups(pa.array([topic], pa.string()))
+        return names[numbers[0]] if names and numbers[0] >= 0 else None
+
+    def _at(self, decision: Row, at_ms: int) -> tuple[Limits, dict[Source, Row]]:
+        cluster, broker = decision["cluster"], decision["broker"]
+        known = [] if not self.is_configured(decision) else self.configured
+        held = [row for row in self._records if row["ts_wall_ms"] <= at_ms
+                and row["cluster"] == cluster and row["broker"] in (broker, "*")]
+        where = (cluster, broker, bool(known), len(held))
+        if where not in self._resolved:
+            documents = {
+                _source(document): Row(CONFIGURATION, {
+                    "scope": document["scope"], "name": document["name"],
+                }, {**document, **document["limits"]}, "") for document in known
+            }
+            for row in held:
+                document, _ = parse_document(row["policy_json"])
+                if document is not None:
+                    document = {"limits": {}, **document}
+                    said = {**row.values, **document, **document["limits"]}
+                    documents[_source(document)] = Row(row.table, row.key, said, row.sql)
+            limits = {source: row["limits"] for source, row in documents.items()}
+            self._resolved[where] = Limits(limits, broker), documents
+        return self._resolved[where]
+
+    @cached_property
+    def _records(self) -> list[Row]:
+        """Policy records of the archive, in order of time."""
+        return self.reader.rows(
+            "events", "t.event_type = 'policy' AND t.ts_wall_ms IS NOT NULL", {},
+            "ORDER BY t.ts_wall_ms, t.seq",
+        )
+
+
+def _source(document: Mapping[str, Any]) -> Source:
+    name = document["name"]
+    return document["scope"], full_topic_name(name) if document["scope"] == "topic" else name

@@ -1,0 +1,131 @@
+"""Reading a warehouse for explanations: every table as it was first seen, rows with their keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+from deltalake import DeltaTable
+
+from app.errors import UserError
+from app.explain.saying import Row
+from app.tables import TABLES
+from app.warehouse import GONE, Warehouse, connect, first_lines
+
+KEY_OF_JOB: dict[str, tuple[str, ...]] = {
+    "rate_limits": ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no"),
+    "entry_cache": ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no"),
+    "chunks": ("cluster", "topic", "ts_wall_ms", "row_no"),
+    "backlog": ("cluster", "topic", "ts_wall_ms", "row_no"),
+    "producer_ids": ("cluster", "broker", "user", "ts_wall_ms", "row_no"),
+}
+"""What no two rows of one output table of a job share."""
+EVENT_KEY = ("source_partition", "source_offset")
+PARAMETER = re.compile(r"\$([a-z_]+)")
+HIDDEN = frozenset({"payload", "raw"})
+"""Columns that belong to whoever sent them."""
+
+
+@dataclass(frozen=True)
+class Snapshot(Warehouse):
+    """A warehouse whose tables stay as they were when they were first opened."""
+
+    opened: dict[str, DeltaTable | None] = field(default_factory=dict, repr=False, compare=False)
+
+    def open(self, name: str) -> DeltaTable | None:
+        """A table as it was when it was first asked for."""
+        if name not in self.opened:
+            self.opened[name] = super().open(name)
+        return self.opened[name]
+
+
+class Reader:
+    """Answers statements over one snapshot."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = Snapshot(
+            warehouse.uri, warehouse.storage_options, warehouse.as_of_ms
+        )
+
+    def has(self, table: str) -> bool:
+        """Whether anything was ever written to a table."""
+        return self._warehouse.open(table) is not None
+
+    def dicts(self, sql: str, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The answer to one statement."""
+        params = dict(params or {})
+        try:
+            with connect(self._warehouse, sql, params, alone=True) as connection:
+                connection.execute(sql, params)
+                names = [column[0] for column in connection.description or []]
+                return [dict(zip(names, row, strict=True)) for row in connection.fetchall()]
+        except duckdb.IOException as error:
+            raise UserError(f"explain: {first_lines(error)}\n{GONE}") from error
+
+    def rows(
+        self, table: str, where: str, params: Mapping[str, Any], rest: str = ""
+    ) -> list[Row]:
+        """Rows of a table; `rest` orders and limits them."""
+        if not self.has(table):
+            return []
+        sql = f"SELECT {columns(table)} FROM {table} AS t WHERE {where} {rest}"
+        return [row_of(table, values) for values in self.dicts(sql, used(sql, params))]
+
+    def summary(
+        self, table: str, what: str, where: str, params: Mapping[str, Any]
+    ) -> Row:
+        """One row of sums over a table."""
+        sql = f"SELECT {what} FROM {table} AS t WHERE {where}"
+        (values,) = self.dicts(sql, used(sql, params))
+        return summary_of(table, what, where, params, values)
+
+
+def summary_of(
+    table: str, what: str, where: str, params: Mapping[str, Any], values: Mapping[str, Any]
+) -> Row:
+    """Sums over a table as a row of their own."""
+    return Row(table, {}, values, f"SELECT {what} FROM {table} AS t WHERE {inlined(where, params)}")
+
+
+def columns(table: str) -> str:
+    """The columns of a table that an explanation may show."""
+    return ", ".join(f't."{c}"' for c in TABLES[table].names if c not in HIDDEN)
+
+
+def row_of(table: str, values: Mapping[str, Any]) -> Row:
+    """A row with its key and the statement that gives it again."""
+    job = TABLES[table].job
+    key = {name: values[name] for name in (KEY_OF_JOB[job] if job else EVENT_KEY)}
+    conditions = " AND ".join(
+        f't."{name}" IS NULL' if value is None else f't."{name}" = {literal(value)}'
+        for name, value in key.items()
+    )
+    kept = {name: values[name] for name in TABLES[table].names if name not in HIDDEN}
+    return Row(table, key, kept, f"SELECT {columns(table)} FROM {table} AS t WHERE {conditions}")
+
+
+def used(sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a statement names; DuckDB refuses others."""
+    named = set(PARAMETER.findall(sql))
+    return {name: value for name, value in params.items() if name in named}
+
+
+def inlined(sql: str, params: Mapping[str, Any]) -> str:
+    """A statement with its parameters written out."""
+    return PARAMETER.sub(lambda found: literal(params[found[1]]), sql)
+
+
+def literal(value: Any) -> str:
+    """A value as SQL has it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(literal(v) for v in value) + "]"
+    return "'" + str(value).replace("'", "''") + "'"

@@ -1,0 +1,88 @@
+"""Statistics of the windows around a moment in words: pauses, limiters, chunks, caches."""
+
+from __future__ import annotations
+
+from app.explain.ask import Ask
+from app.explain.reader import Reader
+from app.explain.saying import Row, Sentence, say
+
+_INSIDE = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi"
+_NEAREST = "ORDER BY abs(t.window_start_ms - $at), t.row_no LIMIT $rows"
+_SPAN = "In the {window.window_ms:ms} from {window.window_start_ms:clock} "
+_SUBJECTS = {
+    "topic": "the limiter of {window.limiter_name}",
+    "connection": "connection {window.limiter_name}",
+}
+
+
+def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
+    """What the windows that touch the time asked for say of a topic or connection."""
+    said: list[Sentence] = []
+    for table, tell in (
+        ("topic_throttle_stats", _pauses), ("limiter_stats", _limiter),
+        ("chunk_topic_stats", _chunks), ("cache_stats", _cache),
+    ):
+        if table in ask.entity:
+            rows = reader.rows(table, f"{ask.where(table)} AND {_INSIDE}", ask.params, _NEAREST)
+            said += [
+                say(row["window_start_ms"], row["rule"], _SPAN + text + ".",
+                    (table, row["row_no"]), window=row)
+                for row in rows if (text := tell(row))
+            ]
+    return said
+
+
+def _pauses(row: Row) -> str:
+    text = "{window.topic} published {window.messages:n message} of {window.bytes:n byte} in all"
+    limits = [
+        f"{{window.{used} * 1000 / window.window_ms / window.{limit}:pct}} of"
+        f" {{window.{limit}:n {noun}}} per s"
+        for used, limit, noun in (
+            ("messages", "limit_msgs", "message"), ("bytes", "limit_bytes", "byte")) if row[limit]
+    ]
+    text += f", {' and '.join(limits)}" if limits else ", without a limit of its own"
+    if row["limited_times"]:
+        text += "; its connections were paused {window.limited_times:n time}," \
+            " {window.culprit_times:n} by its own fault and {window.collateral_times:n} by that" \
+            " of others"
+    if row["culprit_ns"] or row["collateral_ns"]:
+        text += "; it stood still for {window.culprit_ns:ns} as culprit and" \
+            " {window.collateral_ns:ns} as victim"
+    return text
+
+
+def _limiter(row: Row) -> str:
+    text = _SUBJECTS[row["limiter"]]
+    if row["limit_level"] is not None:
+        text += " had at most {window.max_level:n request in flight} of" \
+            " {window.limit_level:n} allowed"
+    elif row["utilisation"] is not None:
+        text += " was used to {window.utilisation:pct}"
+        lowest = [f"{{window.{name}:n {noun}}}" for name, noun in (
+            ("min_balance_msgs", "message"), ("min_balance_bytes", "byte"))
+            if row[name] is not None]
+        if lowest:
+            text += f", with a lowest balance of {' and '.join(lowest)}"
+    else:
+        return ""
+    return text + (" and acted {window.throttles:n time}" if row["throttles"] else "")
+
+
+def _chunks(row: Row) -> str:
+    return "{window.chunks:n chunk} of {window.chunk_bytes:n byte} in all were published to" \
+        " {window.topic} by {window.producers:n producer}; at most" \
+        " {window.max_contexts:n large message} waited for chunks in one consumer"
+
+
+def _cache(row: Row) -> str:
+    if not row["hits"] + row["misses"] + row["inserted"]:
+        return ""
+    text = "the cache ({window.policy}) would have answered"
+    if row["hits"] + row["misses"]:
+        text += " {window.hits:n} of {window.hits + window.misses:n read} of {window.topic}," \
+            " with {window.miss_bytes:n byte} from storage"
+    else:
+        text += " no read of {window.topic}: there was none"
+    if row["evicted_wanted"]:
+        text += "; {window.evicted_wanted:n entry} left it while reads were expected"
+    return text
