@@ -361,7 +361,8 @@ def explain_subscription(
     as_json: Json = False,
 ) -> None:
     """Its backlog, what was skipped, when a quota is reached, and its large messages."""
-    ask = _ask("subscription", topic, subscription=subscription, limit=limit, cluster=cluster, broker=broker)
+    ask = _ask("subscription", topic, subscription=subscription, limit=limit, cluster=cluster,
+               broker=broker)
     _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 

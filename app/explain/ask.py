@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -170,10 +171,12 @@ def nearest(reader: Reader, ask: Ask) -> list[dict[str, Any]]:
 
 
 def archived(reader: Reader, ask: Ask) -> dict[str, Any] | None:
-    """How many records of the archive name the entity, and when; None without any."""
+    """How many records of the archive name the entity, when, and on which connections; None
+    without any."""
     if not reader.has("events"):
         return None
-    sql = f"""SELECT count(*) AS rows, min(ts_wall_ms) AS first_ms, max(ts_wall_ms) AS last_ms
+    sql = f"""SELECT count(*) AS rows, min(ts_wall_ms) AS first_ms, max(ts_wall_ms) AS last_ms,
+      list_slice(list_sort(list(DISTINCT t.cnx_id)), 1, 3) AS connections
     FROM events AS t WHERE {ARCHIVED[ask.kind]} AND {ask.place}"""
     (row,) = reader.dicts(sql, used(sql, ask.params))
     return row if row["rows"] else None
@@ -191,10 +194,12 @@ def unknown(reader: Reader, ask: Ask) -> UserError | None:
     )
     if not unions:
         return None
-    sql = f"""SELECT name, contains(lower(name), lower($wanted)) AS within,
-      levenshtein(lower(name), lower($wanted)) / greatest(length(name), length($wanted)) AS far
+    sql = f"""SELECT name, regexp_replace(lower(name), '^[a-z-]+://', '') AS known,
+      contains(known, $wanted) AS within,
+      levenshtein(known, $wanted) / greatest(length(known), length($wanted)) AS far
     FROM ({unions}) WHERE name IS NOT NULL ORDER BY within DESC, far, name LIMIT 3"""
-    found = reader.dicts(sql, used(sql, {**ask.params, "wanted": wanted}))
+    plain = re.sub("^[a-z-]+://", "", wanted.lower())
+    found = reader.dicts(sql, used(sql, {**ask.params, "wanted": plain}))
     if not found:
         return None
     near = [row["name"] for row in found if row["within"] or row["far"] <= 0.34]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 WINDOW_MS = 10_000
+ALSO_READ = ("events", "publish_verdicts", "backlog_checks")
+"""Tables that explain the rows of others."""
 EVER = 2**62
 """A window (ms) that holds every time."""
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -38,7 +40,7 @@ def explain(
     warehouse = Warehouse.of(settings)
     warehouse.require()
     load_manifest(settings)
-    reader = Reader(warehouse.at(as_of_ms))
+    reader = Reader(warehouse.at(as_of_ms), (*ask.entity, *ALSO_READ))
     newest = newest_ms(reader, ask) if at_ms is None else at_ms
     if newest is None:
         return _without_rows(reader, ask, as_json)
@@ -94,9 +96,11 @@ def _without_rows(reader: Reader, ask: Ask, as_json: bool) -> int:
     if as_json:
         print(json.dumps({**_head(ask), "archived": found, "sentences": []}))
     elif found:
+        also = f", on connection {', '.join(found['connections'])}" \
+            if ask.kind == "principal" and found["connections"] else ""
         print(f"No job has decided anything about {ask.kind} {ask.name}. The archive has"
               f" {found['rows']:,} records of it, from {day_and_clock(found['first_ms'])} to"
-              f" {day_and_clock(found['last_ms'])} UTC.")
+              f" {day_and_clock(found['last_ms'])} UTC{also}.")
     else:
         print(f"The warehouse has no decision about any {ask.kind} yet.")
     return 0

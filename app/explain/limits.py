@@ -40,6 +40,8 @@ class Policies:
     def limit(self, decision: Row, topic: str, at_ms: int) -> Limit | None:
         """The limit of a topic at a moment, by the documents that are known; None without any."""
         limits, documents = self._at(decision, at_ms)
+        if not documents:
+            return None
         msgs, size, (sources,) = limits.topics(pa.array([topic], pa.string()))
         if not sources:
             return None
@@ -47,11 +49,13 @@ class Policies:
 
     def is_configured(self, decision: Row) -> bool:
         """Whether the configuration at hand is the one that a row was judged under."""
-        return decision["params_hash"] == self.params_hash
+        return bool(decision["params_hash"] == self.params_hash)
 
     def group(self, decision: Row, topic: str) -> str | None:
         """The resource group of a topic at the time of a decision; None if it is not known."""
-        limits, _ = self._at(decision, decision["ts_wall_ms"])
+        limits, documents = self._at(decision, decision["ts_wall_ms"])
+        if not documents:
+            return None
         numbers, names = limits.groups(pa.array([topic], pa.string()))
         return names[numbers[0]] if names and numbers[0] >= 0 else None
 

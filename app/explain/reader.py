@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 from app.errors import UserError
 from app.explain.saying import Row
 from app.tables import TABLES
-from app.warehouse import GONE, Warehouse, connect, first_lines
+from app.warehouse import FEW_FILES, GONE, Warehouse, connect, first_lines
 
 KEY_OF_JOB: dict[str, tuple[str, ...]] = {
     "rate_limits": ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no"),
@@ -43,12 +44,22 @@ class Snapshot(Warehouse):
 
 
 class Reader:
-    """Answers statements over one snapshot."""
+    """Answers statements over one snapshot of some tables.
 
-    def __init__(self, warehouse: Warehouse) -> None:
+    Tables of few files share a connection; of the others each statement opens what it needs.
+    """
+
+    def __init__(self, warehouse: Warehouse, tables: Iterable[str]) -> None:
         self._warehouse = Snapshot(
             warehouse.uri, warehouse.storage_options, warehouse.as_of_ms
         )
+        opened = self._warehouse.open_all(tables)
+        self._small = [name for name, delta in opened.items() if delta is not None
+                       and delta.get_add_actions().num_rows <= FEW_FILES]
+
+    @cached_property
+    def _shared(self) -> duckdb.DuckDBPyConnection:
+        return connect(self._warehouse, " ".join(self._small))
 
     def has(self, table: str) -> bool:
         """Whether anything was ever written to a table."""
@@ -57,11 +68,14 @@ class Reader:
     def dicts(self, sql: str, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The answer to one statement."""
         params = dict(params or {})
+        read = {word for word in re.findall(r"\w+", sql) if word in TABLES}
+        alone = not read or not read <= set(self._small)
         try:
-            with connect(self._warehouse, sql, params, alone=True) as connection:
-                connection.execute(sql, params)
-                names = [column[0] for column in connection.description or []]
-                return [dict(zip(names, row, strict=True)) for row in connection.fetchall()]
+            connection = connect(self._warehouse, sql, params, alone=True) if alone else \
+                self._shared
+            connection.execute(sql, params)
+            names = [column[0] for column in connection.description or []]
+            return [dict(zip(names, row, strict=True)) for row in connection.fetchall()]
         except duckdb.IOException as error:
             raise UserError(f"explain: {first_lines(error)}\n{GONE}") from error
 

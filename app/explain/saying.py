@@ -105,8 +105,8 @@ class _Formatter(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         found = evaluate(value, self._rows)
-        if not format_spec:
-            return str(found)
+        if not format_spec or found is None:
+            return "unknown" if found is None else str(found)
         unit, _, noun = format_spec.partition(" ")
         shown = UNITS[unit](found)
         if noun:
@@ -120,9 +120,9 @@ def plural(noun: str) -> str:
     head, of, rest = noun.partition(" ")
     if noun.endswith("in flight"):
         return f"{head}s{of}{rest}"
-    if noun.endswith("y") and not noun.endswith("ay"):
+    if noun.endswith("y"):
         return f"{noun[:-1]}ies"
-    return f"{noun}s"
+    return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
 
 
 def count(value: float) -> str:

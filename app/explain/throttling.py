@@ -2,72 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from app.explain.ask import IN_WINDOW, THROTTLED, Ask
+from app.explain.ask import Ask
 from app.explain.limits import CONFIGURATION, Limit, Policies
-from app.explain.reader import Reader, columns, row_of, summary_of, used
+from app.explain.pauses import Pause, Windows, pauses_of, windows_of
+from app.explain.reader import Reader
 from app.explain.saying import Row, Sentence, say
 
 NAMED = 3
 """Victims that one sentence names."""
-ORDER = "t.ts_wall_ms, t.ts_mono_ns, t.row_no"
-
-# Connections with a row in the time asked for, and those that were paused when it began.
-_CONNECTIONS = f"""
-SELECT t.cluster, t.broker, t.cnx_id FROM throttle_events AS t
-WHERE {{about}} AND {{place}} AND {IN_WINDOW} GROUP BY ALL
-UNION
-SELECT cluster, broker, cnx_id FROM (
-  SELECT t.cluster, t.broker, t.cnx_id, arg_max(t.reads_paused, ({ORDER})) AS paused
-  FROM throttle_events AS t WHERE {{before}} AND {{place}} AND t.ts_wall_ms < $lo GROUP BY ALL
-) WHERE paused
-"""
-_FURTHER = {
-    "marks": "count(*)", "most_waiting": "max(t.waiting)", "least_msgs": "min(t.balance_msgs)",
-    "least_bytes": "min(t.balance_bytes)",
-}
-"""What is said of further marks while a connection is paused, by name."""
-
-# Pauses are numbered as in the view throttle_intervals. Of each its first and its last row, and
-# the first and the sums of the further marks in between.
-_PAUSES = f"""
-WITH flagged AS (
-  SELECT {columns("throttle_events")},
-    coalesce(lag(t.reads_paused) OVER of_connection, false) AS were_paused
-  FROM throttle_events AS t
-  SEMI JOIN (
-    SELECT unnest($clusters) AS cluster, unnest($brokers) AS broker, unnest($connections) AS cnx_id
-  ) AS c ON c.cluster = t.cluster AND c.broker = t.broker AND c.cnx_id = t.cnx_id
-  WINDOW of_connection AS (PARTITION BY t.cluster, t.broker, t.cnx_id ORDER BY {ORDER})
-), numbered AS (
-  SELECT *, t.reads_paused AND NOT t.were_paused AS starts,
-    t.were_paused AND NOT t.reads_paused AS ends, t.were_paused AND t.action = 'mark' AS further,
-    sum(CASE WHEN t.reads_paused AND NOT t.were_paused THEN 1 ELSE 0 END) OVER (
-      PARTITION BY t.cluster, t.broker, t.cnx_id ORDER BY {ORDER}
-      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS pause_no
-  FROM flagged AS t
-), pauses AS (
-SELECT t.cluster, t.broker, t.cnx_id, t.pause_no,
-  arg_min(t, ({ORDER})) FILTER (WHERE t.starts) AS first,
-  arg_min(t, ({ORDER})) FILTER (WHERE t.ends) AS last,
-  arg_min(t, ({ORDER})) FILTER (WHERE t.further) AS next,
-  {", ".join(f"{what} FILTER (WHERE t.further) AS {name}" for name, what in _FURTHER.items())},
-  bool_or({{about}}) AS concerned
-FROM numbered AS t
-WHERE t.pause_no > 0 AND (t.reads_paused OR t.were_paused)
-GROUP BY t.cluster, t.broker, t.cnx_id, t.pause_no
-)
-SELECT * FROM pauses AS p
-WHERE p.concerned AND p.first.ts_wall_ms < $hi AND (p.last IS NULL OR p.last.ts_wall_ms >= $lo)
-ORDER BY abs(p.first.ts_wall_ms - $at), p.cluster, p.broker, p.cnx_id LIMIT $rows
-"""
 _CAUSES = {
     "topic": "{culprit.culprit_topic} ran out of its limit on publishing",
-    "resource_group": "the resource group of {culprit.culprit_topic}{group} ran out of its limit",
+    "resource_group": "the resource group of {culprit.culprit_topic} ran out of its limit",
     "broker": "broker {culprit.broker} ran out of its own limit at a publish of"
               " {culprit.culprit_topic}",
     "connection": "a publish of {culprit.culprit_topic} took connection {culprit.cnx_id} to its"
@@ -86,36 +31,10 @@ _ENDINGS = {
 """Why a pause ended, by rule."""
 
 
-@dataclass(frozen=True)
-class Pause:
-    """One pause of a connection: its first and last row, and the further marks during it."""
-
-    first: Row
-    last: Row | None
-    next: Row | None
-    further: Row
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Rows of statistics by what they are about, for the times of some pauses."""
-
-    rows: list[Row]
-
-    def find(self, at: Row, **what: Any) -> Row | None:
-        """The row of the window that holds the time of a decision."""
-        what |= {"cluster": at["cluster"], "broker": at["broker"]}
-        for row in self.rows:
-            inside = 0 <= at["ts_wall_ms"] - row["window_start_ms"] < row["window_ms"]
-            if inside and all(row.values.get(name) == value for name, value in what.items()):
-                return row
-        return None
-
-
 def sentences(reader: Reader, ask: Ask, policies: Policies) -> list[Sentence]:
     """What limiters did to the topic or connection around the moment."""
-    pauses = _pauses(reader, ask) if reader.has("throttle_events") else []
-    windows = _windows(reader, pauses)
+    pauses = pauses_of(reader, ask) if reader.has("throttle_events") else []
+    windows = windows_of(reader, pauses)
     said: list[Sentence] = []
     for number, pause in enumerate(pauses):
         said += _start(reader, policies, windows, pause, (number, 0))
@@ -123,68 +42,6 @@ def sentences(reader: Reader, ask: Ask, policies: Policies) -> list[Sentence]:
         said += _further(pause, (number, 2))
         said.append(_end(reader, pause, (number, 3)))
     return said
-
-
-def _pauses(reader: Reader, ask: Ask) -> list[Pause]:
-    """The pauses that overlap the time asked for, nearest to the moment first."""
-    own = "list_contains($names, t.cnx_id)"
-    about, before = (THROTTLED, "true") if ask.kind == "topic" else (own, own)
-    sql = _CONNECTIONS.format(about=about, before=before, place=ask.place)
-    found = reader.dicts(sql, used(sql, ask.params))
-    if not found:
-        return []
-    sql = _PAUSES.format(about=about)
-    return [_read(values) for values in reader.dicts(sql, used(sql, {
-        **ask.params, "clusters": [row["cluster"] for row in found],
-        "brokers": [row["broker"] for row in found],
-        "connections": [row["cnx_id"] for row in found],
-    }))]
-
-
-def _read(found: Mapping[str, Any]) -> Pause:
-    table = "throttle_events"
-    first, last, following = (
-        None if found[name] is None else row_of(table, found[name])
-        for name in ("first", "last", "next")
-    )
-    assert first is not None
-    bounds = {name: first[name] for name in ("cluster", "broker", "cnx_id")}
-    places = {"after": _place(first)}
-    until = "true"
-    if last is not None:
-        places["until"] = _place(last)
-        until = f"({ORDER}) <= {places['until']}"
-    where = (" AND ".join(f"t.{name} = ${name}" for name in bounds)
-             + f" AND t.action = 'mark' AND ({ORDER}) > {places['after']} AND {until}")
-    what = ", ".join(f"{sql} AS {name}" for name, sql in _FURTHER.items())
-    values = {name: found[name] for name in _FURTHER}
-    return Pause(first, last, following, summary_of(table, what, where, bounds, values))
-
-
-def _place(row: Row) -> str:
-    return f"({row['ts_wall_ms']}, {row['ts_mono_ns']}, {row['row_no']})"
-
-
-def _windows(reader: Reader, pauses: list[Pause]) -> Windows:
-    """Statistics of the limiters and topics of pauses."""
-    if not pauses:
-        return Windows([])
-    times = [pause.first["ts_wall_ms"] for pause in pauses]
-    names = {
-        name for pause in pauses for name in (
-            pause.first["culprit_topic"], pause.first["topic"], pause.first["broker"],
-            pause.first["cnx_id"], *(pause.first["collateral_topics"] or ()),
-        ) if name is not None
-    }
-    params = {"least": min(times), "most": max(times), "named": sorted(names)}
-    inside = "t.ts_wall_ms > $least AND t.window_start_ms <= $most"
-    shared = "OR t.limiter IN ('resource_group', 'io_thread')"
-    return Windows([
-        *reader.rows("topic_throttle_stats", f"{inside} AND list_contains($named, t.topic)",
-                     params),
-        *reader.rows("limiter_stats",
-                     f"{inside} AND (list_contains($named, t.limiter_name) {shared})", params),
-    ])
 
 
 def _start(
@@ -195,7 +52,7 @@ def _start(
     rows = {"culprit": first}
     limiter, culprit = first["limiter"], first["culprit_topic"]
     group = policies.group(first, culprit) if limiter == "resource_group" else None
-    text = _CAUSES[limiter].replace("{group}", f" ({group})" if group else "")
+    text = _CAUSES[limiter]
     window = _limiter_window(windows, first, group)
     tokens = limiter in ("topic", "resource_group", "broker")
     if tokens:
@@ -219,8 +76,10 @@ def _start(
     if limit is not None:
         rows["policy"] = limit.document
         text += " of a limit of " + " and ".join(
-            f"{{policy.{key}:n {noun}}}" for key, noun in _given(limit, limit.document)
-        ) + " per s"
+            f"{{policy.{key}:n {noun}}}" for key, noun in _given(limit.document)
+        ) + " per s, set by the policy {policy.scope} {policy.name} "
+        text += "of the configuration" if limit.document.table == CONFIGURATION else \
+            "of {policy.ts_wall_ms:day}"
     elif window is not None and tokens and (limiter != "topic" or _is_steady(
             policies, window, first)):
         rows["window"] = window
@@ -228,18 +87,19 @@ def _start(
             f"{{window.{name}:n {noun}}}" for name, noun in (
                 ("limit_msgs", "message"), ("limit_bytes", "byte")) if window[name] is not None
         ) + " per s"
+        if limiter == "resource_group":
+            text += " of group {window.limiter_name}"
     elif window is not None and not tokens:
         rows["window"] = window
         text += " (limit {window.limit_level:n}, at most {window.max_level:n} in that window)"
     text += f". {_paused(first)}"
     if tokens and first["pause_model_ns"] is not None:
-        text += "; by the balance for {culprit.pause_model_ns:ns}"
+        text += "; its balance asks for {culprit.pause_model_ns:ns}"
     if first["waiting"]:
         text += ", with {culprit.waiting:n producer} waiting for the limiter"
-    said = [say(first["ts_wall_ms"], first["rule"], text + ".", order, **rows)]
-    if limit is not None:
-        said.append(_where_from(first, limit, order))
-    return said
+    if not text.startswith("{"):
+        text = text[0].upper() + text[1:]
+    return [say(first["ts_wall_ms"], first["rule"], text + ".", order, **rows)]
 
 
 def _paused(first: Row) -> str:
@@ -262,11 +122,13 @@ def _is_empty(balance: int | None) -> bool:
 def _limiter_window(windows: Windows, first: Row, group: str | None) -> Row | None:
     """The statistics of the limiter that acted; None if they are not there yet."""
     limiter = first["limiter"]
+    if limiter == "resource_group" and group is None:
+        acted = [row for row in windows.at(first, limiter=limiter) if row["throttles"]]
+        return acted[0] if len(acted) == 1 else None
     name = {"topic": first["culprit_topic"], "broker": first["broker"],
             "connection": first["cnx_id"], "resource_group": group}.get(limiter)
-    if name is None:
-        return None
-    return windows.find(first, limiter=limiter, limiter_name=name)
+    found = windows.at(first, limiter=limiter, limiter_name=name) if name else []
+    return found[0] if found else None
 
 
 def _charge(reader: Reader, first: Row) -> Row | None:
@@ -294,11 +156,11 @@ def _taken(reader: Reader, charge: Row) -> Row:
 
 
 def _limit(policies: Policies, window: Row | None, first: Row) -> Limit | None:
-    """The limit of the culprit, if the documents that are known agree with the statistics."""
+    """The limit of the culprit, if the documents that are known are all that matter."""
     topic = first["culprit_topic"]
     limit = policies.limit(first, topic, first["ts_wall_ms"])
-    if limit is None or policies.is_configured(first):
-        return limit
+    if limit is None or policies.is_configured(first) or limit.document["scope"] == "topic":
+        return limit  # what came for the topic itself decides alone
     if window is None:
         return None
     at_end = policies.limit(first, topic, window["window_start_ms"] + window["window_ms"] - 1)
@@ -314,24 +176,12 @@ def _is_steady(policies: Policies, window: Row, first: Row) -> bool:
             == policies.limit(first, topic, end_ms))
 
 
-def _given(limit: Limit, document: Row) -> list[tuple[str, str]]:
+def _given(document: Row) -> list[tuple[str, str]]:
     """The rates above 0 that a document gives, with what they count."""
     nouns = {"publishRateInMsgs": "message", "publishRateInBytes": "byte",
              "maxPublishRatePerTopicInMessages": "message",
              "maxPublishRatePerTopicInBytes": "byte"}
     return [(key, noun) for key, noun in nouns.items() if (document.values.get(key) or 0) > 0]
-
-
-def _where_from(first: Row, limit: Limit, order: tuple[int, int]) -> Sentence:
-    """Which document set the limit."""
-    document = limit.document
-    text = "This limit is set by the policy of scope {policy.scope}, name {policy.name}"
-    if document.table == CONFIGURATION:
-        text += ", in the configuration"
-    else:
-        text += ", which came at {policy.ts_wall_ms:day}"
-    return say(first["ts_wall_ms"], first["rule"], text + ".", (*order, 1),
-               decision=first, policy=document)
 
 
 def _victims(
@@ -346,45 +196,52 @@ def _victims(
     rows: dict[str, Row] = {"pause": first}
     ranked = []
     for topic in others:
-        window = windows.find(first, topic=topic)
+        window = next(iter(windows.at(first, topic=topic)), None)
         ranked.append((topic not in ask.names, -(_share(window) or 0), topic, window))
+    ranked.sort(key=lambda found: found[:3])
     parts = []
-    for number, (_, _, topic, window) in enumerate(sorted(ranked, key=lambda r: r[:3])[:NAMED]):
+    for number, (_, _, topic, window) in enumerate(ranked[:NAMED]):
         name = f"victim_{'abc'[number]}"
         if window is None:
             parts.append(topic)
             continue
         rows[name] = window
         share = _share(window)
-        if share is None:
-            parts.append(f"{{{name}.topic}} (it has no limit)")
-        else:
-            parts.append(f"{{{name}.topic}} (it used {{{_expression(name, window)}:pct}}"
-                         " of its limit)")
+        usage = "it has no limit"
+        if share is not None:
+            usage = f"it used {{{_expression(name, window)}:pct}} of its limit"
+        within = share is not None and share <= 1
+        parts.append(f"{{{name}.topic}} " + (f"although {usage}" if within
+                                             else f"({usage})"))
     more = len(others) - len(parts)
     if more:
         named = len(first["collateral_topics"]) - more
         parts.append(f"{{len(pause.collateral_topics) - {named}:n other topic}}")
     text = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return [say(first["ts_wall_ms"], first["rule"], f"On that connection stood still too: {text}.",
-                order, **rows)]
+    return [say(first["ts_wall_ms"], first["rule"],
+                f"With connection {{pause.cnx_id}} stood still {text}.", order, **rows)]
 
 
 def _rates(window: Row) -> list[tuple[str, str]]:
-    return [(used_, limit) for used_, limit in (
-        ("messages", "limit_msgs"), ("bytes", "limit_bytes")) if window[limit]]
+    """What a topic published, with the limit on it, where it has one."""
+    both = (("messages", "limit_msgs"), ("bytes", "limit_bytes"))
+    return [(name, limit) for name, limit in both if window[limit]]
 
 
 def _share(window: Row | None) -> float | None:
     """The larger share of its limits that a topic used in a window; None without limits."""
     if window is None or not _rates(window):
         return None
-    return max(window[n] * 1000 / window["window_ms"] / window[lim] for n, lim in _rates(window))
+    return max(
+        float(window[name] * 1000 / window["window_ms"] / window[limit])
+        for name, limit in _rates(window)
+    )
 
 
 def _expression(name: str, window: Row) -> str:
-    shares = [f"{name}.{n} * 1000 / {name}.window_ms / {name}.{limit}"
-              for n, limit in _rates(window)]
+    """The expression of `_share` over the row `name`."""
+    shares = [f"{name}.{used} * 1000 / {name}.window_ms / {name}.{limit}"
+              for used, limit in _rates(window)]
     return shares[0] if len(shares) == 1 else f"max({', '.join(shares)})"
 
 
@@ -392,8 +249,8 @@ def _further(pause: Pause, order: tuple[int, int]) -> list[Sentence]:
     """Further marks of a connection that is paused already."""
     if pause.next is None:
         return []
-    text = "While connection {next.cnx_id} was paused, {further.marks:n more mark} came, the first" \
-        " from {next.topic}: frames that had been received are still charged"
+    text = "While connection {next.cnx_id} was paused, {further.marks:n more mark} came, the" \
+        " first from {next.topic}: frames that had been received are still charged"
     if pause.further["most_waiting"]:
         text += "; at most {further.most_waiting:n producer} waited"
     lowest = [f"{{further.{name}:n {noun}}}" for name, noun in (
@@ -423,12 +280,12 @@ def _end(reader: Reader, pause: Pause, order: tuple[int, int]) -> Sentence:
         ("balance_msgs", "message"), ("balance_bytes", "byte")) if last[name] is not None]
     balance = f" (balance {' and '.join(balances)})" if balances else ""
     why = _ENDINGS.get(last["rule"], "the last reason to pause is gone").format(balance=balance)
-    text = f"Connection {{end.cnx_id}} is read again after" \
-        f" {{end.ts_mono_ns - start.ts_mono_ns:ns}}: "
-    if last["rule"] == "connection_closed":
-        text = "Connection {end.cnx_id} was paused for" \
-            " {end.ts_mono_ns - start.ts_mono_ns:ns}: "
-    text += why
+    lasted = "{end.ts_mono_ns - start.ts_mono_ns:ns}"
+    if last["ts_mono_ns"] < first["ts_mono_ns"]:  # the broker, and with it its clock, began anew
+        lasted = "{end.ts_wall_ms - start.ts_wall_ms:ms}"
+    closed = last["rule"] == "connection_closed"
+    text = "Connection {end.cnx_id} " + ("was paused for" if closed else "is read again after")
+    text += f" {lasted}: {why}"
     if last["pause_observed_ns"] is not None:
         text += "; the broker itself paused it for {end.pause_observed_ns:ns}"
     return say(last["ts_wall_ms"], last["rule"], text + ".", order, end=last, start=first)

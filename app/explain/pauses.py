@@ -1,0 +1,152 @@
+"""Pauses of connections, each with its first and last row, and the statistics of their time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.explain.ask import IN_WINDOW, THROTTLED, Ask
+from app.explain.reader import Reader, columns, row_of, summary_of, used
+from app.explain.saying import Row
+
+ORDER = "t.ts_wall_ms, t.ts_mono_ns, t.row_no"
+
+# Connections with a row in the time asked for, and those that were paused when it began.
+_CONNECTIONS = f"""
+SELECT t.cluster, t.broker, t.cnx_id FROM throttle_events AS t
+WHERE {{about}} AND {{place}} AND {IN_WINDOW} GROUP BY ALL
+UNION
+SELECT cluster, broker, cnx_id FROM (
+  SELECT t.cluster, t.broker, t.cnx_id, arg_max(t.reads_paused, ({ORDER})) AS paused
+  FROM throttle_events AS t WHERE {{before}} AND {{place}} AND t.ts_wall_ms < $lo GROUP BY ALL
+) WHERE paused
+"""
+_FURTHER = {
+    "marks": "count(*)", "most_waiting": "max(t.waiting)", "least_msgs": "min(t.balance_msgs)",
+    "least_bytes": "min(t.balance_bytes)",
+}
+"""What is said of further marks while a connection is paused, by name."""
+
+# Pauses are numbered as in the view throttle_intervals. Of each its first and its last row, and
+# the first and the sums of the further marks in between.
+_PAUSES = f"""
+WITH flagged AS (
+  SELECT {columns("throttle_events")},
+    coalesce(lag(t.reads_paused) OVER of_connection, false) AS were_paused
+  FROM throttle_events AS t
+  SEMI JOIN (
+    SELECT unnest($clusters) AS cluster, unnest($brokers) AS broker, unnest($connections) AS cnx_id
+  ) AS c ON c.cluster = t.cluster AND c.broker = t.broker AND c.cnx_id = t.cnx_id
+  WINDOW of_connection AS (PARTITION BY t.cluster, t.broker, t.cnx_id ORDER BY {ORDER})
+), numbered AS (
+  SELECT *, t.reads_paused AND NOT t.were_paused AS starts,
+    t.were_paused AND NOT t.reads_paused AS ends, t.were_paused AND t.action = 'mark' AS further,
+    sum(CASE WHEN t.reads_paused AND NOT t.were_paused THEN 1 ELSE 0 END) OVER (
+      PARTITION BY t.cluster, t.broker, t.cnx_id ORDER BY {ORDER}
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS pause_no
+  FROM flagged AS t
+), pauses AS (
+SELECT t.cluster, t.broker, t.cnx_id, t.pause_no,
+  arg_min(t, ({ORDER})) FILTER (WHERE t.starts) AS first,
+  arg_min(t, ({ORDER})) FILTER (WHERE t.ends) AS last,
+  arg_min(t, ({ORDER})) FILTER (WHERE t.further) AS next,
+  {", ".join(f"{what} FILTER (WHERE t.further) AS {name}" for name, what in _FURTHER.items())},
+  bool_or({{about}}) AS concerned
+FROM numbered AS t
+WHERE t.pause_no > 0 AND (t.reads_paused OR t.were_paused)
+GROUP BY t.cluster, t.broker, t.cnx_id, t.pause_no
+)
+SELECT * FROM pauses AS p
+WHERE p.concerned AND p.first.ts_wall_ms < $hi AND (p.last IS NULL OR p.last.ts_wall_ms >= $lo)
+ORDER BY abs(p.first.ts_wall_ms - $at), p.cluster, p.broker, p.cnx_id LIMIT $rows
+"""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """One pause of a connection: its first and last row, and the further marks during it."""
+
+    first: Row
+    last: Row | None
+    next: Row | None
+    further: Row
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Rows of statistics by what they are about, for the times of some pauses."""
+
+    rows: list[Row]
+
+    def at(self, at: Row, **what: Any) -> list[Row]:
+        """The rows of the window that holds the time of a decision."""
+        what |= {"cluster": at["cluster"], "broker": at["broker"]}
+        return [
+            row for row in self.rows
+            if 0 <= at["ts_wall_ms"] - row["window_start_ms"] < row["window_ms"]
+            and all(row.values.get(name) == value for name, value in what.items())
+        ]
+
+
+def pauses_of(reader: Reader, ask: Ask) -> list[Pause]:
+    """The pauses that overlap the time asked for, nearest to the moment first."""
+    own = "list_contains($names, t.cnx_id)"
+    about, before = (THROTTLED, "true") if ask.kind == "topic" else (own, own)
+    sql = _CONNECTIONS.format(about=about, before=before, place=ask.place)
+    found = reader.dicts(sql, used(sql, ask.params))
+    if not found:
+        return []
+    sql = _PAUSES.format(about=about)
+    return [_read(values) for values in reader.dicts(sql, used(sql, {
+        **ask.params, "clusters": [row["cluster"] for row in found],
+        "brokers": [row["broker"] for row in found],
+        "connections": [row["cnx_id"] for row in found],
+    }))]
+
+
+def _read(found: Mapping[str, Any]) -> Pause:
+    table = "throttle_events"
+    first, last, following = (
+        None if found[name] is None else row_of(table, found[name])
+        for name in ("first", "last", "next")
+    )
+    assert first is not None
+    bounds = {name: first[name] for name in ("cluster", "broker", "cnx_id")}
+    places = {"after": _place(first)}
+    until = "true"
+    if last is not None:
+        places["until"] = _place(last)
+        until = f"({ORDER}) <= {places['until']}"
+    where = (" AND ".join(f"t.{name} = ${name}" for name in bounds)
+             + f" AND t.action = 'mark' AND ({ORDER}) > {places['after']} AND {until}")
+    what = ", ".join(f"{sql} AS {name}" for name, sql in _FURTHER.items())
+    values = {name: found[name] for name in _FURTHER}
+    return Pause(first, last, following, summary_of(table, what, where, bounds, values))
+
+
+def _place(row: Row) -> str:
+    return f"({row['ts_wall_ms']}, {row['ts_mono_ns']}, {row['row_no']})"
+
+
+def windows_of(reader: Reader, pauses: list[Pause]) -> Windows:
+    """Statistics of the limiters and topics of pauses."""
+    if not pauses:
+        return Windows([])
+    times = [pause.first["ts_wall_ms"] for pause in pauses]
+    names = {
+        name for pause in pauses for name in (
+            pause.first["culprit_topic"], pause.first["topic"], pause.first["broker"],
+            pause.first["cnx_id"], *(pause.first["collateral_topics"] or ()),
+        ) if name is not None
+    }
+    params = {"least": min(times), "most": max(times), "named": sorted(names)}
+    inside = "t.ts_wall_ms > $least AND t.window_start_ms <= $most"
+    shared = "OR t.limiter IN ('resource_group', 'io_thread')"
+    return Windows([
+        *reader.rows("topic_throttle_stats", f"{inside} AND list_contains($named, t.topic)",
+                     params),
+        *reader.rows("limiter_stats",
+                     f"{inside} AND (list_contains($named, t.limiter_name) {shared})", params),
+    ])
