@@ -39,39 +39,43 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
 
 
 def _checks(reader: Reader, ask: Ask) -> list[Row]:
-    """Checks of the topic; for a subscription those in which its message was the oldest."""
+    """The newest checks of the topic and those that found something; for a subscription the check
+    that its forecast belongs to."""
     if ask.kind == "topic":
-        return _newest(reader, ask, "backlog_checks")
-    passes = {(r["cluster"], r["topic"], r["pass_ms"])
-              for r in _newest(reader, ask, "backlog_subscriptions")}
+        table = "backlog_checks"
+        notable = reader.rows(table, f"{ask.where(table)} AND {IN_WINDOW}"
+                              " AND (t.rule <> 'within_limits' OR t.action <> 'none')",
+                              ask.params, _NEAREST)
+        known = {tuple(row.key.values()) for row in notable}
+        newest = _newest(reader, ask, table)
+        return notable + [row for row in newest if tuple(row.key.values()) not in known]
     found = []
-    for cluster, topic, pass_ms in sorted(passes):
+    for row in _newest(reader, ask, "backlog_subscriptions"):
         found += reader.rows(
             "backlog_checks", "t.cluster = $cluster AND t.topic = $topic"
-            " AND t.pass_ms = $pass_ms AND t.ts_wall_ms >= $pass_ms",
-            {"cluster": cluster, "topic": topic, "pass_ms": pass_ms})
+            " AND t.pass_ms = $pass_ms AND t.ts_wall_ms >= $pass_ms", row.values)
     return found
 
 
 def _newest(reader: Reader, ask: Ask, table: str) -> list[Row]:
-    """Rows of checks in the time asked for, and without any the last ones before it."""
-    where = ask.where(table)
-    rows = reader.rows(table, f"{where} AND {IN_WINDOW}", ask.params, _NEAREST)
-    if rows or not reader.has(table):
-        return rows
-    last = reader.summary(table, "max(t.ts_wall_ms) AS at_ms", f"{where} AND t.ts_wall_ms < $hi",
-                          ask.params)["at_ms"]
-    if last is None:
+    """Rows of the last check up to the moment, without one those of the first one after it."""
+    if table not in ask.entity or not reader.has(table):
         return []
-    params = {**ask.params, "last": last}
-    return reader.rows(table, f"{where} AND t.ts_wall_ms = $last", params, _NEAREST)
+    where = ask.where(table)
+    for what, when in (("max", "t.ts_wall_ms <= $at"), ("min", IN_WINDOW)):
+        checked = reader.summary(table, f"{what}(t.ts_wall_ms) AS at_ms", f"{where} AND {when}",
+                                 ask.params)["at_ms"]
+        if checked is not None:
+            return reader.rows(table, f"{where} AND t.ts_wall_ms = $checked",
+                               {**ask.params, "checked": checked}, _NEAREST)
+    return []
 
 
 def _check(check: Row, ask: Ask) -> Sentence:
     text = "The backlog of {check.topic} is {check.backlog_bytes:n byte}"
     if check["limit_bytes"] is not None:
-        text += ", {check.size_usage:pct}" if check["size_usage"] is not None else ""
-        text += " of its size quota of {check.limit_bytes:n byte}" \
+        usage = "{check.size_usage:pct} of its" if check["size_usage"] is not None else "with a"
+        text += f", {usage} size quota of {{check.limit_bytes:n byte}}" \
             " (set at level {check.limit_source_size})"
     else:
         text += ", without a size quota"
@@ -82,8 +86,9 @@ def _check(check: Row, ask: Ask) -> Sentence:
     else:
         text += "; no age ({check.age_state})"
     if check["limit_s"] is not None:
-        text += ", {check.time_usage:pct}" if check["time_usage"] is not None else ""
-        text += " of its time quota of {check.limit_s:s} (set at level {check.limit_source_time})"
+        usage = "{check.time_usage:pct} of its" if check["time_usage"] is not None else "with a"
+        text += f", {usage} time quota of {{check.limit_s:s}}" \
+            " (set at level {check.limit_source_time})"
     else:
         text += ", without a time quota"
     if ask.kind == "subscription" and check["oldest_subscription"] is not None:
@@ -102,10 +107,10 @@ def _check(check: Row, ask: Ask) -> Sentence:
 
 def _eviction(row: Row) -> Sentence:
     if row["phantom"]:
-        text = "An eviction by {evicted.quota_type} on {evicted.topic} skips nothing"
+        text = "An eviction by {evicted.quota_type} on {evicted.topic} would skip nothing"
     else:
-        text = "An eviction by {evicted.quota_type} moves subscription {evicted.subscription} of" \
-            " {evicted.topic} from {evicted.from_position} to {evicted.to_position}:" \
+        text = "An eviction by {evicted.quota_type} would move subscription" \
+            " {evicted.subscription} of {evicted.topic} from {evicted.from_position} to {evicted.to_position}:" \
             " {evicted.entries_skipped:n entry} skipped"
     if row["target_bytes"] is not None:
         text += ", aiming at {evicted.target_bytes:n byte}"
@@ -142,7 +147,7 @@ def _forecast(row: Row) -> Sentence:
             text += "; it does not grow"
     if row["drain_rate"] is not None:
         text += " and {sub.drain_rate:n entry} per s are acknowledged"
-    if row["time_to_drain_s"] is not None:
+    if row["time_to_drain_s"] is not None and row["backlog_entries"]:
         text += "; if it goes on like this nothing is left in {sub.time_to_drain_s:s}, at" \
             " {sub.pass_ms + sub.time_to_drain_s * 1000:day}"
     if row["time_to_quota_s"] == 0:

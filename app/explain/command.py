@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
-from app.explain import backlog, chunks, producer_ids, throttling, told, windows
+from app.explain import backlog, changes, chunks, producer_ids, reads, throttling, told, windows
 from app.explain.ask import Ask, archived, nearest, newest_ms, unknown
 from app.explain.limits import Policies
 from app.explain.reader import Reader
@@ -64,12 +64,16 @@ def explain(
 
 def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sentence]]:
     """Every sentence about the entity, with the place of its kind among those of one time."""
-    kinds: tuple[Callable[[], list[Sentence]], ...] = ()
+    kinds: tuple[Callable[[], list[Sentence]], ...] = (
+        lambda: changes.sentences(ask, policies),
+    )
     if ask.kind in ("topic", "connection"):
-        kinds = (lambda: throttling.sentences(reader, ask, policies),
+        kinds += (lambda: throttling.sentences(reader, ask, policies),
                  lambda: told.sentences(reader, ask), lambda: windows.sentences(reader, ask))
     if ask.kind in ("topic", "subscription"):
         kinds += (lambda: backlog.sentences(reader, ask),)
+    if ask.kind == "subscription":
+        kinds += (lambda: reads.sentences(reader, ask),)
     if ask.kind in ("topic", "subscription", "message"):
         kinds += (lambda: chunks.sentences(reader, ask),)
     if ask.kind == "principal":

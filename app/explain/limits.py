@@ -62,7 +62,7 @@ class Policies:
     def _at(self, decision: Row, at_ms: int) -> tuple[Limits, dict[Source, Row]]:
         cluster, broker = decision["cluster"], decision["broker"]
         known = [] if not self.is_configured(decision) else self.configured
-        held = [row for row in self._records if row["ts_wall_ms"] <= at_ms
+        held = [row for row in self.records if row["ts_wall_ms"] <= at_ms
                 and row["cluster"] == cluster and row["broker"] in (broker, "*")]
         where = (cluster, broker, bool(known), len(held))
         if where not in self._resolved:
@@ -82,7 +82,7 @@ class Policies:
         return self._resolved[where]
 
     @cached_property
-    def _records(self) -> list[Row]:
+    def records(self) -> list[Row]:
         """Policy records of the archive, in order of time."""
         return self.reader.rows(
             "events", "t.event_type = 'policy' AND t.ts_wall_ms IS NOT NULL", {},

@@ -54,7 +54,9 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
     for found in reader.dicts(sql, used(sql, ask.params)):
         first, last = row_of(table, found["first"]), row_of(table, found["last"])
         said.append(_run(first, last, _sums(found, first, last, what)))
-    inside = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi"
+    # Windows without a new id are told only if the moment lies in them.
+    inside = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi AND (t.new_ids > 0" \
+        " OR t.rejected > 0 OR (t.ts_wall_ms > $at AND t.window_start_ms <= $at))"
     said += [_window(row) for row in reader.rows(
         "producer_id_stats", f"{ask.where('producer_id_stats')} AND {inside}", ask.params,
         "ORDER BY abs(t.window_start_ms - $at), t.row_no LIMIT $rows")]
@@ -79,6 +81,8 @@ def _run(first: Row, last: Row, run: Row) -> Sentence:
         text = text.replace("knew them", "knew it")
     else:
         rows["last"] = last
+        if run["ids"] == 1:
+            verdict = verdict.replace("are ", "is ", 1)
         text = f"{ids} of user {{first.user}} ({{run.batches:n batch}} of" \
             f" {{run.clients:n client}}) on {{first.broker}} {verdict}, the last at" \
             " {last.ts_wall_ms:clock}"

@@ -146,13 +146,16 @@ def duration(ns: float) -> str:
     if seconds < 600:
         return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
     if seconds < 7200:
-        return f"{int(seconds) // 60} min {int(seconds) % 60} s"
+        rest = f" {int(seconds) % 60} s" if int(seconds) % 60 else ""
+        return f"{int(seconds) // 60} min{rest}"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} d"
 
 
 def percent(share: float) -> str:
-    """3 %, 0.4 %, 156 %."""
+    """3 %, 0.4 %, 156 %; what is above 0 and rounds to it is below 0.1 %."""
     value = 100 * share
+    if 0 < value < 0.05:
+        return "less than 0.1 %"
     few = 0 < abs(value) < 10 and round(value, 1) != round(value)
     return f"{value:.1f} %" if few else f"{value:,.0f} %".replace("-", MINUS)
 

@@ -61,21 +61,21 @@ def _start(
         charge = _charge(reader, first)
         if charge is not None:
             rows["charge"] = charge
-            verb = "published" if limiter == "topic" else "brought"
-            text = f"{{culprit.topic}} {verb} {{charge.messages:n message}}" \
-                f" ({{charge.bytes:n byte}}): {text}"
+            size = "{charge.messages:n message} ({charge.bytes:n byte})"
+            text = f"{{culprit.topic}} published {size} and {text.partition(' ')[2]}" \
+                if limiter == "topic" else f"{{culprit.topic}} published {size}: {text}"
             taken = _taken(reader, charge)
             rows["taken"] = taken
             which = "messages" if kind == "msgs" else "bytes"
             text += f", with {{taken.{which}:n {noun}}} in the second up to then"
-        text += f"; balance {{culprit.balance_{kind}:n {noun}}}"
-        if first["balance_" + ("bytes" if kind == "msgs" else "msgs")] is not None:
-            other = "bytes" if kind == "msgs" else "msgs"
-            text += f" and {{culprit.balance_{other}:n {'byte' if kind == 'msgs' else 'message'}}}"
+        balances = [f"{{culprit.{name}:n {what}}}" for name, what in (
+            ("balance_msgs", "message"), ("balance_bytes", "byte")) if first[name] is not None]
+        text += f"; balance {' and '.join(balances)}" if balances else ""
+        joined = " of a limit of" if balances else "; its limit is"
     limit = _limit(policies, window, first) if limiter == "topic" else None
-    if limit is not None:
+    if limit is not None and _given(limit.document):
         rows["policy"] = limit.document
-        text += " of a limit of " + " and ".join(
+        text += f"{joined} " + " and ".join(
             f"{{policy.{key}:n {noun}}}" for key, noun in _given(limit.document)
         ) + " per s, set by the policy {policy.scope} {policy.name} "
         text += "of the configuration" if limit.document.table == CONFIGURATION else \
@@ -83,7 +83,7 @@ def _start(
     elif window is not None and tokens and (limiter != "topic" or _is_steady(
             policies, window, first)):
         rows["window"] = window
-        text += " of a limit of " + " and ".join(
+        text += f"{joined} " + " and ".join(
             f"{{window.{name}:n {noun}}}" for name, noun in (
                 ("limit_msgs", "message"), ("limit_bytes", "byte")) if window[name] is not None
         ) + " per s"
@@ -122,7 +122,7 @@ def _is_empty(balance: int | None) -> bool:
 def _limiter_window(windows: Windows, first: Row, group: str | None) -> Row | None:
     """The statistics of the limiter that acted; None if they are not there yet."""
     limiter = first["limiter"]
-    if limiter == "resource_group" and group is None:
+    if limiter == "io_thread" or (limiter == "resource_group" and group is None):
         acted = [row for row in windows.at(first, limiter=limiter) if row["throttles"]]
         return acted[0] if len(acted) == 1 else None
     name = {"topic": first["culprit_topic"], "broker": first["broker"],
@@ -203,7 +203,7 @@ def _victims(
     for number, (_, _, topic, window) in enumerate(ranked[:NAMED]):
         name = f"victim_{'abc'[number]}"
         if window is None:
-            parts.append(topic)
+            parts.append(topic.replace("{", "{{").replace("}", "}}"))
             continue
         rows[name] = window
         share = _share(window)

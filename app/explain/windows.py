@@ -6,7 +6,8 @@ from app.explain.ask import Ask
 from app.explain.reader import Reader
 from app.explain.saying import Row, Sentence, say
 
-_INSIDE = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi"
+_TOUCHES = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi"
+_HOLDS = "t.ts_wall_ms > $at AND t.window_start_ms <= $at"
 _NEAREST = "ORDER BY abs(t.window_start_ms - $at), t.row_no LIMIT $rows"
 _SPAN = "In the {window.window_ms:ms} from {window.window_start_ms:clock} "
 _SUBJECTS = {
@@ -16,14 +17,17 @@ _SUBJECTS = {
 
 
 def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
-    """What the windows that touch the time asked for say of a topic or connection."""
+    """What windows say of a topic or connection: those that hold the moment, and of the others
+    that touch the time asked for those in which it was limited."""
     said: list[Sentence] = []
-    for table, tell in (
-        ("topic_throttle_stats", _pauses), ("limiter_stats", _limiter),
-        ("chunk_topic_stats", _chunks), ("cache_stats", _cache),
+    for table, notable, tell in (
+        ("topic_throttle_stats", "t.limited_times > 0", _pauses),
+        ("limiter_stats", "t.throttles > 0", _limiter),
+        ("chunk_topic_stats", "false", _chunks), ("cache_stats", "t.evicted_wanted > 0", _cache),
     ):
         if table in ask.entity:
-            rows = reader.rows(table, f"{ask.where(table)} AND {_INSIDE}", ask.params, _NEAREST)
+            when = f"{_TOUCHES} AND (({_HOLDS}) OR {notable})"
+            rows = reader.rows(table, f"{ask.where(table)} AND {when}", ask.params, _NEAREST)
             said += [
                 say(row["window_start_ms"], row["rule"], _SPAN + text + ".",
                     (table, row["row_no"]), window=row)
