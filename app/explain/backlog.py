@@ -110,8 +110,8 @@ def _eviction(row: Row) -> Sentence:
         text = "An eviction by {evicted.quota_type} on {evicted.topic} would skip nothing"
     else:
         text = "An eviction by {evicted.quota_type} would move subscription" \
-            " {evicted.subscription} of {evicted.topic} from {evicted.from_position} to {evicted.to_position}:" \
-            " {evicted.entries_skipped:n entry} skipped"
+            " {evicted.subscription} of {evicted.topic} from {evicted.from_position} to" \
+            " {evicted.to_position}: {evicted.entries_skipped:n entry} skipped"
     if row["target_bytes"] is not None:
         text += ", aiming at {evicted.target_bytes:n byte}"
     if row["factor"] is not None:

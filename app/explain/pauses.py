@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.explain.ask import IN_WINDOW, THROTTLED, Ask
-from app.explain.reader import Reader, columns, row_of, summary_of, used
+from app.explain.reader import Reader, beside, columns, row_of, summary_of, used
 from app.explain.saying import Row
 
-ORDER = "t.ts_wall_ms, t.ts_mono_ns, t.row_no"
+COLUMNS = ("ts_wall_ms", "ts_mono_ns", "row_no")
+ORDER = ", ".join(f"t.{column}" for column in COLUMNS)
 
 # Connections with a row in the time asked for, and those that were paused when it began.
 _CONNECTIONS = f"""
@@ -114,20 +115,14 @@ def _read(found: Mapping[str, Any]) -> Pause:
     )
     assert first is not None
     bounds = {name: first[name] for name in ("cluster", "broker", "cnx_id")}
-    places = {"after": _place(first)}
-    until = "true"
+    conditions = [*(f"t.{name} = ${name}" for name in bounds), "t.action = 'mark'",
+                  beside(">", COLUMNS, first)]
     if last is not None:
-        places["until"] = _place(last)
-        until = f"({ORDER}) <= {places['until']}"
-    where = (" AND ".join(f"t.{name} = ${name}" for name in bounds)
-             + f" AND t.action = 'mark' AND ({ORDER}) > {places['after']} AND {until}")
+        conditions.append(beside("<=", COLUMNS, last))
+    where = " AND ".join(conditions)
     what = ", ".join(f"{sql} AS {name}" for name, sql in _FURTHER.items())
     values = {name: found[name] for name in _FURTHER}
     return Pause(first, last, following, summary_of(table, what, where, bounds, values))
-
-
-def _place(row: Row) -> str:
-    return f"({row['ts_wall_ms']}, {row['ts_mono_ns']}, {row['row_no']})"
 
 
 def windows_of(reader: Reader, pauses: list[Pause]) -> Windows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.explain.ask import IN_WINDOW, Ask
-from app.explain.reader import Reader, columns, row_of, summary_of, used
+from app.explain.reader import Reader, beside, columns, row_of, summary_of, used
 from app.explain.saying import Row, Sentence, say
 
 # Decisions of one broker that follow each other and go the same way are one sentence.
@@ -67,7 +67,7 @@ def _sums(found: dict[str, object], first: Row, last: Row, what: str) -> Row:
     bounds = {name: first[name] for name in ("cluster", "broker", "user")}
     where = " AND ".join(f't."{name}" = ${name}' for name in bounds)
     for sign, row in ((">=", first), ("<=", last)):
-        where += f" AND (t.ts_wall_ms, t.row_no) {sign} ({row['ts_wall_ms']}, {row['row_no']})"
+        where += f" AND {beside(sign, ('ts_wall_ms', 'row_no'), row)}"
     return summary_of("producer_id_decisions", what, where, bounds,
                       {name: found[name] for name in _WHAT})
 

@@ -121,6 +121,19 @@ def row_of(table: str, values: Mapping[str, Any]) -> Row:
     return Row(table, key, kept, f"SELECT {columns(table)} FROM {table} AS t WHERE {conditions}")
 
 
+def beside(sign: str, columns: Sequence[str], row: Row) -> str:
+    """The condition that rows stand before (<, <=) or after (>, >=) a row in the order of columns.
+
+    Written out, since DuckDB makes one BETWEEN of two comparisons of tuples and then refuses it.
+    """
+    *before, last = columns
+    condition = f"t.{last} {sign} {literal(row[last])}"
+    for column in reversed(before):
+        value = literal(row[column])
+        condition = f"(t.{column} {sign[0]} {value} OR (t.{column} = {value} AND {condition}))"
+    return condition
+
+
 def used(sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that a statement names; DuckDB refuses others."""
     named = set(PARAMETER.findall(sql))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.explain.ask import Ask
 from app.explain.limits import CONFIGURATION, Limit, Policies
 from app.explain.pauses import Pause, Windows, pauses_of, windows_of
-from app.explain.reader import Reader
+from app.explain.reader import Reader, beside
 from app.explain.saying import Row, Sentence, say
 
 NAMED = 3
@@ -150,8 +150,8 @@ def _taken(reader: Reader, charge: Row) -> Row:
         "publish_verdicts", "sum(t.messages)::BIGINT AS messages, sum(t.bytes)::BIGINT AS bytes",
         "t.cluster = $cluster AND t.broker = $broker AND t.limiter = $limiter"
         " AND t.ts_mono_ns > $ts_mono_ns - 1000000000"
-        " AND (t.ts_mono_ns, t.row_no) <= ($ts_mono_ns, $row_no)"
-        " AND t.ts_wall_ms BETWEEN $ts_wall_ms - 60000 AND $ts_wall_ms" + own, charge.values,
+        " AND t.ts_wall_ms BETWEEN $ts_wall_ms - 60000 AND $ts_wall_ms"
+        f" AND {beside('<=', ('ts_mono_ns', 'row_no'), charge)}{own}", charge.values,
     )
 
 
