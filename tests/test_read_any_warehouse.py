@@ -14,13 +14,16 @@ from app.cli import main
 from app.manifest import LAYOUT_VERSION
 from app.queries import QUESTIONS
 from app.tables import TABLES, VIEWS
-from tests.throttle_rows import event, frame, write
+from tests.throttle_rows import TOPIC, event, frame, write
 
 COMMANDS = (
     ["tables"], ["tables", "--json"], ["tables", "events"], ["tables", "events", "--json"],
     ["tables", "--ddl"], ["tables", "--ddl", "--json"], ["query", "SELECT 1"],
     ["query", "FROM throttle_events", "--json"], ["query", "FROM throttle_events", "--csv"],
     ["query", "FROM quota_usage", "--as-of", "0"], ["query", "top-offenders", "--json"],
+    ["explain", "topic", TOPIC], ["explain", "topic", TOPIC, "--as-of", "0", "--json"],
+    ["explain", "connection", "c1", "--json"], ["explain", "principal", "User:etl"],
+    ["explain", "message", "a-1", "--json"], ["explain", "subscription", TOPIC, "s"],
     ["query", "freshness"], ["query", "FROM weir_tables", "--json"], ["query", "SHOW TABLES"],
 )
 

@@ -189,7 +189,7 @@ def unknown(reader: Reader, ask: Ask) -> UserError | None:
     wanted = ask.names[-1] + (f" {ask.subscription}" if ask.subscription else "")
     unions = " UNION ".join(
         f"SELECT DISTINCT {_name_column(table, columns[ask.kind])} AS name FROM {table} AS t"
-        f" WHERE {ask.place} AND {_only(table)}"
+        f" WHERE {ask.place} AND {_only(table, ask.kind)}"
         for table in ask.entity if reader.has(table)
     )
     if not unions:
@@ -200,13 +200,14 @@ def unknown(reader: Reader, ask: Ask) -> UserError | None:
     FROM ({unions}) WHERE name IS NOT NULL ORDER BY within DESC, far, name LIMIT 3"""
     plain = re.sub("^[a-z-]+://", "", wanted.lower())
     found = reader.dicts(sql, used(sql, {**ask.params, "wanted": plain}))
-    if not found:
-        return None
-    near = [row["name"] for row in found if row["within"] or row["far"] <= 0.34]
     places = [f"{n} {v}" for n, v in (("cluster", ask.cluster), ("broker", ask.broker)) if v]
     where = f" ({', '.join(places)})" if places else ""
+    if not found and not places:
+        return None
+    near = [row["name"] for row in found if row["within"] or row["far"] <= 0.34]
     hint = f"did you mean {' or '.join(near)}?" if near else \
-        f"known are for example {', '.join(row['name'] for row in found)}"
+        f"known are for example {', '.join(row['name'] for row in found)}" if found else \
+        "the tables have nothing of that place"
     return UserError(f"explain {ask.kind}: no table knows {wanted}{where}\n{hint}")
 
 
@@ -216,6 +217,6 @@ def _name_column(table: str, column: str) -> str:
     return column.replace("user", "t.user")
 
 
-def _only(table: str) -> str:
+def _only(table: str, kind: str) -> str:
     """Rows of a table that name an entity of the kind."""
-    return "t.limiter IN ('topic', 'connection')" if table == "limiter_stats" else "true"
+    return f"t.limiter = '{kind}'" if table == "limiter_stats" else "true"

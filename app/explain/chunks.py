@@ -94,7 +94,8 @@ def _event(row: Row) -> Sentence:
     defect = row["rule"].partition("+")[2]
     if defect in _DEFECTS:
         text += f". A defect of released clients shaped it: {_DEFECTS[defect]}"
-    return say(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), event=row)
+    # What is due at the end of a window comes after its rows.
+    return say(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), event=row)
 
 
 def _waiting(row: Row) -> Sentence:
@@ -107,7 +108,7 @@ def _waiting(row: Row) -> Sentence:
         text += "; {wait.buffered_bytes:n byte} of {wait.declared_bytes:n} are there"
     text += "; it expires after {wait.expires_ms:clock}" if row["expires_ms"] is not None \
         else "; it never expires"
-    return say(row["ts_wall_ms"], row["rule"], text + ".", (2, row["row_no"]), wait=row)
+    return say(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), wait=row)
 
 
 def _state(row: Row) -> Sentence:
@@ -120,4 +121,4 @@ def _state(row: Row) -> Sentence:
         text += "; its counter says {state.counter:n}, {state.leaked:n} of them leaked"
     if row["permits_lost"]:
         text += "; {state.permits_lost:n permit} lost so far"
-    return say(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), state=row)
+    return say(row["ts_wall_ms"], row["rule"], text + ".", (2, row["row_no"]), state=row)

@@ -27,6 +27,7 @@ ALSO_READ = ("events", "publish_verdicts", "backlog_checks")
 """Tables that explain the rows of others."""
 EVER = 2**62
 """A window (ms) that holds every time."""
+NO_BREAK = "\N{NO-BREAK SPACE}"
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MOST_WINDOW_MS = 366 * 86_400_000
 
@@ -102,8 +103,9 @@ def _without_rows(reader: Reader, ask: Ask, as_json: bool) -> int:
     elif found:
         also = f", on connection {', '.join(found['connections'])}" \
             if ask.kind == "principal" and found["connections"] else ""
+        records = "1 record" if found["rows"] == 1 else f"{found['rows']:,} records"
         print(f"No job has decided anything about {ask.kind} {ask.name}. The archive has"
-              f" {found['rows']:,} records of it, from {day_and_clock(found['first_ms'])} to"
+              f" {records} of it, from {day_and_clock(found['first_ms'])} to"
               f" {day_and_clock(found['last_ms'])} UTC{also}.")
     else:
         print(f"The warehouse has no decision about any {ask.kind} yet.")
@@ -153,14 +155,21 @@ def _print(ask: Ask, said: list[Sentence], hidden: int) -> None:
             print(f"\n{day}")
             last_day = day
         print()
-        print(textwrap.fill(f"{time}  {sentence.text}", width, subsequent_indent=" " * 14,
-                            break_long_words=False, break_on_hyphens=False))
+        print(_wrapped(f"{time}  {sentence.text}", width, [n.shown for n in sentence.numbers]))
         row = sentence.decision
         key = " ".join(f"{name}={value}" for name, value in row.key.items()) or "sums"
         print(f"{' ' * 14}({sentence.rule}; {row.table} {key})")
     if hidden:
         print(f"\nat least {hidden} more sentences: --limit {ask.limit + hidden} shows them,"
               " --window a shorter time")
+
+
+def _wrapped(text: str, width: int, whole: list[str]) -> str:
+    """A text in lines that do not part a number from its unit."""
+    for shown in whole:
+        text = text.replace(shown, shown.replace(" ", NO_BREAK))
+    return textwrap.fill(text, width, subsequent_indent=" " * 14, break_long_words=False,
+                         break_on_hyphens=False).replace(NO_BREAK, " ")
 
 
 def _span(ask: Ask) -> str:

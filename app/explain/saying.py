@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-MINUS = "\N{MINUS SIGN}"
 NS_PER_S = 10**9
 
 
@@ -126,20 +125,16 @@ def plural(noun: str) -> str:
 
 
 def count(value: float) -> str:
-    """1,000 or 41.67, with a minus sign."""
+    """1,000 or 41.67; of what is below 0.01 the first digit."""
     if float(value).is_integer():
-        shown = f"{int(value):,}"
-    elif abs(value) >= 0.01:
-        shown = f"{value:,.2f}"
-    else:
-        shown = f"{value:.1g}"
-    return shown.replace("-", MINUS)
+        return f"{int(value):,}"
+    return f"{value:,.2f}" if abs(value) >= 0.01 else f"{value:.1g}"
 
 
 def duration(ns: float) -> str:
     """0.428 s, 12 min 5 s, 3.2 h, 4.1 d; what is shorter than a millisecond in ns."""
     if ns < 0:
-        return MINUS + duration(-ns)
+        return "-" + duration(-ns)
     if 0 < ns < 10**6:
         return f"{int(ns):,} ns"
     seconds = ns / NS_PER_S
@@ -157,7 +152,7 @@ def percent(share: float) -> str:
     if 0 < value < 0.05:
         return "less than 0.1 %"
     few = 0 < abs(value) < 10 and round(value, 1) != round(value)
-    return f"{value:.1f} %" if few else f"{value:,.0f} %".replace("-", MINUS)
+    return f"{value:.1f} %" if few else f"{value:,.0f} %"
 
 
 def moment(ms: float) -> datetime:

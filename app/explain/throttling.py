@@ -219,7 +219,7 @@ def _victims(
         parts.append(f"{{len(pause.collateral_topics) - {named}:n other topic}}")
     text = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
     return [say(first["ts_wall_ms"], first["rule"],
-                f"With connection {{pause.cnx_id}} stood still {text}.", order, **rows)]
+                f"Stood still with connection {{pause.cnx_id}}: {text}.", order, **rows)]
 
 
 def _rates(window: Row) -> list[tuple[str, str]]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from app.job_settings import SWITCHES
 from tests.quality import backlog_rows, chunk_rows, producer_id_rows
-from tests.state import cache_trace
+from tests.state import cache_trace, chunk_trace
 from tests.state import test_entry_cache_input as caches
 from tests.state import trace as throttling
 from tests.state.trace import START_MS, publish, record
+from tests.test_semantics_chunks import UPSTREAM, chunk
 from tests.throttle_rows import write
 
 MS = 1_000_000
@@ -95,6 +96,32 @@ TRACES: dict[str, tuple[list[dict[str, Any]], list[str], dict[str, Any], int]] =
     ),
 }
 """Records, policies, parameters and the end of each trace of rate_limits, by cluster."""
+LARGE = "persistent://t/ns/large"
+
+
+def part(second: int, uuid: str, number: int, of: int, entry: int, **more: Any) -> dict[str, Any]:
+    return {**chunk(second, uuid, number, of, entry), "topic": LARGE, **more}
+
+
+def event(kind: str, second: int, **more: Any) -> dict[str, Any]:
+    return {
+        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b",
+        "ts_mono_ns": None, "ts_wall_ms": START_MS + second * 1000, "topic": LARGE,
+        "subscription": "s", "consumer": "c1", **more,
+    }
+
+
+CHUNKS = chunk_trace.numbered([
+    part(0, "r-1", 0, 3, 0), part(1, "r-1", 0, 3, 0),
+    part(2, "s-1", 0, 3, 1), part(3, "s-1", 0, 3, 2),
+    part(4, "s-1", 1, 3, 3), part(5, "s-1", 1, 3, 4), part(6, "s-1", 1, 3, 3),
+    part(7, "t-1", 0, 3, 5), part(8, "t-1", 1, 2, 6),
+    part(9, "u-1", 0, 2, 7), part(10, "u-1", 1, 2, 8, entry_bytes=500),
+    event("ack", 11, ledger_id=7, entry_id=9), part(12, "v-1", 0, 2, 9),
+    part(13, "w-1", 1, 2, 10, subscription="many", sub_type="shared"),
+    event("consumer_closed", 14),
+])
+"""Chunks that come twice, do not fit, are acknowledged, belong to nobody or lose their consumer."""
 CACHE = cache_trace.numbered([
     caches.cursor(0), caches.added(1, 0), caches.added(2, 1), caches.read(3, 0),
     caches.read(4, 1, "other"), caches.read(5, 7),
@@ -145,6 +172,11 @@ def fill(warehouse: str) -> None:
          "principal": "User:eve", "topic": "persistent://t/ns/quiet", "ts_wall_ms": START_MS,
          "source_partition": "z", "source_offset": 0},
     ]
+    for cluster, defects in (("chunks", []), ("defects", UPSTREAM)):
+        chunked = chunk_trace.play([CHUNKS], {"defects": defects}, until_ms=START_MS + 180_001)
+        for table, mine in chunked.items():
+            if table != "quarantine":
+                rows[table] = rows[table] + of_job("chunks", cluster, mine)
     for table, mine in rows.items():
         if mine:
             write(warehouse, table, mine)

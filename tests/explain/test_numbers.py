@@ -24,6 +24,7 @@ QUESTIONS = [
     *(("topic", "t/ns/mail", "--cluster", cluster) for cluster in ("worked", "group", "buffer")),
     *(("connection", "c1", "--cluster", cluster) for cluster in ("worked", "flight", "observed")),
     ("topic", "t/a/x"), ("topic", "t/ns/scans"), ("topic", "t/ns/a", "--cluster", "cached"),
+    ("topic", "t/ns/large", "--cluster", "chunks"), ("topic", "t/ns/large", "--cluster", "defects"),
     ("subscription", "t/a/x", "billing"), ("subscription", "t/a/x", "audit"),
     ("subscription", "t/a/x", "tail"), ("subscription", "t/ns/scans", "s"),
     ("subscription", "t/ns/a", "s"), ("principal", "User:alice"),
@@ -52,7 +53,7 @@ def value(expression: str, rows: dict[str, Any]) -> Any:
 
 def says(number: dict[str, str], found: float) -> bool:
     """Whether a number as it is written means a value, but for rounding."""
-    shown, unit = number["shown"].replace("\N{MINUS SIGN}", "-").replace(",", ""), number["unit"]
+    shown, unit = number["shown"].replace(",", ""), number["unit"]
     if unit in ("clock", "day"):
         moment = datetime.fromtimestamp(int(found) / 1000, UTC)
         return moment.isoformat(" ", "milliseconds").removesuffix("+00:00").endswith(shown)

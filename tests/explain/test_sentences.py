@@ -1,0 +1,294 @@
+"""What is said of the traces, sentence by sentence; the numbers are those of the semantics."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.explain import chunks, throttling
+from tests.explain.asking import ALL, answer, texts
+from tests.explain.rows import HASH, MAIL, ORDERS
+
+EMPTIED = (
+    f"{ORDERS} published 250 messages (1 byte) and ran out of its limit on publishing, with 250 "
+    "messages in the second up to then; balance -150 messages of a limit of 100 messages per s"
+)
+PAUSED = "Connection c1 on b1 is paused; its balance asks for 1.51 s, with 1 producer waiting for" \
+    " the limiter."
+FURTHER = (
+    f"While connection c1 was paused, 1 more mark came, the first from {ORDERS}: frames that had "
+    "been received are still charged; at most 2 producers waited; lowest balance -131 messages."
+)
+
+
+def decided_by(said, *rules):
+    return [sentence for sentence in said if sentence[1] in rules]
+
+
+def test_a_pause_is_told_from_its_cause_to_its_end(decided, capsys):
+    assert texts(capsys, decided, "topic", "t/ns/orders", *ALL, "--cluster", "worked") == [
+        ("14:00:00.000", "bucket_empty", f"{EMPTIED}. {PAUSED}"),
+        ("14:00:00.000", "bucket_empty", f"Stood still with connection c1: {MAIL} although it used"
+         " less than 0.1 % of its limit."),
+        ("14:00:00.000", "window", f"In the 60 s from 14:00:00.000 the limiter of {ORDERS} was used"
+         " to 4.2 %, with a lowest balance of -150 messages and acted 2 times."),
+        ("14:00:00.000", "window", f"In the 60 s from 14:00:00.000 {ORDERS} published 251 messages"
+         " of 2 bytes in all, 4.2 % of 100 messages per s; its connections were paused 1 time, 1 by"
+         " its own fault and 0 by that of others; it stood still for 1.53 s as culprit and 0 s as"
+         " victim."),
+        ("14:00:00.200", "bucket_empty", FURTHER),
+        ("14:00:01.530", "released", "Connection c1 is read again after 1.53 s: the limiter is back"
+         " at its target (balance 2 messages)."),
+    ]
+
+
+@pytest.mark.parametrize("who", [("topic", "t/ns/mail"), ("topic", MAIL), ("connection", "c1")])
+def test_the_victim_and_the_connection_have_the_same_pause(who, decided, capsys):
+    said = texts(capsys, decided, *who, *ALL, "--cluster", "worked")
+    culprit = texts(capsys, decided, "topic", ORDERS, *ALL, "--cluster", "worked")
+    rules = ("bucket_empty", "released")
+    assert decided_by(said, *rules) == decided_by(culprit, *rules)
+
+
+@pytest.mark.parametrize(("at", "window"), [("14:00:01", "100ms"), ("14:00:01.530", "1ms"),
+                                            ("14:00:00", "1ms")])
+def test_a_pause_is_told_whole_wherever_the_moment_lies_in_it(at, window, decided, capsys):
+    moment = ["--at", f"2026-01-05T{at}Z", "--window", window, "--cluster", "worked"]
+    said = texts(capsys, decided, "topic", MAIL, *moment)
+    assert decided_by(said, "bucket_empty", "released") == decided_by(
+        texts(capsys, decided, "topic", ORDERS, *ALL, "--cluster", "worked"),
+        "bucket_empty", "released")
+
+
+def test_a_pause_that_has_not_ended_says_so(decided, capsys):
+    said = texts(capsys, decided, "connection", "c1", *ALL, "--cluster", "open")
+    assert said[-1] == (
+        "14:00:00.200", "bucket_empty", "No row ends the pause of connection c1: it lasts at the"
+        " newest row of b1, of 14:00:00.200; by its first balance it would end at 14:00:01.510 at"
+        " the earliest.")
+    # The window has not ended: which limit holds is not known yet.
+    assert said[0][2] == EMPTIED.partition(" of a limit")[0] + f". {PAUSED}"
+
+
+ENDINGS = {
+    "closes": ("14:00:00.400", "connection_closed", "Connection c1 was paused for 0.4 s: the"
+               " connection was closed and its marks went with it."),
+    "changes": ("14:00:00.400", "released", "Connection c1 is read again after 0.4 s: the limiter"
+                " is back at its target (balance 7 messages)."),
+    "removes": ("14:00:00.400", "limit_removed", "Connection c1 is read again after 0.4 s: the"
+                " limit was removed."),
+    "flight": ("14:00:00.020", "in_flight_half", "Connection c1 is read again after 0.016 s:"
+               " requests in flight have fallen to half of the limit."),
+    "buffer": ("14:00:00.020", "buffer_half", "Connection c1 is read again after 0.02 s: buffered"
+               " bytes have fallen to half of the share."),
+    "broker": ("14:00:01.630", "released", "Connection c1 is read again after 1.63 s: the limiter"
+               " is back at its target (balance 1 message and 5,000 bytes)."),
+}
+
+
+@pytest.mark.parametrize("cluster", ENDINGS)
+def test_how_a_pause_ends(cluster, decided, capsys):
+    said = texts(capsys, decided, "connection", "c1", *ALL, "--cluster", cluster)
+    assert said[-1] == ENDINGS[cluster]
+
+
+CAUSES = {
+    "group": (
+        f"{ORDERS} published 250 messages (1 byte): the resource group of {ORDERS} ran out of its"
+        " limit, with 251 messages in the second up to then; balance -51 messages of a limit of 200"
+        " messages per s of group g. Connection c1 on b1 is paused; its balance asks for 0.265 s,"
+        " with 1 producer waiting for the limiter."),
+    "broker": (
+        f"{ORDERS} published 250 messages (1 byte): broker b1 ran out of its own limit at a publish"
+        f" of {ORDERS}, with 251 messages in the second up to then; balance -151 messages and 4,998"
+        " bytes of a limit of 100 messages and 5,000 bytes per s. Connection c1 on b1 is paused;"
+        " its balance asks for 1.52 s, with 1 producer waiting for the limiter."),
+    "flight": (
+        f"A publish of {ORDERS} took connection c1 to its limit of requests in flight (limit 4, at"
+        " most 4 in that window). Connection c1 on b1 is paused."),
+    "buffer": (
+        f"A publish of {MAIL} took the IO thread of connection c1 above its share of buffered bytes"
+        " (limit 3,145,728, at most 4,000,000 in that window). Connection c1 on b1 is paused."),
+    "unknowing": (
+        f"{EMPTIED}. Connection c1 on b1 is paused, since its client does not know the throttle"
+        " command; its balance asks for 1.51 s, with 1 producer waiting for the limiter."),
+}
+
+
+@pytest.mark.parametrize("cluster", CAUSES)
+def test_how_a_pause_comes_about(cluster, decided, capsys):
+    said = texts(capsys, decided, "topic", ORDERS, *ALL, "--cluster", cluster)
+    assert CAUSES[cluster] in [text for _, _, text in said]
+
+
+def test_a_policy_that_comes_during_the_pause_is_told(decided, capsys):
+    said = texts(capsys, decided, "topic", ORDERS, *ALL, "--cluster", "changes")
+    assert decided_by(said, "policy") == [(
+        "14:00:00.400", "policy", 'A policy comes into force on changes: {"scope": "topic", "name":'
+        ' "t/ns/orders", "limits": {"publishRateInMsgs": 7}}.')]
+    # The window knows the limit at its end only, which is not that of the pause.
+    assert "of a limit" not in said[0][2]
+
+
+def test_the_policy_of_the_configuration_is_named_for_rows_judged_under_it(
+    decided, capsys, tmp_path, monkeypatch
+):
+    config = tmp_path / "weir.yaml"
+    config.write_text(
+        "policies: [{scope: topic, name: t/ns/orders, limits: {publishRateInMsgs: 100}}]\n")
+    words = ("topic", ORDERS, *ALL, "--cluster", "open", "--config", str(config))
+    assert "of a limit" not in texts(capsys, decided, *words)[0][2]
+    monkeypatch.setattr("app.settings.Settings.params_hash", lambda self, job: HASH)
+    assert " messages of a limit of 100 messages per s, set by the policy topic t/ns/orders of" \
+        " the configuration. Connection c1" in texts(capsys, decided, *words)[0][2]
+
+
+def test_the_exchange_of_the_throttle_command(decided, capsys):
+    said = texts(capsys, decided, "topic", ORDERS, *ALL, "--cluster", "observed")
+    told = "Producer 1 (p1) on {} is told to pause for {}, until 14:00:01.000 (command {}, reason" \
+        " TopicProduceQuotaExceeded); {} announced so far on this connection."
+    waits = "{} ran out of its limit on publishing, balance {} messages; connection c1 is read on" \
+        " while the broker waits for the receipt (command {})."
+    assert [s for s in said if s[1] not in ("window",)] == [
+        ("14:00:00.000", "bucket_empty", waits.format(ORDERS, "-150", 1)),
+        ("14:00:00.000", "bucket_empty", told.format(ORDERS, "1 s", 1, "1 s")),
+        ("14:00:00.040", "receipt_in_time",
+         f"The receipt of command 1 for {ORDERS} came in time: connection c1 is read on."),
+        ("14:00:00.200", "bucket_empty", waits.format(ORDERS, "-131", 2)),
+        ("14:00:00.200", "bucket_empty", told.format(ORDERS, "0.8 s", 2, "1.8 s")),
+        ("14:00:00.300", "receipt_timeout",
+         f"{ORDERS} ran out of its limit on publishing; its limit is 100 messages per s. No receipt"
+         " came for command 2: connection c1 on b1 is paused."),
+        ("14:00:00.300", "receipt_timeout",
+         f"Stood still with connection c1: {MAIL} (it has no limit)."),
+        ("14:00:00.350", "send_timeout", f"A send of producer 1 (p1) on {ORDERS} timed out"
+         " (sequence id 17); its client sees ProducerThrottledException."),
+        ("14:00:01.530", "released", "Connection c1 is read again after 1.23 s: the limiter is back"
+         " at its target (balance 2 messages)."),
+    ]
+    confirmed = texts(capsys, decided, "connection", "c1", *ALL, "--cluster", "supported")
+    assert confirmed[0] == (
+        "14:00:00.000", "bucket_empty", f"{ORDERS} ran out of its limit on publishing, balance -150"
+        " messages; its client confirmed, so connection c1 is read on (command 1).")
+
+
+BACKLOG = "persistent://t/a/x"
+
+
+def test_a_backlog_over_its_quota_and_what_follows(decided, capsys):
+    at = ["--cluster", "east", "--window", "15s", "--at"]
+    assert texts(capsys, decided, "topic", "t/a/x", *at, "2026-01-05T14:01:05Z") == [
+        ("14:01:00.000", "size_exceeded", f"The backlog of {BACKLOG} is 40,000 bytes, 100 % of its"
+         " size quota of 40,000 bytes (set at level namespace); its oldest message, of 2026-01-05"
+         " 13:55:00.000 (kept), has waited 360 s for subscription billing, 40 % of its time quota"
+         " of 15 min (set at level namespace). The size quota is exceeded: its policy"
+         " producer_request_hold disconnects 1 producer."),
+        *[("14:01:00.000", "size_exceeded", text) for text in (
+            f"Subscription audit of {BACKLOG} stands at 3:4 with 25 entries (12,500 bytes) before"
+            " it.",
+            f"Subscription billing of {BACKLOG} stands at 1:49 with 180 entries (40,000 bytes)"
+            " before it, the first of which has waited 360 s.",
+            f"Reader tail of {BACKLOG} stands at 1:-1 with 230 entries (45,000 bytes) before it,"
+            " the first of which has waited 360 s.",
+        )],
+        ("14:01:10.000", "size_exceeded", f"Producer 2 of {BACKLOG} is refused with"
+         " ProducerBlockedQuotaExceededError: the size quota is exceeded."),
+    ]
+    evicted = texts(capsys, decided, "subscription", "t/a/x", "billing", *at,
+                    "2026-01-05T14:04:00Z")
+    assert evicted[1:] == [
+        ("14:04:00.000", "same_cursor", f"An eviction by size would move subscription billing of"
+         f" {BACKLOG} from 3:4 to 3:14: 10 entries skipped, aiming at 7,200 bytes by a share of 42"
+         " % in the first round; the backlog goes from 12,500 bytes to 7,500 bytes and the same"
+         " subscription was the slowest twice in a row."),
+        ("14:04:00.000", "size_exceeded", f"Subscription billing of {BACKLOG} stands at 3:4 with 25"
+         " entries (12,500 bytes) before it; it shrinks by 90.28 bytes per s and 0.65 entries per"
+         " s are acknowledged; if it goes on like this nothing is left in 138.462 s, at 2026-01-05"
+         " 14:06:18.461; its quota is reached."),
+    ]
+
+
+def test_the_forecast_of_a_subscription(decided, capsys):
+    said = texts(capsys, decided, "subscription", "t/a/x", "billing", "--cluster", "east",
+                 "--at", "2026-01-05T14:02:30Z", "--window", "1s")
+    assert said == [
+        ("14:02:00.000", "within_limits", f"The backlog of {BACKLOG} is 35,000 bytes, 88 % of its"
+         " size quota of 40,000 bytes (set at level namespace); its oldest message, of 2026-01-05"
+         " 13:59:00.000 (ledger_close), has waited 180 s for subscription billing, 20 % of its time"
+         " quota of 15 min (set at level namespace); so it is this subscription that the quota is"
+         " about."),
+        ("14:02:00.000", "within_limits", f"Subscription billing of {BACKLOG} stands at 1:99 with"
+         " 130 entries (35,000 bytes) before it, the first of which has waited 180 s; it grows by"
+         " 41.67 bytes per s and 0.42 entries per s are acknowledged; if it goes on like this a"
+         " quota is reached in 120 s, at 2026-01-05 14:04:00.000."),
+    ]
+
+
+def test_a_large_message_in_both_kinds_of_client(decided, capsys):
+    assert texts(capsys, decided, "message", "b-2", "--cluster", "east") == [
+        ("14:00:05.000", "EVICTED", "Too many messages were pending for consumer c1: b-2, the"
+         " oldest, makes room; its last chunk was 0 (of 2) [7:4, subscription s], 1 s after its"
+         " first chunk; 1 position tracked for redelivery; the consumer then holds 1 incomplete"
+         " message and counts 2."),
+        ("14:00:06.000", "NO_FIRST_CHUNK+B2", "Chunk 1 (of 2) of b-2 came, but consumer c1 has no"
+         " first chunk of it: it cannot be used [7:6, subscription s]; 1 position tracked for"
+         " redelivery; the consumer then holds 1 incomplete message and counts 2. A defect of"
+         " released clients shaped it: the flow permit is not returned."),
+    ]
+    assert texts(capsys, decided, "message", "b-2", "--cluster", "west") == [
+        ("14:00:06.000", "COMPLETE", "b-2 of producer b arrived whole for subscription s: 2 chunks"
+         " from 7:4 to 7:6, the first delivered to consumer c1 at 14:00:04.000, the last 2 s later;"
+         " 200 bytes of 200 declared (exact)."),
+    ]
+    waiting = texts(capsys, decided, "message", "d-1", "--cluster", "west")
+    assert waiting[0] == (
+        "14:01:00.000", "window", "At the end of the window d-1 of producer d waits for chunk 1 of"
+        " 2 in consumer c1 of subscription s: its first chunk (7:8) came at 14:00:08.000, 52 s"
+        " before, its newest (7:8) at 14:00:08.000; 100 bytes of 200 are there; it expires after"
+        " 14:01:08.000.")
+    assert waiting[-1] == (
+        "14:02:00.000", "EXPIRED", "d-1 stayed incomplete for too long and is dropped; its last"
+        " chunk was 0 (of 2) [7:8, subscription s], 112 s after its first chunk; 1 position"
+        " acknowledged; the consumer then holds 0 incomplete messages.")
+
+
+def test_producer_ids_of_a_principal(decided, capsys):
+    at = ["--cluster", "east", "--window", "1s", "--at", "2026-01-05T14:00:00Z"]
+    assert texts(capsys, decided, "principal", "User:alice", *at) == [
+        ("14:00:00.000", "unseen_within_bound", "5 producer ids of user alice (5 batches of 1"
+         " client) on b1 are counted as new, the last at 14:00:00.000. The bound is 2 new ids per"
+         " quota window, set by the policy of the user; -1 tokens are left."),
+        ("14:00:00.000", "rejected_over_bound", "Producer id 6 of user alice (client app, first"
+         " seen on orders) is rejected: the bound is exceeded. The bound is 2 new ids per quota"
+         " window, set by the policy of the user; -1 tokens are left; the client is told to wait"
+         " for 30 min."),
+        ("14:00:00.000", "window", "In the 60 s from 14:00:00.000 user alice brought 5 new ids to"
+         " b1, 1 batch were rejected and 0 batches had known ids; 246 % of the bound; -0.97 tokens"
+         " left at its end; 1 filter of 40 bytes in all."),
+    ]
+
+
+def test_caches(decided, capsys):
+    asked = ["--cluster", "cached", *ALL]
+    assert texts(capsys, decided, "topic", "t/ns/a", *asked) == [(
+        "14:00:00.000", "window", "In the 60 s from 14:00:00.000 the cache (expected_reads) would"
+        " have answered 2 of 3 reads of persistent://t/ns/a, with 100 bytes from storage; 3 entries"
+        " left it while reads were expected.")]
+    assert texts(capsys, decided, "subscription", "t/ns/a", "s", *asked) == [(
+        "14:00:00.003", "hit", "From here to 14:00:00.005 the cache (expected_reads) on b1 would"
+        " have answered 1 of 2 reads of subscription s of persistent://t/ns/a.")]
+
+
+def test_every_way_that_a_chunk_or_a_pause_can_end_is_seen_here(decided, capsys):
+    outcomes, endings = set(), set()
+    for topic in ("t/ns/scans", "t/ns/large"):
+        found = answer(capsys, decided, "topic", topic, *ALL, "--limit", "1000")["sentences"]
+        for sentence in found:
+            (row,) = sentence["rows"].values()
+            outcomes.add(row["values"].get("outcome", sentence["rule"]))
+    assert set(chunks._OUTCOMES) <= outcomes
+    for sentence in answer(capsys, decided, "connection", "c1", *ALL, "--limit", "1000")[
+        "sentences"
+    ]:
+        if "end" in sentence["rows"]:
+            endings.add(sentence["rule"])
+    assert endings == set(throttling._ENDINGS)
