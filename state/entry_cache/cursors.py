@@ -14,6 +14,7 @@ from state.entry_cache.layout import (
     Out,
     World,
     compiled,
+    woven,
 )
 from state.entry_cache.positions import add, discard, entry_at, first_from, has, lowest, precedes
 
@@ -164,7 +165,7 @@ def queue_replay(w: World, t: int, c: int, ledger: int, entry: int) -> None:
         w.cursors[c]["flags"] += 1
 
 
-@compiled
+@woven
 def take_replay(w: World, t: int, c: int, ledger: int, entry: int) -> bool:
     """Whether a subscription has queued this entry for replay; it then no longer has."""
     if c < 0 or w.cursors[c]["flags"] == 0:

@@ -46,6 +46,7 @@ from state.entry_cache.layout import (
     Out,
     World,
     compiled,
+    woven,
 )
 from state.entry_cache.passes import check_size, periodic_pass, skip_idle
 from state.entry_cache.stats import NS_PER_MS, end_ns, end_window
@@ -203,7 +204,7 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[Int, Int]:
     return DONE, end
 
 
-@compiled
+@woven
 def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
     """Carry out one record."""
     k = w.key[0]
@@ -273,7 +274,7 @@ def change_cursor(w: World, o: Out, f: Feed, i: int, t: int, c: int, kind: int) 
     )
 
 
-@compiled
+@woven
 def add_entry(
     w: World, o: Out, t: int, ledger: int, entry: int, size: int, next_read: int
 ) -> None:
@@ -288,7 +289,7 @@ def add_entry(
             check_size(w, o, v, now, now)
 
 
-@compiled
+@woven
 def read(
     w: World, o: Out, t: int, c: int, subscription: int, ledger: int, entry: int, size: int,
     next_read: int, releases: bool,

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.contract import Limits
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
-from app.pack import CLOCK_ROW, Route, packer
+from app.pack import Route
 from state.rate_limits.operator import RateLimits
+from tests.bench.blobs import parsed
 from tests.bench.core import PARAMS, SHARDS
 from tests.bench.result import Result
 from tests.bench.stream import Bench
@@ -29,8 +29,7 @@ PROTOCOLS: dict[str, dict[str, str]] = {
     "pip385, all clients": {"protocol": "pip385", "receipt_model": "all"},
 }
 NS = 1e9
-IDLE_ADVANCE_MS = 10_000
-"""How far a silent broker's clock stays behind the latest record, as in `run` and `replay`."""
+ROUTE = Route(RateLimits.columns, RateLimits.key)
 
 
 def run(bench: Bench) -> Result:
@@ -38,7 +37,7 @@ def run(bench: Bench) -> Result:
     trace = plan_trace(load_scenario("demo"), 25_000 if bench.small else 300_000, 7)
     lines = [line for part in trace.slices() for line in part.lines()]
     result = Result("claim", len(lines), bench.small)
-    blobs, stream_ms = _blobs(lines)
+    blobs, stream_ms = parsed(lines, "rate_limits", ROUTE, SHARDS)
     policies = sorted(json.dumps(document, sort_keys=True) for document in trace.policies)
     for name, switches in PROTOCOLS.items():
         stats, events = _judge(blobs, stream_ms, policies, switches)
@@ -68,27 +67,6 @@ def _pauses(result: Result, events: pa.Table) -> None:
         result.add(f"scheduled pause, {name}", round(float(value), 3), "s")
     result.add("scheduled pauses above one second", 100 * float((pauses > 1).mean()), "%",
                note="the proposal: at most one second")
-
-
-def _blobs(lines: list[bytes]) -> tuple[dict[int, list[bytes]], int]:
-    """The records of rate_limits by shard, parsed and judged as a task does it; the stream time
-    (ms) after the last of them."""
-    route = Route(RateLimits.columns, RateLimits.key)
-    pack = packer({"rate_limits": route}, SHARDS, Limits(3_600_000), live=True)
-    table = pa.table({
-        "value": pa.array(lines, pa.binary()),
-        "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
-        "source_offset": pa.array(np.arange(len(lines))),
-    })
-    found: dict[int, list[bytes]] = {}
-    latest_us = 0
-    for packed in pack(iter(table.to_batches(max_chunksize=50_000))):
-        columns = (packed.column(c).to_pylist() for c in ("job", "shard", "blob"))
-        latest_us = max(latest_us, pc.max(packed.column("ts").cast(pa.int64())).as_py() or 0)
-        for job, shard, blob in zip(*columns, strict=True):
-            if job != CLOCK_ROW:
-                found.setdefault(shard, []).append(blob)
-    return found, latest_us // 1000 - IDLE_ADVANCE_MS
 
 
 def _judge(

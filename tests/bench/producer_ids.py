@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
-from state.events import KIND_INDEX, SCHEMA
+from state.events import SCHEMA
 from state.producer_ids import bloom
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shard import COLUMNS
-from state.records import INGEST_KEY
 from tests.bench import floors
+from tests.bench.blobs import shipped
 from tests.bench.columnar import judged
 from tests.bench.core import PARAMS
 from tests.bench.result import Result, middle
@@ -97,25 +97,8 @@ def _filters(bench: Bench, result: Result) -> None:
 
 def _blob(user: Array, pid: Array, at_ms: Array) -> bytes:
     """Produce batches as one blob of the job."""
-    n = len(user)
     columns = _columns(user, pid, at_ms)
-    ready: dict[str, pa.Array] = {}
-    for name in COLUMNS:
-        type_ = SCHEMA.field(name).type
-        if name == "event_type":
-            ready[name] = pa.array(np.full(n, KIND_INDEX["produce_batch"], np.int8))
-        elif pa.types.is_string(type_):
-            ready[name] = columns.get(name, pa.nulls(n, type_)).dictionary_encode()
-        else:
-            ready[name] = columns.get(name, pa.nulls(n, type_))
-    ready["source_partition"] = pa.repeat(pa.scalar("0"), n).dictionary_encode()
-    ready["source_offset"] = pa.array(np.arange(n))
-    ready["home"] = pa.array(np.ones(n, np.int8))
-    batch = pa.record_batch(ready).replace_schema_metadata({INGEST_KEY: b"1"})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return shipped(COLUMNS, columns["event_type"], columns)
 
 
 def _columns(user: Array, pid: Array, at_ms: Array) -> dict[str, pa.Array]:

@@ -12,7 +12,8 @@ from unittest.mock import patch
 class Stages:
     """Seconds by stage; time of a stage inside another one counts for the inner one only."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self.seconds: dict[str, float] = {}
         self._inner: list[float] = []
 
@@ -20,12 +21,12 @@ class Stages:
         """The function with a stopwatch."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            began = time.perf_counter()
+            began = self._clock()
             self._inner.append(0.0)
             try:
                 return function(*args, **kwargs)
             finally:
-                passed = time.perf_counter() - began
+                passed = self._clock() - began
                 own = passed - self._inner.pop()
                 self.seconds[name] = self.seconds.get(name, 0.0) + own
                 if self._inner:

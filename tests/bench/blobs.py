@@ -1,0 +1,62 @@
+"""What the router ships to a core: from columns that are made here, or from lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.contract import Limits
+from app.pack import CLOCK_ROW, Route, packer
+from state.events import KIND_INDEX, SCHEMA
+from state.records import INGEST_KEY
+
+IDLE_ADVANCE_MS = 10_000
+"""How far a silent broker's clock stays behind the latest record, as in `run` and `replay`."""
+
+
+def shipped(names: Sequence[str], kinds: pa.Array, columns: Mapping[str, pa.Array]) -> bytes:
+    """Records as one blob of a job that reads `names`; columns that are not given are null."""
+    n = len(kinds)
+    ready: dict[str, pa.Array] = {}
+    for name in names:
+        type_ = SCHEMA.field(name).type
+        if name == "event_type":
+            codes = pc.index_in(kinds, pa.array(list(KIND_INDEX)))
+            ready[name] = codes.cast(pa.int8())
+        elif pa.types.is_string(type_):
+            ready[name] = columns.get(name, pa.nulls(n, type_)).dictionary_encode()
+        else:
+            ready[name] = columns.get(name, pa.nulls(n, type_))
+    ready["source_partition"] = pa.repeat(pa.scalar("0"), n).dictionary_encode()
+    ready["source_offset"] = pa.array(np.arange(n))
+    ready["home"] = pa.array(np.ones(n, np.int8))
+    batch = pa.record_batch(ready).replace_schema_metadata({INGEST_KEY: b"1"})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def parsed(
+    lines: Sequence[bytes], job: str, route: Route, shards: int
+) -> tuple[dict[int, list[bytes]], int]:
+    """The records of a job by shard, parsed and judged as a task does it; the stream time (ms)
+    after the last of them."""
+    pack = packer({job: route}, shards, Limits(3_600_000), live=True)
+    table = pa.table({
+        "value": pa.array(lines, pa.binary()),
+        "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
+        "source_offset": pa.array(np.arange(len(lines))),
+    })
+    found: dict[int, list[bytes]] = {}
+    latest_us = 0
+    for packed in pack(iter(table.to_batches(max_chunksize=50_000))):
+        columns = (packed.column(c).to_pylist() for c in ("job", "shard", "blob"))
+        latest_us = max(latest_us, pc.max(packed.column("ts").cast(pa.int64())).as_py() or 0)
+        for name, shard, blob in zip(*columns, strict=True):
+            if name != CLOCK_ROW:
+                found.setdefault(shard, []).append(blob)
+    return found, latest_us // 1000 - IDLE_ADVANCE_MS

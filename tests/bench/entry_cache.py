@@ -1,0 +1,180 @@
+"""Entry caches: operations of the core by policy, bytes of state, what each further cache costs,
+and the published run of PIP-430."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state.entry_cache import broker, flow
+from state.entry_cache.operator import EntryCache
+from state.entry_cache.settings import ONLINE, TTL_MAX_MS, TTL_MS
+from state.entry_cache.shard import COLUMNS
+from tests.bench.blobs import shipped
+from tests.bench.core import PARAMS
+from tests.bench.result import Result, middle
+from tests.bench.stages import Stages
+from tests.bench.stream import Bench
+from tests.bench.trace import START_MS, START_NS
+
+Array = np.ndarray
+KINDS = pa.array(["cursor_state", "entry_added", "entry_read", "entry_released"])
+ENTRY_BYTES = 8192
+WANTED = 5_000_000
+RATE = 50_000
+"""Entries per second, as in the published run."""
+ROOMY, TIGHT = 4.0, 0.64
+"""Sizes of a cache in seconds of what is added: one without pressure, the published one."""
+MS = 1_000_000
+KERNEL = SimpleNamespace(**vars(flow))
+"""The kernel as the broker calls it; what calls itself inside stays unwrapped and compiles."""
+
+
+def run(bench: Bench) -> Result:
+    """Speed and size of the core, and hit rates beside those that were published."""
+    entries = 2_000 if bench.small else 400_000
+    result = Result("entry_cache", entries, bench.small)
+    trace = Readers(entries)
+    blobs = trace.blobs()
+    result.events = trace.records
+    result.add("operations/s wanted", WANTED, "operations/s")
+    _policies(result, trace, blobs)
+    _state(result, bench.small)
+    _further(result, trace, blobs)
+    return result
+
+
+# -- the core --------------------------------------------------------------------------------
+
+
+def _played(
+    blobs: list[bytes], variants: list[dict[str, Any]], **params: Any
+) -> tuple[list[float], list[float], bytes, list[dict[str, Any]]]:
+    """CPU seconds of the kernel and of everything per batch, the state at the end, the totals."""
+    job = EntryCache({**PARAMS, "release_event": "entry_released", "variants": variants, **params})
+    state: bytes | None = None
+    kernel, whole = [], []
+    for blob in blobs:
+        stages = Stages(time.process_time)
+        with stages.watching({"kernel": [(KERNEL, "run"), (KERNEL, "advance")]}):
+            with patch.object(broker, "flow", KERNEL):
+                began = time.process_time()
+                state = job.step(state, [blob], 0).state
+                whole.append(time.process_time() - began)
+        kernel.append(stages.seconds["kernel"])
+    assert state is not None
+    return kernel, whole, state, job.totals(state)
+
+
+def _policies(result: Result, trace: Readers, blobs: list[bytes]) -> None:
+    """Operations per second of the compiled core, with room and under pressure."""
+    size = trace.records / len(blobs)
+    for policy in ONLINE:
+        for load, seconds in (("with room", ROOMY), ("under pressure", TIGHT)):
+            cache = {"policy": policy, "max_bytes": int(trace.bytes_per_s * seconds)}
+            kernel, whole, _, (totals,) = _played(blobs, [cache])
+            speeds = [size / s for s in kernel[1:] or kernel]
+            value, spread = middle(speeds)
+            everything, _ = middle([size / s for s in whole[1:] or whole])
+            result.add(f"{policy}, {load}", value, "operations/s", spread,
+                       note=f"with blobs, order and state {everything:,.0f}/s; hit ratio "
+                            f"{totals['hit_ratio']:.3f}, {totals['work']:,} entries visited")
+            result.ratio(f"{policy}, {load}", "operations/s wanted", 1)
+
+
+def _state(result: Result, small: bool) -> None:
+    """Bytes of state per cached entry, where nothing is evicted."""
+    few, many = 1_000, 2_000 if small else 200_000
+    for policy in ONLINE:
+        sizes = [
+            len(_played(Readers(n, behind_ms=(0.01, 10_000)).blobs(), [{"policy": policy}],
+                        **{TTL_MS: 10**6, TTL_MAX_MS: 10**6})[2])
+            for n in (few, many)
+        ]
+        result.add(f"state, {policy}", (sizes[1] - sizes[0]) / (many - few), "bytes per entry",
+                   note="64 wanted at most")
+
+
+def _further(result: Result, trace: Readers, blobs: list[bytes]) -> None:
+    """What one more cache of a policy costs beside others of the same trace."""
+    for policy in ONLINE:
+        spent = []
+        for count in (1, 5):
+            variants = [{"policy": policy, "max_bytes": int(trace.bytes_per_s * TIGHT * (1 + i / 4))}
+                        for i in range(count)]
+            spent.append(sum(_played(blobs, variants)[1]))
+        each = (spent[1] - spent[0]) / 4
+        result.add(f"one more cache, {policy}", 1e9 * each / trace.records, "ns per operation",
+                   note=f"{100 * each / spent[0]:.0f} % of the time of a single one")
+
+
+# -- the trace -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Entries of equal size on topics that are alike; subscriptions behind the tail."""
+
+    entries: int
+    topics: int = 100
+    behind_ms: tuple[float, ...] = (2, 8, 60, 700)
+    """How far each subscription of a topic reads behind the tail."""
+
+    @property
+    def records(self) -> int:
+        """Entries added, read and released, and first the cursors."""
+        each = len(self.behind_ms)
+        return self.entries * (1 + 2 * each) + self.topics * each
+
+    @property
+    def bytes_per_s(self) -> float:
+        """What a cache takes in."""
+        return RATE * ENTRY_BYTES
+
+    def blobs(self, batch: int = 250_000) -> list[bytes]:
+        """The records in order, so many to a blob."""
+        i, each = np.arange(self.entries), len(self.behind_ms)
+        added = i * (1_000_000_000 // RATE)
+        parts = [(np.zeros(self.topics * each, np.int64), np.repeat(np.arange(self.topics), each),
+                  np.tile(np.arange(each), self.topics), np.zeros(self.topics * each, np.int64),
+                  np.zeros(self.topics * each, np.int64))]
+        topic, entry = i % self.topics, i // self.topics
+        parts.append((np.full(self.entries, 1), topic, np.full(self.entries, -1), entry, added))
+        for subscription, behind in enumerate(self.behind_ms):
+            at = added + int(behind * MS)
+            mine = np.full(self.entries, subscription)
+            parts.append((np.full(self.entries, 2), topic, mine, entry, at))
+            parts.append((np.full(self.entries, 3), topic, mine, entry, at + 5 * MS))
+        kind, topic, mine, entry, at = (np.concatenate(c) for c in zip(*parts, strict=True))
+        order = np.argsort(at, kind="stable")
+        return [self._blob(*(c[picked] for c in (kind, topic, mine, entry, at)), seq=begin)
+                for begin in range(0, len(order), batch)
+                for picked in [order[begin : begin + batch]]]
+
+    def _blob(
+        self, kind: Array, topic: Array, mine: Array, entry: Array, at: Array, seq: int
+    ) -> bytes:
+        n, cursor = len(kind), pa.array(kind == 0)
+        topics = pa.array([f"persistent://shop/feeds/feed-{t:03d}" for t in range(self.topics)])
+        subscriptions = pa.array([f"app-{s}" for s in range(len(self.behind_ms))])
+        of_reader = pa.array(mine, mask=(mine < 0) | (kind == 3))
+        of_entry = pa.array(np.full(n, 1), mask=kind == 0)
+        return shipped(COLUMNS, KINDS.take(pa.array(kind)), {
+            "source_feed": pa.repeat(pa.scalar("contract"), n),
+            "cluster": pa.repeat(pa.scalar("bench"), n), "broker": pa.repeat(pa.scalar("1"), n),
+            "seq": pa.array(np.arange(seq, seq + n)), "ts_mono_ns": pa.array(START_NS + at),
+            "ts_wall_ms": pa.array(START_MS + at // MS), "topic": topics.take(pa.array(topic)),
+            "subscription": subscriptions.take(of_reader), "ledger_id": of_entry,
+            "entry_id": pa.array(entry, mask=kind == 0),
+            "entry_bytes": pa.array(np.full(n, ENTRY_BYTES), mask=(kind == 0) | (kind == 3)),
+            "active": pc.if_else(cursor, True, None),
+            "read_pos": pc.if_else(cursor, "1:0", None),
+            "mark_delete": pc.if_else(cursor, "1:-1", None),
+        })
