@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, field_validator, model_validator
 
 from app.model import Milliseconds, Model, Positive
 
@@ -201,6 +201,16 @@ class EntryCacheSettings(JobModel):
     variants: list[CacheVariant] = []
     extra_outputs: list[Literal["cache_evictions", "cache_reads"]] = []
 
+    @field_validator("variants")
+    @classmethod
+    def _differ(cls, variants: list[CacheVariant]) -> list[CacheVariant]:
+        for i, one in enumerate(variants):
+            if one in variants[:i]:
+                raise ValueError(
+                    f"{variants.index(one) + 1} and {i + 1} are the same cache (allowed: each once)"
+                )
+        return variants
+
     def params(self) -> dict[str, Any]:
         """What the job is told: of a variant only what it sets itself."""
         found = {k: v for k, v in self.model_dump().items() if v is not None}
@@ -228,4 +238,5 @@ SWITCHES: dict[str, tuple[str, ...]] = {
         "decrement_on_mark_delete", "settings_applied_at_start", "release_event", "grace_ms",
     ),
 }
-"""Version parameters of each job: the `switches` of its output rows."""
+"""Version parameters of each job: the `switches` of its output rows. Rows of a cache have what
+it has of its own in them, and with it."""

@@ -339,7 +339,7 @@ def write_eviction(w: World, o: Out, v: int, x: int, cause: int) -> None:
     k["evictions"] += 1
     row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = now, k["now_wall_ms"], k["now_feed"]
     row["row_no"] = k["eviction_no"]
-    row["policy"], row["max_bytes"] = cache["policy"], cache["max_bytes"]
+    row["variant"], row["policy"], row["max_bytes"] = v, cache["policy"], cache["max_bytes"]
     row["topic"] = w.topics[page["owner"] // len(w.variants)]["name"]
     row["ledger"] = page["ledger"]
     row["entry"] = (page["block"] << BLOCK_SHIFT) + e["slot"]

@@ -355,7 +355,7 @@ def write_read(
     k["reads"] += 1
     row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = now, k["now_wall_ms"], k["now_feed"]
     row["row_no"] = k["read_no"]
-    row["policy"], row["max_bytes"] = cache["policy"], cache["max_bytes"]
+    row["variant"], row["policy"], row["max_bytes"] = v, cache["policy"], cache["max_bytes"]
     row["topic"] = w.topics[cell // len(w.variants)]["name"]
     row["subscription"], row["ledger"], row["entry"] = subscription, ledger, entry
     row["hit"], row["reader"] = is_hit, reader

@@ -148,20 +148,21 @@ KEY = _layout(
 
 EVICTION = _layout(
     *_longs(
-        "ts_mono_ns", "ts_wall_ms", "feed", "row_no", "policy", "max_bytes", "topic", "ledger",
+        "ts_mono_ns", "ts_wall_ms", "feed", "row_no", "variant", "policy", "max_bytes", "topic",
+        "ledger",
         "entry", "bytes", "cause", "rule", "expected", "requeue_count", "age_ns", "used_before",
     ),
     ("counted", _u1), ("accessed", _u1),
 )
 READ = _layout(
     *_longs(
-        "ts_mono_ns", "ts_wall_ms", "feed", "row_no", "policy", "max_bytes", "topic",
+        "ts_mono_ns", "ts_wall_ms", "feed", "row_no", "variant", "policy", "max_bytes", "topic",
         "subscription", "ledger", "entry", "hit", "expected", "reader",
     )
 )
 STATS = _layout(
     *_longs(
-        "ts_mono_ns", "ts_wall_ms", "feed", "row_no", "policy", "max_bytes", "topic",
+        "ts_mono_ns", "ts_wall_ms", "feed", "row_no", "variant", "policy", "max_bytes", "topic",
         "window_start_ms", *COUNTED, "passes_size", "entries_visited", "entries", "used",
         "wanted", "bare", "max_used",
     )

@@ -35,6 +35,11 @@ def _text(names: pa.LargeStringArray, ids: Array) -> pa.Array:
     return names.take(_long(ids, ids < 0)).cast(pa.string())
 
 
+def _switches(b: Broker) -> pa.Array:
+    """Parameters by cache."""
+    return pa.array([cache.switches for cache in b.variants], pa.map_(pa.string(), pa.string()))
+
+
 def _common(b: Broker, names: pa.LargeStringArray, rows: Array) -> dict[str, pa.Array]:
     n = len(rows)
     return {
@@ -44,6 +49,7 @@ def _common(b: Broker, names: pa.LargeStringArray, rows: Array) -> dict[str, pa.
         "ts_wall_ms": _known(rows["ts_wall_ms"]),
         "source_feed": _text(names, rows["feed"]),
         "row_no": pa.array(rows["row_no"].astype(np.int32)),
+        "switches": _switches(b).take(_long(rows["variant"])),
         "policy": _pick(_POLICIES, rows["policy"]),
         "max_bytes": _known(rows["max_bytes"]),
         "topic": _text(names, rows["topic"]),

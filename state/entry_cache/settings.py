@@ -38,6 +38,8 @@ DEFAULTS: dict[str, Any] = {
     "decrement_on_mark_delete": False, "settings_applied_at_start": True, "grace_ms": 0,
 }
 """Settings that no document changes."""
+SWITCHES = (*DEFAULTS, "extend_recently_accessed", "release_event")
+"""Version parameters: they stand in every row, beside what a cache has of its own."""
 DUPLICATES = ("discard", "merge")
 ONLINE = L.POLICIES[:-1]
 """All but `belady`, which needs the whole trace."""
@@ -89,6 +91,10 @@ class Variant:
                 raise ValueError(f"{name} is {self._own[name]!r} (allowed: {listed})")
         self.text = json.dumps({"policy": self._own["policy"], **given}, sort_keys=True)
         """What the cache is, for the state: another one begins empty."""
+        said = {name: params.get(name, "") for name in SWITCHES}
+        own = {name: value for name, value in given.items() if name != "max_bytes"}
+        self.switches = sorted((name, str(value)) for name, value in {**said, **own}.items())
+        """Parameters of the rows of this cache; its size is a column."""
 
     def policy_at_start(self, documents: Documents) -> int:
         """The policy of a cache that begins."""

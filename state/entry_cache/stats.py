@@ -101,7 +101,7 @@ def begin_row(
     k, cache = w.key[0], w.variants[v]
     row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = at, wall, k["last_feed"]
     row["row_no"], row["topic"], row["window_start_ms"] = no, topic, k["window_start_ms"]
-    row["policy"], row["max_bytes"] = cache["policy"], cache["max_bytes"]
+    row["variant"], row["policy"], row["max_bytes"] = v, cache["policy"], cache["max_bytes"]
 
 
 @compiled

@@ -63,11 +63,11 @@ def _played(
     kernel, whole = [], []
     for blob in blobs:
         stages = Stages(time.process_time)
-        with stages.watching({"kernel": [(KERNEL, "run"), (KERNEL, "advance")]}):
-            with patch.object(broker, "flow", KERNEL):
-                began = time.process_time()
-                state = job.step(state, [blob], 0).state
-                whole.append(time.process_time() - began)
+        watched = stages.watching({"kernel": [(KERNEL, "run"), (KERNEL, "advance")]})
+        with watched, patch.object(broker, "flow", KERNEL):
+            began = time.process_time()
+            state = job.step(state, [blob], 0).state
+            whole.append(time.process_time() - began)
         kernel.append(stages.seconds["kernel"])
     assert state is not None
     return kernel, whole, state, job.totals(state)
@@ -107,9 +107,9 @@ def _further(result: Result, trace: Readers, blobs: list[bytes]) -> None:
     for policy in ONLINE:
         spent = []
         for count in (1, 5):
-            variants = [{"policy": policy, "max_bytes": int(trace.bytes_per_s * TIGHT * (1 + i / 4))}
-                        for i in range(count)]
-            spent.append(sum(_played(blobs, variants)[1]))
+            sizes = [int(trace.bytes_per_s * TIGHT * (1 + i / 4)) for i in range(count)]
+            caches = [{"policy": policy, "max_bytes": size} for size in sizes]
+            spent.append(sum(_played(blobs, caches)[1]))
         each = (spent[1] - spent[0]) / 4
         result.add(f"one more cache, {policy}", 1e9 * each / trace.records, "ns per operation",
                    note=f"{100 * each / spent[0]:.0f} % of the time of a single one")

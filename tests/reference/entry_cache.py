@@ -51,6 +51,11 @@ DEFAULTS: dict[str, Any] = {
     "release_event": "dispatch", "grace_ms": 0, "variants": (), "stats_window_ms": 60_000,
     "idle_state_ms": 3_600_000, "extra_outputs": (),
 }
+SWITCHES = (
+    "policy", "duplicate_insert", "extend_recently_accessed", "time_pass_pending",
+    "decrement_on_mark_delete", "settings_applied_at_start", "release_event", "grace_ms",
+)
+"""Version parameters, in every row."""
 REQUEUES, STASHES = "expected_reads", "expected_reads_stash"
 COUNTING = (REQUEUES, STASHES)
 NOT_JUDGED = {"dispatch": ("entry_read", "entry_released"), "entry_released": ("dispatch",)}
@@ -194,6 +199,8 @@ class Cache:
         self, settings: Settings, next_read: Callable[[Entry], float] | None = None
     ) -> None:
         self.settings = settings
+        self.switches: list[tuple[str, str]] = []
+        """Parameters of its rows."""
         self.used = 0
         self.topics: dict[str, dict[Position, Entry]] = {}
         self.queue: deque[Entry] = deque()
@@ -621,6 +628,12 @@ class Variant:
         self._given, self._params = given, params
         self._policy = ""
 
+    def switches(self) -> list[tuple[str, str]]:
+        """Version parameters, and what the cache fixes besides its size."""
+        found = {name: self._params.get(name, "") for name in SWITCHES} | dict(self._given)
+        found.pop("max_bytes", None)
+        return sorted((name, str(value)) for name, value in found.items())
+
     def begin(self, documents: Documents) -> None:
         """A cache begins: the policy is the one in force."""
         self._policy = self._own("policy")
@@ -799,6 +812,7 @@ class Broker:
         for i, variant in enumerate(self._variants):
             variant.begin(self.documents)
             cache = Cache(variant.settings(self.documents, self._run), self._next_read)
+            cache.switches = variant.switches()
             if before:
                 _carry_counts(before[i], cache)
             self.caches.append(cache)
@@ -982,7 +996,7 @@ class Broker:
             self._write_removals(i, ns, wall, r["source_feed"])
             self._put(
                 "cache_reads", "miss" if entry is None else "hit", ns, wall, r["source_feed"], {
-                    **_shown(cache.settings), "topic": name, "subscription": subscription,
+                    **_shown(cache), "topic": name, "subscription": subscription,
                     "position": f"{position[0]}:{position[1]}", "hit": entry is not None,
                     "expected_after": None if left is None else left.expected,
                     "reader_kind": kind,
@@ -1093,7 +1107,7 @@ class Broker:
             e = removal.entry
             rule = rule_of(e, removal.cause, cache.settings)
             self._put("cache_evictions", rule, ns, wall, feed, {
-                **_shown(cache.settings), "topic": e.topic, "ledger_id": e.position[0],
+                **_shown(cache), "topic": e.topic, "ledger_id": e.position[0],
                 "entry_id": e.position[1], "entry_bytes": e.bytes, "cause": removal.cause,
                 "expected_remaining": e.expected, "requeue_count": e.requeue_count,
                 "accessed": e.accessed, "age_ns": ns - e.inserted,
@@ -1130,7 +1144,7 @@ class Broker:
             ]
             for topic_name, counts, entries, of_broker in parts:
                 rows.append({
-                    **_shown(cache.settings), "topic": topic_name, **counts.row(), **of_broker,
+                    **_shown(cache), "topic": topic_name, **counts.row(), **of_broker,
                     "entries": len(entries), "used_bytes": sum(e.bytes for e in entries),
                     "wanted_bytes": wanted_bytes(entries),
                     "non_evictable_bytes": non_evictable_bytes(entries),
@@ -1145,8 +1159,11 @@ class Broker:
         )
 
 
-def _shown(settings: Settings) -> Row:
-    return {"policy": settings.policy, "max_bytes": settings.max_bytes}
+def _shown(cache: Cache) -> Row:
+    return {
+        "switches": cache.switches, "policy": cache.settings.policy,
+        "max_bytes": cache.settings.max_bytes,
+    }
 
 
 def _carry_counts(old: Cache, new: Cache) -> None:
@@ -1252,7 +1269,7 @@ def bakeoff(
         caches = [b.caches[i] for b in brokers]
         table.append({
             "variant": i, "given": dict(given),
-            **(_shown(caches[0].settings) if caches else {}),
+            **(_shown(caches[0]) if caches else {}),
             "hits": total.hits, "misses": total.misses, "hit_ratio": total.hit_ratio,
             "hit_bytes": total.hit_bytes, "storage_bytes": total.miss_bytes,
             "evicted_wanted": total.evicted_wanted,
