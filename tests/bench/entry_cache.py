@@ -13,11 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.generate.scenario import load_scenario
+from app.generate.trace import plan_trace
+from app.pack import Route
 from state.entry_cache import broker, flow
+from state.entry_cache.belady import compare
 from state.entry_cache.operator import EntryCache
-from state.entry_cache.settings import ONLINE, TTL_MAX_MS, TTL_MS
+from state.entry_cache.settings import BY_MARK_DELETE, ONLINE, TTL_MAX_MS, TTL_MS
 from state.entry_cache.shard import COLUMNS
-from tests.bench.blobs import shipped
+from tests.bench.blobs import parsed, shipped
 from tests.bench.core import PARAMS
 from tests.bench.result import Result, middle
 from tests.bench.stages import Stages
@@ -33,6 +37,19 @@ RATE = 50_000
 ROOMY, TIGHT = 4.0, 0.64
 """Sizes of a cache in seconds of what is added: one without pressure, the published one."""
 MS = 1_000_000
+LASTING: dict[str, Any] = {TTL_MS: 10**6, TTL_MAX_MS: 10**6, "allowed_lateness_ms": 0}
+BEHIND = 50_000
+"""Entries that a subscription of the published run may be behind: a tenth of what is in flight."""
+PUBLISHED: tuple[tuple[str, dict[str, Any], float | None], ...] = (
+    ("expected_reads", {"policy": "expected_reads"}, 98.4),
+    ("fifo, the previous default", {"policy": "fifo"}, 76.85),
+    ("fifo by mark-delete", {"policy": "fifo", BY_MARK_DELETE: True}, 59.97),
+    ("proportional", {"policy": "proportional"}, None),
+    ("lru", {"policy": "lru"}, None),
+    ("belady", {"policy": "belady"}, None),
+)
+"""What was measured there, as a cache here, and its hit rate (%)."""
+ROUTE = Route(EntryCache.columns, EntryCache.key)
 KERNEL = SimpleNamespace(**vars(flow))
 """The kernel as the broker calls it; what calls itself inside stays unwrapped and compiles."""
 
@@ -48,6 +65,7 @@ def run(bench: Bench) -> Result:
     _policies(result, trace, blobs)
     _state(result, bench.small)
     _further(result, trace, blobs)
+    _published(result, bench.small)
     return result
 
 
@@ -94,8 +112,8 @@ def _state(result: Result, small: bool) -> None:
     few, many = 1_000, 2_000 if small else 200_000
     for policy in ONLINE:
         sizes = [
-            len(_played(Readers(n, behind_ms=(0.01, 10_000)).blobs(), [{"policy": policy}],
-                        **{TTL_MS: 10**6, TTL_MAX_MS: 10**6})[2])
+            len(_played(Readers(n, idle=1, behind_ms=(0.01,)).blobs(), [{"policy": policy}],
+                        **LASTING)[2])
             for n in (few, many)
         ]
         result.add(f"state, {policy}", (sizes[1] - sizes[0]) / (many - few), "bytes per entry",
@@ -120,10 +138,13 @@ def _further(result: Result, trace: Readers, blobs: list[bytes]) -> None:
 
 @dataclass(frozen=True)
 class Readers:
-    """Entries of equal size on topics that are alike; subscriptions behind the tail."""
+    """Entries at random times and of random size on topics that are alike; subscriptions behind
+    the tail."""
 
     entries: int
     topics: int = 100
+    idle: int = 0
+    """Subscriptions of each topic that have a cursor and read nothing."""
     behind_ms: tuple[float, ...] = (2, 8, 60, 700)
     """How far each subscription of a topic reads behind the tail."""
 
@@ -131,7 +152,7 @@ class Readers:
     def records(self) -> int:
         """Entries added, read and released, and first the cursors."""
         each = len(self.behind_ms)
-        return self.entries * (1 + 2 * each) + self.topics * each
+        return self.entries * (1 + 2 * each) + self.topics * (each + self.idle)
 
     @property
     def bytes_per_s(self) -> float:
@@ -140,30 +161,34 @@ class Readers:
 
     def blobs(self, batch: int = 250_000) -> list[bytes]:
         """The records in order, so many to a blob."""
-        i, each = np.arange(self.entries), len(self.behind_ms)
-        added = i * (1_000_000_000 // RATE)
-        parts = [(np.zeros(self.topics * each, np.int64), np.repeat(np.arange(self.topics), each),
-                  np.tile(np.arange(each), self.topics), np.zeros(self.topics * each, np.int64),
-                  np.zeros(self.topics * each, np.int64))]
+        i, each = np.arange(self.entries), len(self.behind_ms) + self.idle
+        rng = np.random.default_rng(8)
+        added = np.sort(rng.integers(0, self.entries * (1_000_000_000 // RATE), self.entries))
+        size = rng.integers(ENTRY_BYTES // 2, 3 * ENTRY_BYTES // 2, self.entries)
+        none = np.zeros(self.topics * each, np.int64)
+        parts = [(none, np.repeat(np.arange(self.topics), each),
+                  np.tile(np.arange(each), self.topics), none, none, none)]
         topic, entry = i % self.topics, i // self.topics
-        parts.append((np.full(self.entries, 1), topic, np.full(self.entries, -1), entry, added))
+        nobody = np.full(self.entries, -1)
+        parts.append((np.full(self.entries, 1), topic, nobody, entry, added, size))
         for subscription, behind in enumerate(self.behind_ms):
             at = added + int(behind * MS)
             mine = np.full(self.entries, subscription)
-            parts.append((np.full(self.entries, 2), topic, mine, entry, at))
-            parts.append((np.full(self.entries, 3), topic, mine, entry, at + 5 * MS))
-        kind, topic, mine, entry, at = (np.concatenate(c) for c in zip(*parts, strict=True))
-        order = np.argsort(at, kind="stable")
-        return [self._blob(*(c[picked] for c in (kind, topic, mine, entry, at)), seq=begin)
+            parts.append((np.full(self.entries, 2), topic, mine, entry, at, size))
+            parts.append((np.full(self.entries, 3), topic, mine, entry, at + 5 * MS, size))
+        columns = [np.concatenate(c) for c in zip(*parts, strict=True)]
+        order = np.argsort(columns[4], kind="stable")
+        return [self._blob(*(c[picked] for c in columns), seq=begin)
                 for begin in range(0, len(order), batch)
                 for picked in [order[begin : begin + batch]]]
 
     def _blob(
-        self, kind: Array, topic: Array, mine: Array, entry: Array, at: Array, seq: int
+        self, kind: Array, topic: Array, mine: Array, entry: Array, at: Array, size: Array,
+        seq: int,
     ) -> bytes:
         n, cursor = len(kind), pa.array(kind == 0)
         topics = pa.array([f"persistent://shop/feeds/feed-{t:03d}" for t in range(self.topics)])
-        subscriptions = pa.array([f"app-{s}" for s in range(len(self.behind_ms))])
+        names = [f"app-{s}" for s in range(len(self.behind_ms) + self.idle)]
         of_reader = pa.array(mine, mask=(mine < 0) | (kind == 3))
         of_entry = pa.array(np.full(n, 1), mask=kind == 0)
         return shipped(COLUMNS, KINDS.take(pa.array(kind)), {
@@ -171,10 +196,39 @@ class Readers:
             "cluster": pa.repeat(pa.scalar("bench"), n), "broker": pa.repeat(pa.scalar("1"), n),
             "seq": pa.array(np.arange(seq, seq + n)), "ts_mono_ns": pa.array(START_NS + at),
             "ts_wall_ms": pa.array(START_MS + at // MS), "topic": topics.take(pa.array(topic)),
-            "subscription": subscriptions.take(of_reader), "ledger_id": of_entry,
+            "subscription": pa.array(names).take(of_reader), "ledger_id": of_entry,
             "entry_id": pa.array(entry, mask=kind == 0),
-            "entry_bytes": pa.array(np.full(n, ENTRY_BYTES), mask=(kind == 0) | (kind == 3)),
+            "entry_bytes": pa.array(size, mask=(kind == 0) | (kind == 3)),
             "active": pc.if_else(cursor, True, None),
             "read_pos": pc.if_else(cursor, "1:0", None),
             "mark_delete": pc.if_else(cursor, "1:-1", None),
         })
+
+
+# -- the published run -----------------------------------------------------------------------
+
+
+def _published(result: Result, small: bool) -> None:
+    """Hit rates of the trace that is like the published one, at three rates that may have been
+    reached: a reader that is 50,000 entries behind is one second behind at the highest of them."""
+    for rate in (50_000, 25_000, 12_500):
+        scenario = load_scenario("cache-rolling-restart")
+        assert scenario.cache is not None and scenario.cache.scale is not None
+        scale = scenario.cache.scale.model_copy(update={"entries_per_s": rate})
+        readers = {name: group.model_copy(update={"lag_ms": (0, 1000 * BEHIND / rate)})
+                   for name, group in scenario.cache.readers.items()}
+        spec = scenario.cache.model_copy(update={"scale": scale, "readers": readers})
+        trace = plan_trace(
+            scenario.model_copy(update={"cache": spec}), 20_000 if small else 400_000, 7
+        )
+        lines = [line for part in trace.slices() for line in part.lines()]
+        blobs, _ = parsed(lines, "entry_cache", ROUTE, 1)
+        assert trace.cache is not None
+        caches = [{**given, "max_bytes": trace.cache.max_bytes} for _, given, _ in PUBLISHED]
+        found = compare(
+            blobs[0], {**PARAMS, "release_event": "entry_released", "variants": caches},
+            until_ms=scenario.start_ms + scenario.duration_s * 1000,
+        )
+        for (name, _, theirs), row in zip(PUBLISHED, found, strict=True):
+            note = "not published" if theirs is None else f"published: {theirs} %"
+            result.add(f"{rate:,} entries/s, {name}", 100 * row["hit_ratio"], "%", note=note)

@@ -254,22 +254,23 @@ def test_rolling_restart_is_the_published_one_at_another_rate() -> None:
     assert len({r["subscription"] for r in of_kind("cache-rolling-restart", "entry_read")}) == 10
     assert spec.scale is not None and trace.cache.max_bytes is not None
     seconds = trace.cache.max_bytes / (trace.cache.entries_per_s * 8192)
-    assert seconds == pytest.approx(250 * 2**20 / (50_000 * 8192), rel=0.01)
+    assert seconds == pytest.approx(250 * 2**20 / (12_500 * 8192), rel=0.01)
+    assert spec.readers["sub"].lag_ms[1] / 1000 * 12_500 == 50_000  # its part of what is in flight
     more = planned("cache-rolling-restart", MANY).cache
     assert more is not None and more.max_bytes is not None
     assert more.max_bytes > 1.5 * trace.cache.max_bytes
-    app, sink = (i for i in trace.incidents if i.name == "consumer-restarts")
-    assert app.expected["times"] == 144 and len(app.expected["subscriptions"]) == 8
-    assert sink.expected["times"] == 20 and len(sink.expected["subscriptions"]) == 2
+    restarts = [i for i in trace.incidents if i.name == "broker-restart"]
+    assert [i.from_ms - restarts[0].from_ms for i in restarts] == [0, 7500, 15_000]
+    assert len({r["broker"] for r in added}) == len({i.broker for i in restarts}) == 2
 
 
 def test_rolling_restart_ranks_the_policies_as_published() -> None:
     trace = planned("cache-rolling-restart", MANY)
     assert trace.cache is not None
     found = hits_of("cache-rolling-restart", trace.cache.max_bytes, MANY)
-    assert list(found) == sorted(found, key=lambda p: -found[p])
-    assert found["expected_reads"] > found["fifo"] + 0.04
-    assert found["fifo"] > found["proportional"]
+    assert found["expected_reads"] > 0.95
+    assert found["expected_reads"] > found["fifo"] + 0.15  # 98.4 and 76.85 % were published
+    assert found["expected_reads"] > found["proportional"] + 0.1
 
 
 @pytest.mark.parametrize(("scenario", "seconds", "gain"), [
