@@ -83,7 +83,8 @@ def bakeoff(
     """
     if svg is not None and not svg.absolute().parent.is_dir():
         raise UserError(f"--svg {svg}: the folder {svg.absolute().parent} does not exist")
-    load_manifest(settings)
+    if keep:
+        load_manifest(settings)
     result = compare(settings, asked, _say)
     table = rows(settings, result)
     if keep:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from app.bakeoff.command import TABLE
 from app.cli import main
+from app.manifest import LAYOUT_VERSION
 from app.settings import Settings
 from app.tables import TABLES
 from state.entry_cache.layout import POLICIES
@@ -177,6 +178,10 @@ def test_what_has_no_entries_of_a_cache_is_told(
     assert "bakeoff: the archive is empty" in told(capsys, *warehouse)[2]
     archive(settings, [])
     assert "has no records of entries and cursors" in told(capsys, *warehouse)[2]
+    newer = {"layout_version": LAYOUT_VERSION + 1, "partitions": 2, "shards": 16, "created_ms": 1}
+    (tmp_path / "wh" / "_weir" / "manifest.json").write_text(json.dumps(newer))
+    code, out, err = told(capsys, *warehouse)
+    assert (code, out) == (2, "") and "the warehouse has layout version" in err
     publishes = [{**r, "event_type": "publish"} for r in cache_records()[:9]]
     path = str(write_lines(tmp_path / "a.jsonl", publishes))
     assert "has no records of entries and cursors" in told(capsys, "--trace", path)[2]
