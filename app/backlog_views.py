@@ -46,7 +46,7 @@ WHERE l.by_check = 1
 # Evictions are counted since the tables begin. The metric of the duration of a check is not here:
 # it is that of the exporter's own pass. The topic-level age and counts of evictions are left out of
 # namespaces, whose sums would mean nothing.
-_NAMESPACE = (
+NAMESPACE = (
     "CASE WHEN topic LIKE '%://%' THEN regexp_replace("
     "regexp_replace(topic, '^[a-z-]+://', ''), '/[^/]*$', '') END"
 )
@@ -95,4 +95,4 @@ UNION ALL
 SELECT 'pulsar_broker_storage_backlog_quota_exceeded_evictions_total', 'counter', cluster,
   NULL, NULL, quota_type, CAST(sum(evictions) AS BIGINT)
 FROM evictions GROUP BY cluster, quota_type
-""".strip().replace("{topic_stats}", TOPIC_STATS).replace("{namespace}", _NAMESPACE)
+""".strip().replace("{topic_stats}", TOPIC_STATS).replace("{namespace}", NAMESPACE)

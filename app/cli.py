@@ -217,6 +217,42 @@ def bakeoff(
     _found(run_bakeoff(_settings(config, warehouse), asked, svg, keep, as_json))
 
 
+@app.command()
+def metrics(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    listen: Annotated[
+        str | None, typer.Option(help="HOST:PORT to serve on.", show_default="127.0.0.1:9464")
+    ] = None,
+    refresh: Annotated[
+        int | None, typer.Option(help="Seconds between reads of the warehouse.", show_default="15")
+    ] = None,
+    idle: Annotated[
+        int | None,
+        typer.Option(help="Seconds after its last breach that an entity is shown.",
+                     show_default="3600"),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(help="Entities of a kind that are shown.", show_default="100")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print the metrics and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --once: as JSON.")] = False,
+) -> None:
+    """Serve the metrics of a warehouse for Prometheus, until stopped."""
+    from app.settings import load_settings
+    from app.telemetry import metrics as run_metrics
+
+    if as_json and not once:
+        raise UserError("metrics: --json goes with --once")
+    given = {"listen": listen, "refresh_s": refresh, "idle_s": idle, "top": top}
+    overrides: dict[str, Any] = {
+        "metrics": {key: value for key, value in given.items() if value is not None}
+    }
+    if warehouse:
+        overrides["warehouse"] = warehouse
+    _found(run_metrics(load_settings(config, overrides), once, as_json))
+
+
 @what_if_app.command("dispatch")
 def what_if_dispatch(
     msgs: Annotated[int, typer.Option(help="Messages per period; -1: no limit.")] = -1,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
+from app.shutdown import waits
 from app.sources.raw import METRIC
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 ON_TERMINAL_S = 1.0
 IN_LOG_S = 10.0
+REST_MS = 1000
+"""A query without a new batch is asked this often whether it waits for records."""
 DAY_S = 86_400.0
 
 
@@ -30,12 +33,21 @@ class Figures:
     batch_ms: int = 0
     latest_event_s: float | None = None
     state_bytes: int | None = None
+    batches: int = 0
+    phases_ms: dict[str, int] = field(default_factory=dict)
+    """Time of each phase of the batches so far, by Spark's name for it."""
+    seen_ms: int = 0
+    """When the newest batch was seen to have ended, or the query to wait (ms since the epoch)."""
 
     def take(self, progress: dict[str, Any]) -> None:
         """Take in the progress of one more batch, as Spark reports it."""
         if progress["batchId"] <= self.batch:
             return
         self.batch = progress["batchId"]
+        self.batches += 1
+        self.seen_ms = round(time.time() * 1000)
+        for phase, took_ms in progress["durationMs"].items():
+            self.phases_ms[phase] = self.phases_ms.get(phase, 0) + took_ms
         self.batch_ms = progress["durationMs"].get("triggerExecution", progress["batchDuration"])
         events = records(progress)
         self.events += events
@@ -47,6 +59,12 @@ class Figures:
             self.state_bytes = operator["customMetrics"].get(
                 "rocksdbSstFileSize", 0
             ) + operator["memoryUsedBytes"]
+
+    def rest(self, query: StreamingQuery) -> None:
+        """Note that the query waits for records, if it does."""
+        now_ms = round(time.time() * 1000)
+        if now_ms - self.seen_ms > REST_MS and query.isActive and waits(query):
+            self.seen_ms = now_ms
 
     def text(self, now_s: float) -> str:
         """The figures in a few words."""
@@ -73,7 +91,10 @@ class Progress:
         for query in queries:
             figures = self._figures.setdefault(str(query.name), Figures(str(query.name)))
             last = query.lastProgress
-            if last is None or last["batchId"] <= figures.batch:
+            if last is None:
+                continue
+            if last["batchId"] <= figures.batch:
+                figures.rest(query)
                 continue
             # Spark keeps the last hundred; reading them all is work: only where some were missed.
             missed = last["batchId"] > figures.batch + 1
@@ -83,6 +104,11 @@ class Progress:
         if time.monotonic() - self._shown_at >= pause:
             self._shown_at = time.monotonic()
             self._show()
+
+    @property
+    def figures(self) -> list[Figures]:
+        """The figures of every query that has done a batch."""
+        return [figures for figures in self._figures.values() if figures.batch >= 0]
 
     def say(self, text: str) -> None:
         """A message of its own line."""

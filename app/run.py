@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -15,6 +16,7 @@ from app.progress import Progress
 from app.run_lock import only_run
 from app.session import build_session
 from app.shutdown import Stopping, drain, listening
+from app.telemetry.health import Health
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +97,7 @@ class Service:
         self._endless = not available_now
         self._stopping = stopping
         self._progress = Progress()
+        self._health = Health(settings, self._progress.say)
         self._late = Late(settings, self._progress)
         self._groups = {govern.query_name(group): group for group in groups}
         self._queries: dict[str, StreamingQuery] = {}
@@ -118,10 +121,21 @@ class Service:
     def work(self) -> None:
         """Start every query and watch until all have ended or a stop is asked for."""
         try:
-            with sources.beside(self._settings, self._endless, self._progress.say):
+            with (
+                sources.beside(self._settings, self._endless, self._progress.say),
+                self._metrics(),
+            ):
                 self._watch()
         finally:
             self._progress.close()
+
+    def _metrics(self) -> AbstractContextManager[None]:
+        """Serves the metrics meanwhile, if the configuration says so."""
+        if self._settings.metrics is None:
+            return nullcontext()
+        from app.telemetry.serve import exporting
+
+        return exporting(self._settings, self._progress.say)
 
     def _watch(self) -> None:
         try:
@@ -129,6 +143,7 @@ class Service:
                 self._start(name)
             while not self._stopping.wait(POLL_S):
                 self._progress.look(list(self._queries.values()))
+                self._health.look(self._progress.figures)
                 if time.monotonic() - self._swept >= SWEEP_S:
                     self._sweep()
                 if not self._tend():
@@ -141,6 +156,7 @@ class Service:
             for name in interrupted:
                 self._progress.say(f"{name}: batch interrupted; the next start repeats it")
             self._progress.look(queries)
+            self._health.look(self._progress.figures, last=True)
             if not interrupted:
                 self._sweep()
 

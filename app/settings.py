@@ -30,6 +30,7 @@ from app.job_settings import (
 )
 from app.model import Milliseconds, Model, Positive, as_text, resolved, shown
 from app.source_settings import SourceSettings
+from app.telemetry.settings import MetricsSettings
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 """delta-rs takes it for the sign it stands for, and cannot work on a path with a `[`."""
@@ -67,6 +68,7 @@ class Settings(Model):
     backlog: BacklogSettings = BacklogSettings()
     entry_cache: EntryCacheSettings = EntryCacheSettings()
     throttle_feed: ThrottleFeedSettings | None = None
+    metrics: MetricsSettings | None = None
     policies: list[PolicyDocument] = []
     policy_files: list[str] = []
 

@@ -136,6 +136,10 @@ def _batch(query: StreamingQuery) -> int:
 
 def _between_batches(query: StreamingQuery, batch: int) -> bool:
     """Whether the batch that ran when the stop was asked for is done, or none has begun."""
+    return waits(query) or _batch(query) > batch
+
+
+def waits(query: StreamingQuery) -> bool:
+    """Whether no batch runs: the query waits for records, or looks whether there are any."""
     status = query.status
-    waiting = not status["isTriggerActive"] or status["message"].startswith("Getting offsets")
-    return waiting or _batch(query) > batch
+    return not status["isTriggerActive"] or status["message"].startswith("Getting offsets")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,20 @@ def committed_at(
     location: str, storage_options: dict[str, str], version: int
 ) -> int | None:
     """When a version was committed (ms since the epoch); None if the log no longer has it."""
-    names, lines = _log(location, storage_options)
-    name = f"{version:020}.json"
-    return _committed_ms(lines(name)) if name in names else None
+    (lines,) = commits(location, storage_options, [version])
+    return None if lines is None else _committed_ms(lines)
+
+
+def commits(
+    location: str, storage_options: dict[str, str], versions: Iterable[int]
+) -> Iterator[list[bytes] | None]:
+    """The lines of each of these commits; None for one that the log no longer has."""
+    read = _reader(location, storage_options)
+    for version in versions:
+        try:
+            yield list(read(f"{version:020}.json"))
+        except FileNotFoundError:
+            yield None
 
 
 def _committed_ms(lines: Iterable[bytes]) -> int:
@@ -63,21 +74,37 @@ def _log(
     location: str, storage_options: dict[str, str]
 ) -> tuple[list[str], Callable[[str], Iterable[bytes]]]:
     """The names in the log of a table, and a function that gives the lines of one of them."""
+    read = _reader(location, storage_options)
+    if "://" not in location:
+        return [path.name for path in (Path(location) / "_delta_log").iterdir()], read
+    import pyarrow.fs as pafs
+
+    found = _store(location, storage_options).get_file_info(pafs.FileSelector("_delta_log"))
+    return [info.path.rsplit("/", 1)[-1] for info in found], read
+
+
+def _reader(
+    location: str, storage_options: dict[str, str]
+) -> Callable[[str], Iterable[bytes]]:
+    """A function that gives the lines of a file in the log of a table."""
     if "://" not in location:
         folder = Path(location) / "_delta_log"
-        return [p.name for p in folder.iterdir()], lambda name: _file_lines(folder / name)
-    import pyarrow.fs as pafs
-    from deltalake.fs import DeltaStorageHandler
-
-    system = pafs.PyFileSystem(DeltaStorageHandler(location, storage_options))
-    found = system.get_file_info(pafs.FileSelector("_delta_log"))
-    names = [info.path.rsplit("/", 1)[-1] for info in found]
+        return lambda name: _file_lines(folder / name)
+    system = _store(location, storage_options)
 
     def read(name: str) -> Iterable[bytes]:
         with system.open_input_file(f"_delta_log/{name}") as file:
             return bytes(file.read()).splitlines()
 
-    return names, read
+    return read
+
+
+def _store(location: str, storage_options: dict[str, str]) -> Any:
+    """The files of a table in an object store."""
+    import pyarrow.fs as pafs
+    from deltalake.fs import DeltaStorageHandler
+
+    return pafs.PyFileSystem(DeltaStorageHandler(location, storage_options))
 
 
 def _file_lines(path: Path) -> Iterable[bytes]:

@@ -101,7 +101,7 @@ class Warehouse:
         except (DeltaError, OSError) as error:
             reason = str(error).splitlines()[0][:200]
             raise UserError(f"{location}: cannot be read\n{reason}") from error
-        _require_plain_rows(delta, location)
+        require_plain_rows(delta, location)
         return delta
 
     def open_all(self, names: Iterable[str]) -> dict[str, DeltaTable | None]:
@@ -136,7 +136,22 @@ class State:
 
 def states(warehouse: Warehouse) -> list[State]:
     """The state of every table, from the logs alone."""
-    return [_state(warehouse, name, delta) for name, delta in warehouse.open_all(TABLES).items()]
+    return [state(warehouse, name, delta) for name, delta in warehouse.open_all(TABLES).items()]
+
+
+def connect_files(
+    warehouse: Warehouse, tables: Mapping[str, tuple[DeltaTable, Sequence[str]] | None]
+) -> duckdb.DuckDBPyConnection:
+    """A connection that knows each of these tables by some of its files, given as the log's paths.
+
+    A table without files is there, and empty. Rows come in any order.
+    """
+    connection = _sealed(warehouse, in_order=False)
+    for name, found in tables.items():
+        relation = _Relation(TABLES[name], found[0] if found else None)
+        relation.take(found[1] if found else ())
+        relation.add(connection, warehouse)
+    return connection
 
 
 def connect(
@@ -205,6 +220,7 @@ class _Relation:
         self._delta = delta
         self.paths: list[str] = []
         self._written_ms: list[int] = []
+        self._whole = True
         self.columns = {c.name: sql_type(c.type) for c in table.columns}
         self._there = list(self.columns)
         if delta is None:
@@ -226,6 +242,14 @@ class _Relation:
         keep = [pruning.overlaps(scans, least or {}, most or {}) for least, most in limits]
         if not any(keep):
             keep[0] = True  # for the types of its columns
+        self.paths = list(compress(self.paths, keep))
+        self._written_ms = list(compress(self._written_ms, keep))
+
+    def take(self, paths: Sequence[str]) -> None:
+        """Keep these files."""
+        wanted = set(paths)
+        keep = [path in wanted for path in self.paths]
+        self._whole = all(keep)
         self.paths = list(compress(self.paths, keep))
         self._written_ms = list(compress(self._written_ms, keep))
 
@@ -267,7 +291,16 @@ class _Relation:
 
     def _dataset(self, connection: duckdb.DuckDBPyConnection) -> str:
         assert self._delta is not None
-        connection.register(f"_{self.table.name}", self._delta.to_pyarrow_dataset())
+        dataset = self._delta.to_pyarrow_dataset()
+        if not self._whole:
+            import pyarrow.dataset as ds
+
+            wanted = set(self.paths)
+            dataset = ds.FileSystemDataset(
+                [f for f in dataset.get_fragments() if unquote(f.path) in wanted],
+                dataset.schema, dataset.format, dataset.filesystem,
+            )
+        connection.register(f"_{self.table.name}", dataset)
         return f"_{self.table.name}"
 
     def _column(self, name: str) -> list[Any]:
@@ -291,7 +324,7 @@ def _sealed(warehouse: Warehouse, in_order: bool) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _require_plain_rows(delta: DeltaTable, location: str) -> None:
+def require_plain_rows(delta: DeltaTable, location: str) -> None:
     """UserError if the rows of a table are not simply those of its files."""
     features = set(delta.protocol().reader_features or ()) - READER_FEATURES
     if delta.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
@@ -305,7 +338,8 @@ def _require_plain_rows(delta: DeltaTable, location: str) -> None:
         )
 
 
-def _state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
+def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
+    """The state of a table as it was opened, from its log alone."""
     if delta is None:
         return State(name)
     adds = delta.get_add_actions(flatten=True)

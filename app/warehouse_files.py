@@ -33,6 +33,16 @@ def read_text(settings: Settings, name: str) -> str | None:
     return system.read(name)
 
 
+def names(settings: Settings, folder: str) -> list[str]:
+    """The names of the files in a folder below the warehouse; none where there is no folder."""
+    local = local_path(settings.warehouse)
+    if local is not None:
+        path = local / folder
+        return sorted(file.name for file in path.iterdir()) if path.is_dir() else []
+    system, folder = _remote(settings, folder)
+    return sorted(system.names(folder))
+
+
 def write_text(settings: Settings, name: str, text: str) -> None:
     """Write the file `name` below the warehouse: whole or not at all."""
     local = local_path(settings.warehouse)
@@ -77,6 +87,12 @@ class _ObjectStore:
         with self._system.open_input_file(name) as file:
             return bytes(file.read()).decode()
 
+    def names(self, folder: str) -> list[str]:
+        import pyarrow.fs as pafs
+
+        found = self._system.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        return [info.base_name for info in found]
+
     def write(self, name: str, text: str) -> None:
         with self._system.open_output_stream(name) as file:
             file.write(text.encode())
@@ -107,6 +123,13 @@ class _Hadoop:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
+
+    def names(self, folder: str) -> list[str]:
+        path = self._jvm.org.apache.hadoop.fs.Path(folder)
+        system = path.getFileSystem(self._conf)
+        if not system.exists(path):
+            return []
+        return [status.getPath().getName() for status in system.listStatus(path)]
 
     def write(self, name: str, text: str) -> None:
         path = self._jvm.org.apache.hadoop.fs.Path(name)

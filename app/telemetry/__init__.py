@@ -1,0 +1,21 @@
+"""Metrics for Prometheus: `metrics` serves them, and `run` does if it is told to."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+
+def metrics(settings: Settings, once: bool = False, as_json: bool = False) -> int:
+    """Serve the metrics of a warehouse until stopped, or print them `once`; 0."""
+    from app.telemetry.serve import print_once, serve
+
+    return print_once(settings, as_json) if once else serve(settings)
+
+
+def say(text: str) -> None:
+    """A line of the exporter's log."""
+    print(f"weir: {text}", file=sys.stderr, flush=True)

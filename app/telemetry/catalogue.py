@@ -1,0 +1,221 @@
+"""Every metric of the exporter: name, kind, labels and one sentence. Names come from here only.
+
+Names with `pulsar_` and `kafka_` are upstream's, of the kind that upstream exposes them as: some of
+its counters are of type gauge. Names of OpenTelemetry have dots there and underscores here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge", "counter as gauge"]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One metric; labels that have no value in a sample are left out of it."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    meaning: str
+    source: str
+    """Tables or files that it comes from."""
+    bounded: bool = False
+    """True: only entities that have breached have series; the rest is `other`."""
+
+
+_BROKER = ("cluster", "broker")
+_TOPIC = (*_BROKER, "namespace", "topic")
+_BACKLOG = ("cluster", "namespace", "topic")
+_USER = (*_BROKER, "user")
+_CACHE = (*_BROKER, "policy", "max_bytes")
+_OPERATION = "pulsar_connection_rate_limit_operation_name"
+
+_RATE_LIMITS = (
+    Definition("pulsar_publish_rate_limit_times", "counter as gauge", _TOPIC,
+               "Pauses of connections that the topic was on, as brokers count them: also for a"
+               " topic that only shares the connection.", "topic_throttle_stats", True),
+    Definition("pulsar_broker_topic_publish_rate_limit_count_total", "counter",
+               (*_TOPIC, "limiter"),
+               "The same by the limiter that paused, the attribute that PIP-385 adds"
+               " (pulsar.broker.topic.publish.rate.limit.count).", "topic_throttle_stats", True),
+    Definition("pulsar_client_producer_throttled_times_total", "counter", (*_TOPIC, "reason"),
+               "Pauses that clients were told with protocol=pip385, summed (ms, whatever its name"
+               " says; pulsar.client.producer.throttled_times).", "producer_throttle", True),
+    Definition("pulsar_broker_throttled_connections", "gauge", _BROKER,
+               "Connections whose reads are paused.", "throttle_events"),
+    Definition("pulsar_broker_connection_rate_limit_count_total", "counter",
+               (*_BROKER, _OPERATION),
+               "Connections paused, resumed, throttled and unthrottled; the last two count only"
+               " too many requests in flight (pulsar.broker.connection.rate_limit.count).",
+               "throttle_events"),
+    Definition("weir_topic_pauses_total", "counter", (*_TOPIC, "role"),
+               "Pauses of connections that the topic was on, by whether it caused them (culprit)"
+               " or another topic did (collateral).", "topic_throttle_stats", True),
+    Definition("weir_topic_paused_seconds_total", "counter", (*_TOPIC, "role"),
+               "Time that the topic was paused, summed over connections, as culprit and as"
+               " collateral.", "topic_throttle_stats", True),
+    Definition("weir_published_messages_total", "counter", _BROKER,
+               "Messages published.", "topic_throttle_stats"),
+    Definition("weir_published_bytes_total", "counter", _BROKER,
+               "Bytes published.", "topic_throttle_stats"),
+)
+
+_QUOTAS = (
+    Definition("weir_quota_breaches_total", "counter", ("kind", *_BROKER, "entity"),
+               "Windows, or checks, in which the quota was breached.", "quota_usage", True),
+    Definition("weir_quota_limit", "gauge", ("kind", *_BROKER, "entity"),
+               "The quota in the newest window, in its own unit: rates per second, bytes, seconds,"
+               " requests.", "quota_usage", True),
+    Definition("weir_quota_used", "gauge", ("kind", *_BROKER, "entity"),
+               "What was used of the quota in the newest window, in the same unit.",
+               "quota_usage", True),
+    Definition("weir_quota_used_ratio", "gauge", ("kind", *_BROKER, "entity"),
+               "Used / limit in the newest window; absent for a limit of 0.",
+               "quota_usage", True),
+    Definition("weir_quota_used_ratio_max", "gauge", ("kind", *_BROKER),
+               "The largest used / limit of the newest window, of all entities: tells that one is"
+               " near its quota before it breaches it.", "quota_usage"),
+)
+
+_BACKLOGS = (
+    Definition("pulsar_storage_backlog_size", "gauge", _BACKLOG,
+               "Size of the backlog at the newest check (bytes).", "backlog_checks", True),
+    Definition("pulsar_storage_backlog_quota_limit", "gauge", _BACKLOG,
+               "Size quota (bytes); -1 without one.", "backlog_checks", True),
+    Definition("pulsar_storage_backlog_quota_limit_time", "gauge", _BACKLOG,
+               "Time quota (s); -1 without one.", "backlog_checks", True),
+    Definition("pulsar_storage_backlog_age_seconds", "gauge", _BACKLOG,
+               "Age of the oldest unacknowledged message; -1 if none or unknown. Topic level only.",
+               "backlog_checks", True),
+    Definition("pulsar_storage_backlog_quota_exceeded_evictions_total", "counter as gauge",
+               (*_BACKLOG, "quota_type"),
+               "Evictions that the quota would have made; without the label topic: of the"
+               " namespace, all its topics.", "backlog_evictions", True),
+    Definition("pulsar_broker_storage_backlog_quota_exceeded_evictions_total", "counter as gauge",
+               ("cluster", "quota_type"), "The same of the whole cluster.", "backlog_evictions"),
+    Definition("weir_backlog_refusals_total", "counter", ("cluster", "quota_type"),
+               "Producers that came while a quota was exceeded and would be refused.",
+               "producer_refusals"),
+)
+
+_PRODUCER_IDS = (
+    Definition("kafka_server_producerids_rate", "gauge", _USER,
+               "Rate of new producer ids (ids per s; kafka.server:type=ProducerIds rate).",
+               "producer_id_stats", True),
+    Definition("kafka_server_producerids_tokens", "gauge", _USER,
+               "Remaining tokens; below 0 = throttling (kafka.server:type=ProducerIds tokens).",
+               "producer_id_stats", True),
+    Definition("kafka_server_producerids_throttle_time", "gauge", _USER,
+               "Mean throttle time (ms; kafka.server:type=ProducerIds throttle-time).",
+               "producer_id_stats", True),
+    Definition("weir_producer_ids_rejected_total", "counter", _USER,
+               "Batches rejected for the quota of producer ids.", "producer_id_stats", True),
+    Definition("weir_producer_ids_new_total", "counter", _BROKER,
+               "Producer ids that were new to their user and counted.", "producer_id_stats"),
+)
+
+_CHUNKS = (
+    Definition("weir_chunk_messages_total", "counter", ("cluster", "integrity"),
+               "Chunked messages that arrived whole.", "chunk_messages"),
+    Definition("weir_chunk_events_total", "counter", ("cluster", "outcome"),
+               "Decisions about chunks but that they were buffered.", "chunk_events"),
+    Definition("weir_chunk_contexts", "gauge", ("cluster",),
+               "Messages that consumers are assembling, in the newest windows.", "chunk_state"),
+    Definition("weir_chunk_leaked", "gauge", ("cluster",),
+               "By how much the clients' counters of them are too high.", "chunk_state"),
+    Definition("weir_chunk_buffered_bytes", "gauge", ("cluster",),
+               "Bytes that consumers buffer for them.", "chunk_state"),
+    Definition("weir_chunk_oldest_age_seconds", "gauge", ("cluster",),
+               "Age of the oldest message that waits for a chunk.", "chunk_state"),
+)
+
+_CACHES = (
+    Definition("pulsar_ml_cache_evictions", "counter as gauge", _CACHE,
+               "Passes that had to free memory.", "cache_stats"),
+    Definition("pulsar_ml_cache_entries", "gauge", _CACHE,
+               "Entries in the cache.", "cache_stats"),
+    Definition("pulsar_ml_cache_inserted_entries_total", "counter", _CACHE,
+               "Entries that came in.", "cache_stats"),
+    Definition("pulsar_ml_cache_evicted_entries_total", "counter", _CACHE,
+               "Entries that were evicted, for their age or the cache's size.", "cache_stats"),
+    Definition("pulsar_ml_cache_used_size", "gauge", _CACHE,
+               "Bytes in the cache.", "cache_stats"),
+    Definition("pulsar_ml_cache_hits_rate", "gauge", _CACHE,
+               "Reads per second that found their entry, in the newest window.", "cache_stats"),
+    Definition("pulsar_ml_cache_misses_rate", "gauge", _CACHE,
+               "Reads per second that went to storage, in the newest window.", "cache_stats"),
+    Definition("pulsar_ml_cache_hits_throughput", "gauge", _CACHE,
+               "Bytes per second from the cache, in the newest window.", "cache_stats"),
+    Definition("pulsar_ml_cache_misses_throughput", "gauge", _CACHE,
+               "Bytes per second from storage, in the newest window.", "cache_stats"),
+    Definition("weir_cache_reads_total", "counter", (*_CACHE, "result"),
+               "Reads of entries, by result: hit or miss.", "cache_stats"),
+    Definition("weir_cache_evicted_wanted_total", "counter", _CACHE,
+               "Entries evicted while reads of them were expected.", "cache_stats"),
+)
+
+_STREAM = (
+    Definition("weir_query_batches_total", "counter", ("query",),
+               "Micro-batches done since the run began.", "progress"),
+    Definition("weir_query_records_total", "counter", ("query",),
+               "Records read since the run began.", "progress"),
+    Definition("weir_query_phase_seconds_total", "counter", ("query", "phase"),
+               "Time that the phases of the micro-batches took, by Spark's names for them"
+               " (triggerExecution is the whole).", "progress"),
+    Definition("weir_query_batch", "gauge", ("query",),
+               "Number of the newest micro-batch.", "progress"),
+    Definition("weir_query_batch_duration_seconds", "gauge", ("query",),
+               "How long the newest micro-batch took.", "progress"),
+    Definition("weir_query_newest_event_timestamp_seconds", "gauge", ("query",),
+               "Time of the newest event read (s since the epoch).", "progress"),
+    Definition("weir_query_state_bytes", "gauge", ("query",),
+               "Bytes of the query's state.", "progress"),
+    Definition("weir_query_progress_timestamp_seconds", "gauge", ("query",),
+               "When a micro-batch last ended or the query was seen to wait for records"
+               " (s since the epoch).", "progress"),
+    Definition("weir_quarantine_rows_total", "counter", ("reason_code", "job"),
+               "Rows of quarantine: rules that records broke, by code and the job that cannot apply"
+               " them; without job: no job can.", "quarantine"),
+    Definition("weir_table_rows", "gauge", ("table",), "Rows of the table.", "log"),
+    Definition("weir_table_bytes", "gauge", ("table",), "Bytes of its data files.", "log"),
+    Definition("weir_table_files", "gauge", ("table",), "Its data files.", "log"),
+    Definition("weir_table_version", "gauge", ("table",), "Its Delta version.", "log"),
+    Definition("weir_table_committed_timestamp_seconds", "gauge", ("table",),
+               "Time of its newest commit (s since the epoch).", "log"),
+    Definition("weir_table_newest_event_timestamp_seconds", "gauge", ("table",),
+               "Time of its newest row (s since the epoch, event time).", "log"),
+    Definition("weir_alerts_firing", "gauge", ("alert", "severity"),
+               "Alerts that fire, by the last `alerts check`; 0 when all were resolved.",
+               "alerts"),
+    Definition("weir_quality_expectations", "gauge", ("table", "result"),
+               "Expectations of the newest audit, by result: held or failed.", "quality_results"),
+    Definition("weir_quality_checked_timestamp_seconds", "gauge", (),
+               "When the newest audit ran (s since the epoch).", "quality_results"),
+)
+
+_EXPORTER = (
+    Definition("weir_exporter_up", "gauge", (),
+               "1 if the last refresh read the whole warehouse and is not overdue.", "exporter"),
+    Definition("weir_exporter_errors_total", "counter", ("table",),
+               "Refreshes in which the table could not be read; without table: the warehouse.",
+               "exporter"),
+    Definition("weir_exporter_refreshes_total", "counter", (),
+               "Refreshes since the exporter began.", "exporter"),
+    Definition("weir_exporter_refresh_duration_seconds", "gauge", (),
+               "How long the last refresh took.", "exporter"),
+    Definition("weir_exporter_refresh_timestamp_seconds", "gauge", (),
+               "When the last refresh ended (s since the epoch).", "exporter"),
+    Definition("weir_exporter_entities", "gauge", ("family", "series"),
+               "Entities that have breached: with series of their own (own), or without (none).",
+               "exporter"),
+)
+
+SECTIONS: dict[str, tuple[Definition, ...]] = {
+    "Publish rate limits": _RATE_LIMITS, "Quotas of every job": _QUOTAS, "Backlogs": _BACKLOGS,
+    "Producer ids": _PRODUCER_IDS, "Chunked messages": _CHUNKS, "Entry cache": _CACHES,
+    "The stream and its tables": _STREAM, "The exporter itself": _EXPORTER,
+}
+METRICS: dict[str, Definition] = {d.name: d for part in SECTIONS.values() for d in part}

@@ -1,0 +1,72 @@
+"""How a run's queries are doing: small files that the run writes and any exporter reads.
+
+`<warehouse>/_weir/progress/<query>.json` holds the figures of one query since its run began.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from app.errors import UserError
+from app.telemetry.part import Sample
+from app.warehouse_files import names, read_text, write_text
+
+if TYPE_CHECKING:
+    from app.progress import Figures
+    from app.settings import Settings
+
+FOLDER = "_weir/progress"
+WRITE_S = 5.0
+"""A file is written at most this often."""
+MS_PER_S = 1000.0
+
+
+class Health:
+    """Writes the figures of a run's queries."""
+
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._say = say
+        self._next_s = 0.0
+        self._failed = False
+
+    def look(self, figures: Iterable[Figures], *, last: bool = False) -> None:
+        """Write the figures if it is time, or if these are the last. A run goes on without."""
+        now_s = time.monotonic()
+        if now_s < self._next_s and not last:
+            return
+        self._next_s = now_s + WRITE_S
+        try:
+            for one in figures:
+                write_text(self._settings, f"{FOLDER}/{one.name}.json", json.dumps(asdict(one)))
+        except (UserError, OSError) as error:
+            if not self._failed:
+                self._say(f"progress: cannot be written for the metrics ({error})")
+            self._failed = True
+
+
+def samples(settings: Settings) -> Iterator[Sample]:
+    """The samples of every query that has run on the warehouse."""
+    for name in names(settings, FOLDER):
+        text = read_text(settings, f"{FOLDER}/{name}") if name.endswith(".json") else None
+        if text:
+            yield from _samples(json.loads(text))
+
+
+def _samples(found: dict[str, Any]) -> Iterator[Sample]:
+    query = (str(found["name"]),)
+    yield "weir_query_batches_total", query, found["batches"]
+    yield "weir_query_records_total", query, found["events"]
+    for phase, took_ms in found["phases_ms"].items():
+        yield "weir_query_phase_seconds_total", (*query, str(phase)), took_ms / MS_PER_S
+    yield "weir_query_batch", query, found["batch"]
+    yield "weir_query_batch_duration_seconds", query, found["batch_ms"] / MS_PER_S
+    yield "weir_query_progress_timestamp_seconds", query, found["seen_ms"] / MS_PER_S
+    for key, name in (("latest_event_s", "newest_event_timestamp_seconds"),
+                      ("state_bytes", "state_bytes")):
+        if found[key] is not None:
+            yield f"weir_query_{name}", query, found[key]

@@ -1,0 +1,69 @@
+"""Metrics of producer ids, the first three under the names of KIP-936's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+
+from app.telemetry.entities import OTHER, Bounds, Entities, Key
+from app.telemetry.part import Part, Sample, Sums, labels, rows, scalar
+
+_BREACHED = """
+SELECT s.window_start_ms + s.window_ms AS at_ms, s.cluster, s.broker, s.user, s.rejected
+FROM producer_id_stats AS s
+WHERE s.rejected > 0 OR coalesce(s.throttle_time_avg_ms > 0, false)
+ORDER BY at_ms, s.cluster, s.broker, s.user
+"""
+_NEWEST = """
+SELECT s.window_start_ms, s.cluster, s.broker, s.user, s.rate, s.tokens,
+  coalesce(s.throttle_time_avg_ms, 0.0)
+FROM producer_id_stats AS s
+QUALIFY row_number() OVER (
+  PARTITION BY s.cluster, s.broker, s.user ORDER BY s.window_start_ms DESC, s.ts_wall_ms DESC
+) = 1
+"""
+_NEW = "SELECT cluster, broker, sum(new_ids) FROM producer_id_stats GROUP BY cluster, broker"
+NAMES = (
+    "kafka_server_producerids_rate", "kafka_server_producerids_tokens",
+    "kafka_server_producerids_throttle_time",
+)
+
+
+class ProducerIds(Part):
+    """Users and their producer ids."""
+
+    reads = ("producer_id_stats",)
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._users = Entities(bounds, 1)
+        self._new = Sums("weir_producer_ids_new_total")
+        self._newest: dict[Key, tuple[int, list[Any]]] = {}
+
+    def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        for at_ms, cluster, broker, user, rejected in rows(fresh, _BREACHED):
+            key = labels((cluster, broker, user))
+            self._users.breach(at_ms, key, [rejected or 0], (key[0], key[1], OTHER))
+        self._users.advance(
+            scalar(fresh, "SELECT max(window_start_ms + window_ms) FROM producer_id_stats")
+        )
+        self._new.add(rows(fresh, _NEW))
+        for at_ms, cluster, broker, user, *values in rows(fresh, _NEWEST):
+            key = labels((cluster, broker, user))
+            if key in self._users and at_ms >= self._newest.get(key, (at_ms,))[0]:
+                self._newest[key] = (at_ms, values)
+        self._newest = {key: value for key, value in self._newest.items() if key in self._users}
+
+    def samples(self) -> Iterator[Sample]:
+        yield from self._new.samples()
+        for part in (self._users.counters(), self._users.others()):
+            for key, (rejected,) in part:
+                yield "weir_producer_ids_rejected_total", key, rejected
+        for key, (_, values) in self._newest.items():
+            for name, value in zip(NAMES, values, strict=True):
+                if value is not None:
+                    yield name, key, value
+
+    def families(self) -> dict[str, Entities]:
+        return {"users": self._users}

@@ -1,0 +1,109 @@
+"""Metrics of every quota: how often it was breached, and how near its newest window is to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+
+from app.telemetry.entities import OTHER, Bounds, Entities, Key
+from app.telemetry.part import Part, Sample, labels, rows
+from app.views import VIEWS
+
+# The newest decision of a user says whether it has a bound; those of before are kept.
+_BOUNDS = """
+SELECT d.cluster, d.broker, d.user, d.bound_source, d.ts_wall_ms, d.row_no FROM (
+  SELECT cluster, broker, "user", bound_source, ts_wall_ms, row_no FROM producer_id_decisions
+  UNION ALL BY NAME
+  FROM bounds_before
+) AS d
+QUALIFY row_number() OVER (
+  PARTITION BY d.cluster, d.broker, d.user ORDER BY d.ts_wall_ms DESC, d.row_no DESC
+) = 1
+"""
+_NO_BOUNDS = """
+CREATE TEMP TABLE bounds_before (cluster VARCHAR, broker VARCHAR, "user" VARCHAR,
+  bound_source VARCHAR, ts_wall_ms BIGINT, row_no INTEGER)
+"""
+_USAGE = f"""
+CREATE OR REPLACE TEMP TABLE usage AS
+WITH producer_id_decisions AS (FROM bounds_now), quota_usage AS ({VIEWS["quota_usage"].sql})
+FROM quota_usage
+"""
+_BREACHED = """
+SELECT window_start_ms + window_ms AS at_ms, kind, cluster, broker, entity
+FROM usage WHERE breached ORDER BY at_ms, kind, cluster, broker, entity
+"""
+_REACHED = "SELECT kind, max(window_start_ms + window_ms) FROM usage GROUP BY kind"
+_NEWEST = """
+SELECT window_start_ms, kind, cluster, broker, entity, "limit", used, ratio FROM usage
+QUALIFY row_number() OVER (
+  PARTITION BY kind, cluster, broker, entity ORDER BY window_start_ms DESC
+) = 1
+"""
+_LARGEST = """
+SELECT kind, cluster, broker, window_start_ms, max(ratio) FROM usage
+GROUP BY kind, cluster, broker, window_start_ms
+QUALIFY row_number() OVER (
+  PARTITION BY kind, cluster, broker ORDER BY window_start_ms DESC
+) = 1
+"""
+
+
+class Quotas(Part):
+    """Quotas of every job; an entity is one quota of one topic, user, connection ..."""
+
+    reads = VIEWS["quota_usage"].reads
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._size = bounds
+        self._kinds: dict[str, Entities] = {}
+        self._newest: dict[Key, tuple[int, Any, Any, Any]] = {}
+        self._largest: dict[Key, tuple[int, float]] = {}
+        self._bounds: Any = None
+
+    def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        if self._bounds is None:
+            fresh.execute(_NO_BOUNDS)
+        else:
+            fresh.register("bounds_before", self._bounds)
+        self._bounds = fresh.sql(_BOUNDS).to_arrow_table()
+        fresh.register("bounds_now", self._bounds)
+        fresh.execute(_USAGE)
+        for at_ms, *names in rows(fresh, _BREACHED):
+            key = labels(names)
+            entities = self._kinds.setdefault(key[0], Entities(self._size, 1))
+            entities.breach(at_ms, key, [1.0], (*key[:3], OTHER))
+        for name, now_ms in rows(fresh, _REACHED):
+            if name in self._kinds:
+                self._kinds[name].advance(now_ms)
+        for at_ms, *names, limit, used, ratio in rows(fresh, _NEWEST):
+            key = labels(names)
+            if self._shown(key) and at_ms >= self._newest.get(key, (at_ms,))[0]:
+                self._newest[key] = (at_ms, limit, used, ratio)
+        for kind, cluster, broker, at_ms, ratio in rows(fresh, _LARGEST):
+            key = labels((kind, cluster, broker))
+            # Shards write the rows of a window one after the other.
+            self._largest[key] = max(self._largest.get(key, (at_ms, 0.0)), (at_ms, ratio or 0.0))
+        self._newest = {key: value for key, value in self._newest.items() if self._shown(key)}
+
+    def _shown(self, key: Key) -> bool:
+        return key[0] in self._kinds and key in self._kinds[key[0]]
+
+    def samples(self) -> Iterator[Sample]:
+        for entities in self._kinds.values():
+            for part in (entities.counters(), entities.others()):
+                for key, (breaches,) in part:
+                    yield "weir_quota_breaches_total", key, breaches
+        for key, (_, largest) in self._largest.items():
+            yield "weir_quota_used_ratio_max", key, largest
+        for key, (_, *values) in self._newest.items():
+            for name, value in zip(("limit", "used", "used_ratio"), values, strict=True):
+                if value is not None:
+                    yield f"weir_quota_{name}", key, value
+
+    def families(self) -> dict[str, Entities]:
+        return {f"quota {kind}": entities for kind, entities in self._kinds.items()}
+
+

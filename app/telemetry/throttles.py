@@ -1,0 +1,137 @@
+"""Metrics of rate_limits: pauses by topic, connections, and what clients are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+
+from app.backlog_views import NAMESPACE
+from app.telemetry.entities import OTHER, Bounds, Entities
+from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows, scalar
+
+LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread")
+ROLES = ("culprit", "collateral")
+OPERATIONS = ("paused", "resumed", "throttled", "unthrottled")
+NS_PER_S = 1e9
+
+_TOPICS = f"""
+SELECT window_start_ms + window_ms AS at_ms, cluster, broker, {NAMESPACE}, topic,
+  limited_times, culprit_times, collateral_times, culprit_ns, collateral_ns,
+  {", ".join(f"coalesce(limited_by_limiter['{name}'], 0)" for name in LIMITERS)}
+FROM topic_throttle_stats
+WHERE limited_times > 0 OR culprit_ns > 0 OR collateral_ns > 0
+ORDER BY at_ms, cluster, broker, topic
+"""
+_PUBLISHED = """
+SELECT cluster, broker, sum(messages), sum(bytes)
+FROM topic_throttle_stats GROUP BY cluster, broker
+"""
+_COMMANDS = f"""
+SELECT coalesce(ts_wall_ms, 0) AS at_ms, cluster, broker, {NAMESPACE}, topic, reason, pause_ms
+FROM producer_throttle WHERE request_id IS NOT NULL AND exception IS NULL
+ORDER BY at_ms, cluster, broker, topic, reason
+"""
+# Rows are in the order of `throttle_metrics`, after the one that says that the connection was
+# paused before them.
+_CONNECTIONS = """
+CREATE OR REPLACE TEMP TABLE connections AS
+WITH every AS (
+  SELECT cluster, broker, cnx_id, 1 AS part, ts_wall_ms, ts_mono_ns, row_no, reads_paused, limiter,
+    transition, action FROM throttle_events
+  UNION ALL
+  SELECT cluster, broker, cnx_id, 0, NULL, NULL, 0, true, NULL, NULL, NULL FROM were_paused
+)
+SELECT cluster, broker, cnx_id, part, reads_paused, limiter, transition, action,
+  coalesce(lag(reads_paused) OVER one, false) AS before,
+  lead(part) OVER one IS NULL AS newest
+FROM every
+WINDOW one AS (
+  PARTITION BY cluster, broker, cnx_id
+  ORDER BY part, ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no
+)
+"""
+_COUNTED = """
+SELECT cluster, broker, count_if(reads_paused AND NOT before),
+  count_if(before AND NOT reads_paused),
+  count_if(limiter = 'connection' AND action = 'mark' AND transition <> 'Dropped'),
+  count_if(limiter = 'connection' AND action = 'unmark' AND transition <> 'Dropped')
+FROM connections WHERE part = 1 GROUP BY cluster, broker
+"""
+_PAUSED = "SELECT cluster, broker, cnx_id FROM connections WHERE newest AND reads_paused"
+
+
+class Throttles(Part):
+    """Publish throttling."""
+
+    reads = ("topic_throttle_stats", "producer_throttle", "throttle_events")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._topics = Entities(bounds, 5 + len(LIMITERS))
+        self._told = Entities(bounds, 1)
+        self._published = Sums("weir_published_messages_total", "weir_published_bytes_total")
+        self._counted: dict[Labels, list[float]] = {}
+        self._paused: Any = None
+
+    def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        for at_ms, cluster, broker, namespace, topic, *amounts in rows(fresh, _TOPICS):
+            key = labels((cluster, broker, namespace, topic))
+            limited, culprit = amounts[:2]
+            self._topics.breach(
+                at_ms, key, amounts, (key[0], key[1], "", OTHER), weight=(culprit, limited)
+            )
+        self._topics.advance(
+            scalar(fresh, "SELECT max(window_start_ms + window_ms) FROM topic_throttle_stats")
+        )
+        self._published.add(rows(fresh, _PUBLISHED))
+        for at_ms, cluster, broker, namespace, topic, reason, pause_ms in rows(fresh, _COMMANDS):
+            key = labels((cluster, broker, namespace, topic, reason))
+            self._told.breach(at_ms, key, [pause_ms or 0], (key[0], key[1], "", OTHER, key[4]))
+        self._told.advance(scalar(fresh, "SELECT max(ts_wall_ms) FROM producer_throttle"))
+        self._take_connections(fresh)
+
+    def _take_connections(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        """Only the connections that are paused now are kept from one time to the next."""
+        if self._paused is None:
+            fresh.execute(
+                "CREATE TEMP TABLE were_paused (cluster VARCHAR, broker VARCHAR, cnx_id VARCHAR)"
+            )
+        else:
+            fresh.register("were_paused", self._paused)
+        fresh.execute(_CONNECTIONS)
+        for cluster, broker, *counts in rows(fresh, _COUNTED):
+            sums = self._counted.setdefault(labels((cluster, broker)), [0.0] * len(OPERATIONS))
+            for index, count in enumerate(counts):
+                sums[index] += count
+        self._paused = fresh.sql(_PAUSED).to_arrow_table()
+
+    def samples(self) -> Iterator[Sample]:
+        for part in (self._topics.counters(), self._topics.others()):
+            for key, amounts in part:
+                yield from _topic_samples(key, amounts)
+        for part in (self._told.counters(), self._told.others()):
+            for key, (pause_ms,) in part:
+                yield "pulsar_client_producer_throttled_times_total", key, pause_ms
+        yield from self._published.samples()
+        for key, counts in self._counted.items():
+            for name, count in zip(OPERATIONS, counts, strict=True):
+                yield "pulsar_broker_connection_rate_limit_count_total", (*key, name), count
+            yield "pulsar_broker_throttled_connections", key, counts[0] - counts[1]
+
+    def families(self) -> dict[str, Entities]:
+        return {"topics": self._topics, "throttled producers": self._told}
+
+
+def _topic_samples(key: Labels, amounts: list[float]) -> Iterator[Sample]:
+    """The samples of one topic: of `_TOPICS`, the columns after the topic."""
+    limited, culprit, collateral, culprit_ns, collateral_ns, *by_limiter = amounts
+    yield "pulsar_publish_rate_limit_times", key, limited
+    for role, pauses, paused_ns in zip(
+        ROLES, (culprit, collateral), (culprit_ns, collateral_ns), strict=True
+    ):
+        yield "weir_topic_pauses_total", (*key, role), pauses
+        yield "weir_topic_paused_seconds_total", (*key, role), paused_ns / NS_PER_S
+    for name, count in zip(LIMITERS, by_limiter, strict=True):
+        if count:
+            yield "pulsar_broker_topic_publish_rate_limit_count_total", (*key, name), count

@@ -1,0 +1,325 @@
+"""The values of the metrics: those of the views, however the rows were committed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from prometheus_client.samples import Sample
+
+from app.settings import Settings
+from app.tables import TABLES
+from app.telemetry.exporter import Exporter
+from app.warehouse import Warehouse, connect
+from tests.telemetry.rows import Rows, every, fill, halves, progress, topic_window
+from tests.test_ready_questions import check, limiter
+from tests.throttle_rows import OTHER, TOPIC, event, window, write
+
+Found = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+MakeSettings = Callable[..., Settings]
+FOR_EVER = {"idle_s": 10**9}
+ABOUT_ITSELF = ("weir_exporter_", "weir_table_")
+
+
+def silent(text: str) -> None:
+    raise AssertionError(text)
+
+
+def read(exporter: Exporter) -> Found:
+    """Every sample but those of the exporter and the logs."""
+    samples: list[Sample] = [s for metric in exporter.collect() for s in metric.samples]
+    found = {(s.name, tuple(sorted(s.labels.items()))): s.value for s in samples}
+    assert len(found) == len(samples), "no series stands there twice"
+    return {key: value for key, value in found.items() if not key[0].startswith(ABOUT_ITSELF)}
+
+
+def whole(settings: Settings) -> Found:
+    """What an exporter finds that has just begun."""
+    exporter = Exporter(settings, silent)
+    assert exporter.refresh() == []
+    return read(exporter)
+
+
+def value(found: Found, metric: str, **labels: str) -> float:
+    """The one sample of these labels among others."""
+    (one,) = [v for (name, have), v in found.items()
+              if name == metric and set(labels.items()) <= set(have)]
+    return one
+
+
+def rows_of_view(settings: Settings, view: str) -> list[dict[str, Any]]:
+    cursor = connect(Warehouse.of(settings)).execute(f"SELECT * FROM {view}")
+    names = [column[0] for column in cursor.description or []]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return every()
+
+
+def test_values_are_those_of_the_throttle_view(rows: Rows, make_settings: MakeSettings) -> None:
+    settings = make_settings(metrics=FOR_EVER)
+    fill(settings.warehouse, rows)
+    found = whole(settings)
+    names = {
+        "pulsar.client.producer.throttled_times": "pulsar_client_producer_throttled_times_total",
+        "pulsar.broker.topic.publish.rate.limit.count":
+            "pulsar_broker_topic_publish_rate_limit_count_total",
+        "pulsar.broker.connection.rate_limit.count":
+            "pulsar_broker_connection_rate_limit_count_total",
+        "publishRateLimitedTimes": None,
+    }
+    seen = set()
+    for row in rows_of_view(settings, "throttle_metrics"):
+        metric = names.get(row["metric"], row["metric"])
+        if metric is None or (row["topic"] and not row["value"]):
+            continue  # a field of the stats; a topic that was never paused
+        labels = {k: row[k] for k in ("cluster", "broker", "topic", "reason", "limiter") if row[k]}
+        if row["operation"]:
+            labels["pulsar_connection_rate_limit_operation_name"] = row["operation"]
+        assert value(found, metric, **labels) == row["value"]
+        seen.add((metric, *sorted(labels.items())))
+    assert len(seen) == sum(
+        name in names.values() or name.startswith(("pulsar_publish", "pulsar_broker_throttled"))
+        for name, _ in found
+    )
+
+
+def test_values_are_those_of_the_backlog_view(rows: Rows, make_settings: MakeSettings) -> None:
+    settings = make_settings(metrics=FOR_EVER)
+    fill(settings.warehouse, rows)
+    found = whole(settings)
+    breached = {(r["cluster"], r["topic"]) for r in rows["backlog_checks"]
+                if r["exceeded_size"] or r["exceeded_time"]}
+    view = [
+        row for row in rows_of_view(settings, "backlog_metrics")
+        if row["topic"] is None or (row["cluster"], row["topic"]) in breached
+    ]
+    expected = {
+        (row["metric"], tuple(sorted((k, row[k]) for k in
+         ("cluster", "namespace", "topic", "quota_type") if row[k]))): row["value"]
+        for row in view
+    }
+    assert {k: v for k, v in found.items() if "storage_backlog" in k[0]} == expected
+    assert {name for name, _ in expected} >= {
+        "pulsar_storage_backlog_age_seconds", "pulsar_storage_backlog_size",
+        "pulsar_broker_storage_backlog_quota_exceeded_evictions_total",
+    }
+
+
+def test_values_are_those_of_the_quota_and_producer_id_views(
+    rows: Rows, make_settings: MakeSettings
+) -> None:
+    settings = make_settings(metrics=FOR_EVER)
+    fill(settings.warehouse, rows)
+    found = whole(settings)
+    newest: dict[tuple[str, ...], dict[str, Any]] = {}
+    breaches: dict[tuple[str, ...], int] = {}
+    for row in sorted(rows_of_view(settings, "quota_usage"), key=lambda r: r["window_start_ms"]):
+        key = (row["kind"], row["cluster"], row["broker"], row["entity"])
+        newest[key] = row
+        breaches[key] = breaches.get(key, 0) + row["breached"]
+    shown = {key for key, count in breaches.items() if count}
+    assert len(shown) > 5
+    for key in shown:
+        labels = dict(zip(("kind", "cluster", "broker", "entity"), key, strict=True))
+        assert value(found, "weir_quota_breaches_total", **labels) == breaches[key]
+        if newest[key]["ratio"] is not None:
+            assert value(found, "weir_quota_used_ratio", **labels) == newest[key]["ratio"]
+    assert sum(name == "weir_quota_breaches_total" for name, _ in found) == len(shown)
+    users = {(r["cluster"], r["user"]) for r in rows["producer_id_stats"]
+             if r["rejected"] or r["throttle_time_avg_ms"]}
+    for row in rows_of_view(settings, "producer_id_metrics"):
+        if (row["cluster"], row["user"]) in users:
+            name = f"kafka_server_producerids_{row['attribute'].replace('-', '_')}"
+            labels = {k: row[k] for k in ("cluster", "broker", "user")}
+            assert value(found, name, **labels) == row["value"]
+
+
+def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    fill(settings.warehouse, rows)
+    progress(settings.warehouse, "govern", 3, 1_700_000_000.0)
+    found = whole(settings)
+    cache = {"policy": "fifo", "max_bytes": "100", "broker": "b1"}
+    assert value(found, "weir_cache_reads_total", result="hit", **cache) == 18
+    assert value(found, "pulsar_ml_cache_evicted_entries_total", **cache) == 14
+    assert value(found, "pulsar_ml_cache_hits_throughput", **cache) == 9 * 30 / 60
+    assert value(found, "weir_quarantine_rows_total", reason_code="BAD_TOPIC") == 2
+    assert value(found, "weir_quarantine_rows_total", job="rate_limits") == 1
+    assert value(found, "weir_alerts_firing", alert="topic-over-limit", severity="warning") == 1
+    assert value(found, "weir_quality_expectations", result="held") == 2
+    assert value(found, "weir_quality_expectations", result="failed") == 1
+    assert value(found, "weir_chunk_events_total", cluster="east", outcome="COMPLETE") > 0
+    assert value(found, "weir_query_phase_seconds_total", query="govern", phase="addBatch") == 2.1
+    assert value(found, "weir_query_newest_event_timestamp_seconds") == 1_699_999_998.0
+    assert value(found, "weir_published_messages_total", broker="b1") == 600 * len(
+        rows["topic_throttle_stats"]
+    )
+    assert value(found, "weir_topic_paused_seconds_total", topic=TOPIC, role="culprit") == 12
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_may_be_committed_in_any_pieces_and_compacted_meanwhile(
+    seed: int, rows: Rows, make_settings: MakeSettings
+) -> None:
+    settings = make_settings(metrics=FOR_EVER)
+    dice = random.Random(seed)
+    exporter = Exporter(settings, silent)
+    before: Found = {}
+    left = every()
+    began = False
+    while any(left.values()):
+        for name in left:
+            count = dice.randrange(1 + len(left[name]))
+            if count:
+                write(settings.warehouse, name, left[name][:count])
+                left[name] = left[name][count:]
+                began = True
+                if dice.random() < 0.3:
+                    DeltaTable(f"{settings.warehouse}/{name}").optimize.compact()
+        if not began:
+            continue
+        assert exporter.refresh() == []
+        now = read(exporter)
+        for key, was in before.items():
+            if key[0].endswith("_total"):
+                assert now.get(key, was) >= was, key
+        before = now
+    assert before == whole(settings)
+    at_once = make_settings(metrics=FOR_EVER, warehouse=settings.warehouse + "-at-once")
+    fill(at_once.warehouse, rows)
+    assert before == whole(at_once)
+
+
+def test_compaction_and_restarts_leave_every_value(rows: Rows, make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    exporter = Exporter(settings, silent)
+    for part in halves():
+        fill(settings.warehouse, part)
+        exporter.refresh()
+    expected = read(exporter)
+    for name in rows:
+        DeltaTable(f"{settings.warehouse}/{name}").optimize.compact()
+    exporter.refresh()
+    assert read(exporter) == expected == whole(settings)
+    for name in rows:
+        table = DeltaTable(f"{settings.warehouse}/{name}")
+        table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    exporter.refresh()
+    assert read(exporter) == expected == whole(settings)
+
+
+def test_a_table_that_is_made_anew_is_read_from_its_start(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    exporter = Exporter(settings, silent)
+    path = f"{settings.warehouse}/topic_throttle_stats"
+    write(settings.warehouse, "topic_throttle_stats", [topic_window(0, TOPIC, "culprit", 5)])
+    exporter.refresh()
+    shutil.rmtree(path)
+    write(settings.warehouse, "topic_throttle_stats", [topic_window(0, TOPIC, "culprit", 2)])
+    assert exporter.refresh() == []
+    assert value(read(exporter), "weir_topic_pauses_total", topic=TOPIC, role="culprit") == 2
+    table = DeltaTable(path)
+    table.update({"limited_times": "7"})  # rows rewritten, as a repair would
+    assert exporter.refresh() == []
+    assert value(read(exporter), "pulsar_publish_rate_limit_times", topic=TOPIC) == 7
+    table.delete()
+    exporter.refresh()
+    assert value(read(exporter), "pulsar_publish_rate_limit_times", topic=TOPIC) == 7
+    assert ("weir_topic_pauses_total",) not in {(name,) for name, _ in whole(settings)}
+
+
+def test_a_connection_stays_paused_between_readings(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    exporter = Exporter(settings, silent)
+    paused = []
+    for at_ms, action in ((1, "mark"), (2, "unmark"), (3, "mark"), (4, "mark"), (5, "unmark")):
+        write(settings.warehouse, "throttle_events", [event(at_ms, action)])
+        exporter.refresh()
+        found = read(exporter)
+        name = "pulsar_broker_connection_rate_limit_count_total"
+        paused.append((
+            value(found, "pulsar_broker_throttled_connections"),
+            *(value(found, name, pulsar_connection_rate_limit_operation_name=operation)
+              for operation in ("paused", "resumed")),
+        ))
+    assert paused == [(1, 1, 0), (0, 1, 1), (1, 2, 1), (1, 2, 1), (0, 2, 2)]
+
+
+def test_entities_appear_with_a_breach_go_when_idle_and_the_rest_is_other(
+    make_settings: MakeSettings,
+) -> None:
+    settings = make_settings(metrics={"top": 2, "idle_s": 600})
+    exporter = Exporter(settings, silent)
+
+    def pauses(*rows: dict[str, Any]) -> dict[str, float]:
+        write(settings.warehouse, "topic_throttle_stats", list(rows))
+        exporter.refresh()
+        found: dict[str, float] = {}
+        for (name, labels), count in read(exporter).items():
+            if name == "pulsar_publish_rate_limit_times":
+                found[dict(labels)["topic"]] = count
+        return found
+
+    assert pauses(window(0)) == {}
+    assert pauses(topic_window(1, "a", "culprit", 3), topic_window(1, "b", "collateral", 5)) == {
+        "a": 3, "b": 5,
+    }
+    # No place is free, and it weighs less than both.
+    assert pauses(topic_window(2, "c", "collateral", 1)) == {"a": 3, "b": 5, "other": 1}
+    # A culprit takes the place of a victim; what went into `other` stays there.
+    assert pauses(topic_window(3, "c", "culprit", 2)) == {"a": 3, "c": 2, "other": 1}
+    assert pauses(topic_window(4, "b", "collateral", 1)) == {"a": 3, "c": 2, "other": 2}
+    # Ten minutes after their last breach they go, and come back where they were.
+    assert pauses(window(12)) == {"c": 2, "other": 2}
+    assert pauses(window(14)) == {"other": 2}
+    assert pauses(topic_window(15, "a", "culprit", 1)) == {"a": 4, "other": 2}
+
+
+def test_topic_level_metrics_of_backlogs_can_be_switched_off(
+    rows: Rows, make_settings: MakeSettings
+) -> None:
+    settings = make_settings(backlog={"exposeTopicLevelMetricsInPrometheus": False})
+    fill(settings.warehouse, {"backlog_checks": rows["backlog_checks"],
+                              "backlog_evictions": rows["backlog_evictions"]})
+    found = {key: v for key, v in whole(settings).items() if "storage_backlog" in key[0]}
+    assert found and all("topic" not in dict(labels) for _, labels in found)
+    assert "pulsar_storage_backlog_age_seconds" not in {name for name, _ in found}
+
+
+def test_what_has_not_breached_is_in_other_for_sizes(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    write(settings.warehouse, "backlog_checks", [
+        {c: {**check(topic, 0, age_s=1, backlog_bytes=size, exceeded_size=over)}.get(c)
+         for c in _columns("backlog_checks")}
+        for topic, size, over in ((TOPIC, 100, True), (OTHER, 30, False), ("x", 5, False))
+    ])
+    found = whole(settings)
+    assert {dict(labels)["topic"]: v for (name, labels), v in found.items()
+            if name == "pulsar_storage_backlog_size"} == {TOPIC: 100, "other": 35}
+
+
+def _columns(table: str) -> tuple[str, ...]:
+    return TABLES[table].names
+
+
+def test_the_largest_use_is_of_the_newest_window_whoever_wrote_it(
+    make_settings: MakeSettings,
+) -> None:
+    settings = make_settings()
+    exporter = Exporter(settings, silent)
+    seen = []
+    for minute, used in ((0, 90), (1, 30), (1, 50), (0, 99), (2, 10)):
+        row = limiter(minute, f"t{used}", 0.5, messages=used * 60, bytes=None, limit_msgs=100.0,
+                      limit_bytes=None, min_balance_msgs=1)
+        write(settings.warehouse, "limiter_stats",
+              [{c: row.get(c) for c in _columns("limiter_stats")}])
+        exporter.refresh()
+        seen.append(value(read(exporter), "weir_quota_used_ratio_max", kind="topic_msgs"))
+    assert seen == pytest.approx([0.9, 0.3, 0.5, 0.5, 0.1])
