@@ -25,6 +25,7 @@ COMMANDS = (
     ["explain", "connection", "c1", "--json"], ["explain", "principal", "User:etl"],
     ["explain", "message", "a-1", "--json"], ["explain", "subscription", TOPIC, "s"],
     ["query", "freshness"], ["query", "FROM weir_tables", "--json"], ["query", "SHOW TABLES"],
+    ["metrics", "--once"], ["metrics", "--once", "--json"],
 )
 
 

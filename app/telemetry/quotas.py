@@ -37,7 +37,7 @@ FROM usage WHERE breached ORDER BY at_ms, kind, cluster, broker, entity
 """
 _REACHED = "SELECT kind, max(window_start_ms + window_ms) FROM usage GROUP BY kind"
 _NEWEST = """
-SELECT window_start_ms, kind, cluster, broker, entity, "limit", used, ratio FROM usage
+SELECT window_start_ms, window_ms, kind, cluster, broker, entity, "limit", used, ratio FROM usage
 QUALIFY row_number() OVER (
   PARTITION BY kind, cluster, broker, entity ORDER BY window_start_ms DESC
 ) = 1
@@ -59,7 +59,8 @@ class Quotas(Part):
     def __init__(self, bounds: Bounds) -> None:
         self._size = bounds
         self._kinds: dict[str, Entities] = {}
-        self._newest: dict[Key, tuple[int, Any, Any, Any]] = {}
+        self._newest: dict[Key, tuple[int, int, Any, Any, Any]] = {}
+        self._reached: dict[str, int] = {}
         self._largest: dict[Key, tuple[int, float]] = {}
         self._bounds: Any = None
 
@@ -76,12 +77,13 @@ class Quotas(Part):
             entities = self._kinds.setdefault(key[0], Entities(self._size, 1))
             entities.breach(at_ms, key, [1.0], (*key[:3], OTHER))
         for name, now_ms in rows(fresh, _REACHED):
+            self._reached[name] = max(self._reached.get(name, now_ms), now_ms)
             if name in self._kinds:
-                self._kinds[name].advance(now_ms)
-        for at_ms, *names, limit, used, ratio in rows(fresh, _NEWEST):
+                self._kinds[name].advance(self._reached[name])
+        for at_ms, window_ms, *names, limit, used, ratio in rows(fresh, _NEWEST):
             key = labels(names)
             if self._shown(key) and at_ms >= self._newest.get(key, (at_ms,))[0]:
-                self._newest[key] = (at_ms, limit, used, ratio)
+                self._newest[key] = (at_ms, window_ms, limit, used, ratio)
         for kind, cluster, broker, at_ms, ratio in rows(fresh, _LARGEST):
             key = labels((kind, cluster, broker))
             # Shards write the rows of a window one after the other.
@@ -98,7 +100,11 @@ class Quotas(Part):
                     yield "weir_quota_breaches_total", key, breaches
         for key, (_, largest) in self._largest.items():
             yield "weir_quota_used_ratio_max", key, largest
-        for key, (_, *values) in self._newest.items():
+        for key, (at_ms, window_ms, *values) in self._newest.items():
+            # Who has left says nothing any more. One window behind is a broker that is slower; a
+            # check, which has no length, is followed by another until there is no backlog.
+            if window_ms and at_ms + 2 * window_ms < self._reached[key[0]]:
+                continue
             for name, value in zip(("limit", "used", "used_ratio"), values, strict=True):
                 if value is not None:
                     yield f"weir_quota_{name}", key, value

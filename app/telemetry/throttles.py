@@ -81,14 +81,13 @@ class Throttles(Part):
             self._topics.breach(
                 at_ms, key, amounts, (key[0], key[1], "", OTHER), weight=(culprit, limited)
             )
-        self._topics.advance(
-            scalar(fresh, "SELECT max(window_start_ms + window_ms) FROM topic_throttle_stats")
-        )
+        now_ms = scalar(fresh, "SELECT max(window_start_ms + window_ms) FROM topic_throttle_stats")
+        self._topics.advance(now_ms)
         self._published.add(rows(fresh, _PUBLISHED))
         for at_ms, cluster, broker, namespace, topic, reason, pause_ms in rows(fresh, _COMMANDS):
             key = labels((cluster, broker, namespace, topic, reason))
             self._told.breach(at_ms, key, [pause_ms or 0], (key[0], key[1], "", OTHER, key[4]))
-        self._told.advance(scalar(fresh, "SELECT max(ts_wall_ms) FROM producer_throttle"))
+        self._told.advance(now_ms)
         self._take_connections(fresh)
 
     def _take_connections(self, fresh: duckdb.DuckDBPyConnection) -> None:

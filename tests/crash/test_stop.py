@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,10 @@ import pytest
 from app.jars import coordinates
 from app.run import run
 from app.settings import load_settings
+from app.telemetry import health
 from tests.conftest import ROOT
 from tests.crash.conftest import Tables
+from tests.servers.process import free_ports
 
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
@@ -77,8 +80,13 @@ def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
     ask: Callable[[subprocess.Popen[str]], None], make_config: Callable[[str], Path], calm: Tables
 ) -> None:
     config = make_config(f"stopped-{ask.__name__}")
+    (port,) = free_ports(1)
+    with config.open("a") as file:
+        file.write(f"metrics: {{listen: '127.0.0.1:{port}', refresh_s: 1}}\n")
     with submitted(config) as process:
         wait_for_batches(process, config, 1)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            served = answer.read().decode()
         ask(process)
         said = "".join(process.communicate(timeout=90))  # spark-submit joins Python's two streams
     assert process.returncode == 0, said[-3000:]
@@ -86,7 +94,11 @@ def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
     assert "batch interrupted" not in said
     assert "Traceback" not in said
     assert batches(config, "govern", "commits") >= 2  # the one at work is among them
-
+    assert "weir_exporter_up " in served
     settings = load_settings(config)
+    found = {(name, query): value for name, (query, *_), value in health.samples(settings)}
+    assert found["weir_query_batches_total", "govern"] == batches(config, "govern", "commits")
+    assert found["weir_query_state_bytes", "govern"] > 0
+
     assert run(settings, available_now=True) == 0
     assert Tables.of(settings.warehouse) == calm

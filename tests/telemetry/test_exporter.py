@@ -129,8 +129,9 @@ def test_values_are_those_of_the_quota_and_producer_id_views(
     for key in shown:
         labels = dict(zip(("kind", "cluster", "broker", "entity"), key, strict=True))
         assert value(found, "weir_quota_breaches_total", **labels) == breaches[key]
-        if newest[key]["ratio"] is not None:
-            assert value(found, "weir_quota_used_ratio", **labels) == newest[key]["ratio"]
+        row = newest[key]
+        if row["ratio"] is not None:
+            assert value(found, "weir_quota_used_ratio", **labels) == row["ratio"]
     assert sum(name == "weir_quota_breaches_total" for name, _ in found) == len(shown)
     users = {(r["cluster"], r["user"]) for r in rows["producer_id_stats"]
              if r["rejected"] or r["throttle_time_avg_ms"]}
@@ -323,3 +324,20 @@ def test_the_largest_use_is_of_the_newest_window_whoever_wrote_it(
         exporter.refresh()
         seen.append(value(read(exporter), "weir_quota_used_ratio_max", kind="topic_msgs"))
     assert seen == pytest.approx([0.9, 0.3, 0.5, 0.5, 0.1])
+
+
+def test_who_has_left_keeps_its_counter_and_loses_its_values(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    exporter = Exporter(settings, silent)
+    seen = []
+    for minute, name in ((0, "a"), (1, "b"), (2, "b"), (3, "b")):
+        row = limiter(minute, name, 1.5, messages=9000, bytes=None, limit_msgs=100.0,
+                      limit_bytes=None, min_balance_msgs=-1)
+        write(settings.warehouse, "limiter_stats",
+              [{c: row.get(c) for c in _columns("limiter_stats")}])
+        exporter.refresh()
+        found = read(exporter)
+        assert value(found, "weir_quota_breaches_total", entity="a") == 1
+        seen.append({dict(labels)["entity"] for metric, labels in found
+                     if metric == "weir_quota_used_ratio"})
+    assert seen == [{"a"}, {"a", "b"}, {"b"}, {"b"}]
