@@ -553,7 +553,7 @@ def test_stash_and_requeue_agree_without_expected_reads(trace: Trace) -> None:
         variant = {
             **{k: v for k, v in trace.params.items() if k not in ("policy", "variants")},
             "policy": policy, "extend_recently_accessed": False, "grace_ms": 10**9,
-            "settings_applied_at_start": True,
+            "settings_applied_at_start": True, "max_bytes": 300,
         }
         rows = judge(records, {**trace.params, "variants": [variant]}, trace.configured)
         assert all(r["expected_remaining"] is None for r in rows["cache_evictions"])
