@@ -72,6 +72,7 @@ def cursor(name, pass_ms, left_s, **changes):
 
 def cache(minute, policy, hits, misses, **changes):
     return {**COMMON, "job": "entry_cache", "policy": policy, "max_bytes": 100, "topic": None,
+            "switches": [("grace_ms", "0"), ("policy", policy)],
             "window_start_ms": START_MS + minute * MINUTE, "window_ms": MINUTE, "hits": hits,
             "misses": misses, "hit_bytes": 30 * hits, "miss_bytes": 10 * misses,
             "evicted_wanted": 1, "max_used_bytes": 90 + minute, **changes}
@@ -278,11 +279,17 @@ CASES = {
         {"cache_stats": [
             cache(0, "fifo", 1, 1), cache(1, "fifo", 2, 0), cache(0, "lru", 0, 0),
             cache(0, "fifo", 9, 0, topic=TOPIC),
+            cache(1, "lru", 1, 3, switches=[("grace_ms", "7"), ("policy", "lru")]),
         ]}, {}, [
-            {**EAST, "policy": "fifo", "max_bytes": 100, "hits": 3, "misses": 1,
-             "hit_ratio": 0.75, "hit_ratio_bytes": 0.9, "evicted_wanted": 2, "max_used_bytes": 91},
-            {**EAST, "policy": "lru", "max_bytes": 100, "hits": 0, "misses": 0, "hit_ratio": None,
-             "hit_ratio_bytes": None, "evicted_wanted": 1, "max_used_bytes": 90},
+            {**EAST, "policy": "fifo", "max_bytes": 100, "settings": "grace_ms=0", "hits": 3,
+             "misses": 1, "hit_ratio": 0.75, "hit_ratio_bytes": 0.9, "evicted_wanted": 2,
+             "max_used_bytes": 91},
+            {**EAST, "policy": "lru", "max_bytes": 100, "settings": "grace_ms=7", "hits": 1,
+             "misses": 3, "hit_ratio": 0.25, "hit_ratio_bytes": 0.5, "evicted_wanted": 1,
+             "max_used_bytes": 91},
+            {**EAST, "policy": "lru", "max_bytes": 100, "settings": "grace_ms=0", "hits": 0,
+             "misses": 0, "hit_ratio": None, "hit_ratio_bytes": None, "evicted_wanted": 1,
+             "max_used_bytes": 90},
         ],
     ),
     "cache-bakeoff": (

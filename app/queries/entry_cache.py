@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from app.queries.question import SINCE, UNTIL, Param, Question
 
-# A null topic is the whole broker.
+# A null topic is the whole broker. Caches of one policy and size differ in parameters:
+# `settings` are those that are not the same for all of them.
 _HIT_RATIO = """
-SELECT cluster, policy, max_bytes, CAST(sum(hits) AS BIGINT) AS hits,
+WITH kept AS (
+  SELECT * FROM cache_stats
+  WHERE topic IS NULL AND window_start_ms >= $since AND window_start_ms < $until
+), said AS (
+  SELECT DISTINCT switches FROM kept
+), pairs AS (
+  SELECT unnest(map_entries(switches)) AS pair FROM said
+), differing AS (
+  SELECT list(DISTINCT pair.key) AS names
+  FROM (SELECT pair, count(*) OVER (PARTITION BY pair) AS caches FROM pairs)
+  WHERE caches < (SELECT count(*) FROM said) AND pair.key <> 'policy'
+)
+SELECT cluster, policy, max_bytes, nullif(array_to_string(
+    [e.key || '=' || e.value FOR e IN map_entries(switches) IF list_contains(names, e.key)], ', '
+  ), '') AS settings, CAST(sum(hits) AS BIGINT) AS hits,
   CAST(sum(misses) AS BIGINT) AS misses,
   round(sum(hits) / nullif(sum(hits) + sum(misses), 0), 4) AS hit_ratio,
   round(sum(hit_bytes) / nullif(sum(hit_bytes) + sum(miss_bytes), 0), 4) AS hit_ratio_bytes,
   CAST(sum(evicted_wanted) AS BIGINT) AS evicted_wanted, max(max_used_bytes) AS max_used_bytes
-FROM cache_stats
-WHERE topic IS NULL AND window_start_ms >= $since AND window_start_ms < $until
-GROUP BY cluster, policy, max_bytes
-ORDER BY hit_ratio DESC NULLS LAST, cluster, policy, max_bytes
+FROM kept, differing
+GROUP BY cluster, policy, max_bytes, settings
+ORDER BY hit_ratio DESC NULLS LAST, cluster, policy, max_bytes, settings
 LIMIT $rows
 """.strip()
 
