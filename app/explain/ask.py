@@ -142,15 +142,32 @@ IN_WINDOW = "t.ts_wall_ms >= $lo AND t.ts_wall_ms < $hi"
 def newest_ms(reader: Reader, ask: Ask) -> int | None:
     """When the newest decision about the entity was made, else its newest row; None without."""
     for tables in (DECISIONS[ask.kind], LEVELS[ask.kind]):
-        found = [
-            reader.summary(table, "max(t.ts_wall_ms) AS at", f"{about} AND {ask.place}",
-                           ask.params)["at"]
-            for table, about in tables.items() if reader.has(table)
-        ]
-        times = [at for at in found if at is not None]
-        if times:
-            return int(max(times))
+        newest = None
+        for table, about in tables.items():
+            least = newest
+            if about == THROTTLED:
+                # Lists are slow to look through. A pause stands in the statistics, too, if its
+                # window has ended, under the time at which it began.
+                paused = _newest(reader, ask, "topic_throttle_stats",
+                                 f"{of_topic()} AND t.limited_times > 0",
+                                 "t.window_start_ms") if newest is None else None
+                least = newest if paused is None else paused - 1
+            newest = _newest(reader, ask, table, about, "t.ts_wall_ms", least) or newest
+        if newest is not None:
+            return newest
     return None
+
+
+def _newest(
+    reader: Reader, ask: Ask, table: str, about: str, time: str, after: int | None = None
+) -> int | None:
+    """The latest time in rows of a table about the entity, of those after a time; None without."""
+    if not reader.has(table):
+        return None
+    later = "true" if after is None else f"t.ts_wall_ms > {after}"
+    found = reader.summary(table, f"max({time}) AS at_ms", f"{about} AND {ask.place} AND {later}",
+                           ask.params)["at_ms"]
+    return None if found is None else int(found)
 
 
 def nearest(reader: Reader, ask: Ask) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.explain.ask import Ask
-from app.explain.limits import Policies
+from app.explain.ask import IN_WINDOW, Ask
+from app.explain.reader import Reader
 from app.explain.saying import Sentence, say
 from state.policies import parse_document
 from state.rate_limits.limits import full_topic_name
@@ -15,19 +15,19 @@ RULE = "policy"
 """What stands in place of a rule: a document holds from its time on."""
 
 
-def sentences(ask: Ask, policies: Policies) -> list[Sentence]:
+def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
     """The documents of the archive that came in the time asked for and may concern the entity."""
-    said = []
-    for number, row in enumerate(policies.records):
-        if not ask.lo_ms <= row["ts_wall_ms"] < ask.hi_ms:
-            continue
-        if any(asked not in (None, row[name], "*") and row[name] != "*"
-               for name, asked in (("cluster", ask.cluster), ("broker", ask.broker))):
-            continue
+    if ask.kind == "message":
+        return []
+    # A document for the broker * is one for all.
+    places = [f"t.{name} IN (${name}, '*')" for name in ("cluster", "broker") if getattr(ask, name)]
+    where = " AND ".join(["t.event_type = 'policy'", IN_WINDOW, *places])
+    said: list[Sentence] = []
+    for row in reader.rows("events", where, ask.params, "ORDER BY t.ts_wall_ms, t.seq"):
         document, _ = parse_document(row["policy_json"])
         if document is not None and _concerns(ask, document):
             text = "A policy comes into force on {policy.cluster}: {policy.policy_json}."
-            said.append(say(row["ts_wall_ms"], RULE, text, (number,), policy=row))
+            said.append(say(row["ts_wall_ms"], RULE, text, (len(said),), policy=row))
     return said
 
 
@@ -38,8 +38,6 @@ def _concerns(ask: Ask, document: Mapping[str, Any]) -> bool:
         return bool(scope == "user" and name in (*ask.names, "<default>"))
     if ask.kind == "connection":
         return bool(scope == "broker")
-    if ask.kind == "message":
-        return False
     of_topic = {"topic": full_topic_name(name), "namespace": f"persistent://{name}/"}.get(scope)
     return bool(scope == "broker") or any(
         of_topic is not None and full_topic_name(topic).startswith(of_topic) for topic in ask.names

@@ -29,6 +29,8 @@ EVER = 2**62
 """A window (ms) that holds every time."""
 NO_BREAK = "\N{NO-BREAK SPACE}"
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+LONGEST_STATISTICS_MS = 86_400_000
+"""A window of statistics that holds the moment ends within this time."""
 _MOST_WINDOW_MS = 366 * 86_400_000
 
 
@@ -48,7 +50,8 @@ def explain(
     # The story of a message is short: all of it is told unless a time is asked for.
     ever = ask.kind == "message" and at_ms is None and window_ms is None
     ask = ask.around(newest, EVER if ever else window_ms or WINDOW_MS)
-    policies = Policies(reader, settings.policy_dicts(), settings.params_hash("rate_limits"))
+    policies = Policies(reader, ask.hi_ms + LONGEST_STATISTICS_MS, settings.policy_dicts(),
+                        settings.params_hash("rate_limits"))
     said = gather(reader, ask, policies)
     if not said:
         moments = nearest(reader, ask)
@@ -66,7 +69,7 @@ def explain(
 def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sentence]]:
     """Every sentence about the entity, with the place of its kind among those of one time."""
     kinds: tuple[Callable[[], list[Sentence]], ...] = (
-        lambda: changes.sentences(ask, policies),
+        lambda: changes.sentences(reader, ask),
     )
     if ask.kind in ("topic", "connection"):
         kinds += (lambda: throttling.sentences(reader, ask, policies),

@@ -32,6 +32,8 @@ class Policies:
     """The documents of the archive, and those of the configuration for rows judged under it."""
 
     reader: Reader
+    until_ms: int
+    """No later document is asked for."""
     configured: Sequence[Mapping[str, Any]] = ()
     params_hash: str | None = None
     """That of the job `rate_limits` under the configuration; rows of another do not know it."""
@@ -62,7 +64,7 @@ class Policies:
     def _at(self, decision: Row, at_ms: int) -> tuple[Limits, dict[Source, Row]]:
         cluster, broker = decision["cluster"], decision["broker"]
         known = [] if not self.is_configured(decision) else self.configured
-        held = [row for row in self.records if row["ts_wall_ms"] <= at_ms
+        held = [row for row in self._records if row["ts_wall_ms"] <= at_ms
                 and row["cluster"] == cluster and row["broker"] in (broker, "*")]
         where = (cluster, broker, bool(known), len(held))
         if where not in self._resolved:
@@ -82,11 +84,11 @@ class Policies:
         return self._resolved[where]
 
     @cached_property
-    def records(self) -> list[Row]:
-        """Policy records of the archive, in order of time."""
+    def _records(self) -> list[Row]:
+        """Policy records of the archive up to the time that is asked for, in order of time."""
         return self.reader.rows(
-            "events", "t.event_type = 'policy' AND t.ts_wall_ms IS NOT NULL", {},
-            "ORDER BY t.ts_wall_ms, t.seq",
+            "events", "t.event_type = 'policy' AND t.ts_wall_ms <= $until",
+            {"until": self.until_ms}, "ORDER BY t.ts_wall_ms, t.seq",
         )
 
 

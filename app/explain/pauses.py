@@ -9,19 +9,28 @@ from typing import Any
 from app.explain.ask import IN_WINDOW, THROTTLED, Ask
 from app.explain.reader import Reader, beside, columns, row_of, summary_of, used
 from app.explain.saying import Row
+from app.queries.question import LEAST, MOST
 
 COLUMNS = ("ts_wall_ms", "ts_mono_ns", "row_no")
 ORDER = ", ".join(f"t.{column}" for column in COLUMNS)
 
-# Connections with a row in the time asked for, and those that were paused when it began.
+# Connections with a row in the time asked for, and those that were paused when it began: with the
+# times between which their rows matter, the last before it and the first after it when they were
+# open. Null: there is none.
 _CONNECTIONS = f"""
-SELECT t.cluster, t.broker, t.cnx_id FROM throttle_events AS t
-WHERE {{about}} AND {{place}} AND {IN_WINDOW} GROUP BY ALL
-UNION
-SELECT cluster, broker, cnx_id FROM (
-  SELECT t.cluster, t.broker, t.cnx_id, arg_max(t.reads_paused, ({ORDER})) AS paused
-  FROM throttle_events AS t WHERE {{before}} AND {{place}} AND t.ts_wall_ms < $lo GROUP BY ALL
-) WHERE paused
+WITH changes AS (
+  SELECT t.cluster, t.broker, t.cnx_id,
+    max(t.ts_wall_ms) FILTER (WHERE t.reads_paused AND t.ts_wall_ms < $lo) AS paused_ms,
+    max(t.ts_wall_ms) FILTER (WHERE NOT t.reads_paused AND t.ts_wall_ms < $lo) AS since_ms,
+    min(t.ts_wall_ms) FILTER (WHERE NOT t.reads_paused AND t.ts_wall_ms >= $hi) AS until_ms
+  FROM throttle_events AS t WHERE {{which}} AND {{place}} GROUP BY ALL
+), seen AS (
+  SELECT t.cluster, t.broker, t.cnx_id FROM throttle_events AS t
+  WHERE {{about}} AND {{place}} AND {IN_WINDOW} GROUP BY ALL
+)
+SELECT c.cluster, c.broker, c.cnx_id, c.since_ms, c.until_ms FROM changes AS c
+WHERE c.paused_ms >= coalesce(c.since_ms, c.paused_ms)
+  OR (c.cluster, c.broker, c.cnx_id) IN (FROM seen)
 """
 _FURTHER = {
     "marks": "count(*)", "most_waiting": "max(t.waiting)", "least_msgs": "min(t.balance_msgs)",
@@ -36,9 +45,12 @@ WITH flagged AS (
   SELECT {columns("throttle_events")},
     coalesce(lag(t.reads_paused) OVER of_connection, false) AS were_paused
   FROM throttle_events AS t
-  SEMI JOIN (
-    SELECT unnest($clusters) AS cluster, unnest($brokers) AS broker, unnest($connections) AS cnx_id
+  JOIN (
+    SELECT unnest($clusters) AS cluster, unnest($brokers) AS broker, unnest($connections) AS cnx_id,
+      unnest($since) AS since_ms, unnest($until) AS until_ms
   ) AS c ON c.cluster = t.cluster AND c.broker = t.broker AND c.cnx_id = t.cnx_id
+    AND t.ts_wall_ms >= c.since_ms AND t.ts_wall_ms <= c.until_ms
+  WHERE t.ts_wall_ms >= $least AND t.ts_wall_ms <= $most
   WINDOW of_connection AS (PARTITION BY t.cluster, t.broker, t.cnx_id ORDER BY {ORDER})
 ), numbered AS (
   SELECT *, t.reads_paused AND NOT t.were_paused AS starts,
@@ -94,16 +106,19 @@ class Windows:
 def pauses_of(reader: Reader, ask: Ask) -> list[Pause]:
     """The pauses that overlap the time asked for, nearest to the moment first."""
     own = "list_contains($names, t.cnx_id)"
-    about, before = (THROTTLED, "true") if ask.kind == "topic" else (own, own)
-    sql = _CONNECTIONS.format(about=about, before=before, place=ask.place)
+    about, which = (THROTTLED, "true") if ask.kind == "topic" else (own, own)
+    sql = _CONNECTIONS.format(about=about, which=which, place=ask.place)
     found = reader.dicts(sql, used(sql, ask.params))
     if not found:
         return []
+    since = [LEAST if row["since_ms"] is None else row["since_ms"] for row in found]
+    until = [MOST if row["until_ms"] is None else row["until_ms"] for row in found]
     sql = _PAUSES.format(about=about)
     return [_read(values) for values in reader.dicts(sql, used(sql, {
         **ask.params, "clusters": [row["cluster"] for row in found],
         "brokers": [row["broker"] for row in found],
-        "connections": [row["cnx_id"] for row in found],
+        "connections": [row["cnx_id"] for row in found], "since": since, "until": until,
+        "least": min(since), "most": max(until),
     }))]
 
 

@@ -28,6 +28,11 @@ EVENT_KEY = ("source_partition", "source_offset")
 PARAMETER = re.compile(r"\$([a-z_]+)")
 HIDDEN = frozenset({"payload", "raw"})
 """Columns that belong to whoever sent them."""
+OF_EVENTS = frozenset({
+    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms",
+    "policy_json", "source_partition", "source_offset",
+})
+"""Columns of the archive that a policy has; to read the others as well takes three times as long."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,12 @@ def summary_of(
 
 def columns(table: str) -> str:
     """The columns of a table that an explanation may show."""
-    return ", ".join(f't."{c}"' for c in TABLES[table].names if c not in HIDDEN)
+    return ", ".join(f't."{c}"' for c in _shown(table))
+
+
+def _shown(table: str) -> list[str]:
+    return [name for name in TABLES[table].names
+            if name not in HIDDEN and (table != "events" or name in OF_EVENTS)]
 
 
 def row_of(table: str, values: Mapping[str, Any]) -> Row:
@@ -117,7 +127,7 @@ def row_of(table: str, values: Mapping[str, Any]) -> Row:
         f't."{name}" IS NULL' if value is None else f't."{name}" = {literal(value)}'
         for name, value in key.items()
     )
-    kept = {name: values[name] for name in TABLES[table].names if name not in HIDDEN}
+    kept = {name: values[name] for name in _shown(table)}
     return Row(table, key, kept, f"SELECT {columns(table)} FROM {table} AS t WHERE {conditions}")
 
 
