@@ -32,7 +32,7 @@ OF_EVENTS = frozenset({
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms",
     "policy_json", "source_partition", "source_offset",
 })
-"""Columns of the archive that a policy has; to read the others as well takes three times as long."""
+"""Columns of the archive that a policy has; reading all takes three times as long."""
 
 
 @dataclass(frozen=True)
