@@ -103,7 +103,7 @@ while [ $# -gt 0 ]; do
 done
 
 case $command in
-  demo|run|replay|doctor|quality|state|maintain|bench) needs_spark=1 ;;
+  demo|run|replay|doctor|state|maintain|bench) needs_spark=1 ;;
   *) needs_spark='' ;;
 esac
 [ -z "$help" ] || needs_spark=''

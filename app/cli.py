@@ -176,11 +176,21 @@ def query(
 
 
 @app.command()
-def quality(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> None:
+def quality(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="Only this table; may be given more than once.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Audit what has not changed since its last audit, too.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Great Expectations audit of the committed tables; exit code 1 if one fails."""
     from app.quality import quality as run_quality
 
-    _found(run_quality(_settings(config, warehouse), as_json))
+    _found(run_quality(_settings(config, warehouse), as_json, table or [], again))
 
 
 @app.command("bakeoff")

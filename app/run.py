@@ -13,6 +13,7 @@ from app import archive, govern, manifest, sources, staging, throttle_feed
 from app.errors import UserError
 from app.failures import Passing, failure
 from app.progress import Progress
+from app.quality.beside import beside as audits
 from app.run_lock import only_run
 from app.session import build_session
 from app.shutdown import Stopping, drain, listening
@@ -124,6 +125,7 @@ class Service:
             with (
                 sources.beside(self._settings, self._endless, self._progress.say),
                 self._metrics(),
+                audits(self._settings, self._endless, self._progress.say),
             ):
                 self._watch()
         finally:

@@ -29,6 +29,7 @@ from app.job_settings import (
     RateLimitsSettings,
 )
 from app.model import Milliseconds, Model, Positive, as_text, resolved, shown
+from app.quality.settings import QualitySettings
 from app.source_settings import SourceSettings
 from app.telemetry.settings import MetricsSettings
 
@@ -69,6 +70,7 @@ class Settings(Model):
     entry_cache: EntryCacheSettings = EntryCacheSettings()
     throttle_feed: ThrottleFeedSettings | None = None
     metrics: MetricsSettings | None = None
+    quality: QualitySettings = QualitySettings()
     policies: list[PolicyDocument] = []
     policy_files: list[str] = []
 

@@ -434,6 +434,10 @@ def _quality_results() -> Table:
             TableColumn("run_id", TEXT, "audit that the row belongs to"),
             TableColumn("checked_ms", LONG, "when the audit ran (ms since the epoch)"),
             TableColumn("table", TEXT, "table that was audited"),
+            TableColumn("version", LONG, "version of that table"),
+            TableColumn("inputs", TEXT,
+                        "hash of the expectations and of the versions of all tables that they "
+                        "read: while it is the same, there is nothing to audit"),
             TableColumn("expectation", TEXT, "its name in Great Expectations, or its rule"),
             TableColumn("column", TEXT, "columns that it is about; null = the table"),
             TableColumn("success", FLAG, "whether it held"),

@@ -194,6 +194,19 @@ def connect(
     return connection
 
 
+def connect_to(
+    warehouse: Warehouse, opened: Mapping[str, DeltaTable | None], limits: Mapping[str, str]
+) -> duckdb.DuckDBPyConnection:
+    """A connection that knows tables as they have been opened, whatever is committed meanwhile.
+
+    `limits` are settings of DuckDB, such as `memory_limit`.
+    """
+    connection = _sealed(warehouse, in_order=False, limits=limits)
+    for name, delta in opened.items():
+        _Relation(TABLES[name], delta).add(connection, warehouse)
+    return connection
+
+
 def sql_type(kind: pa.DataType) -> str:
     """The name of a column type in DuckDB."""
     if pa.types.is_map(kind):
@@ -307,13 +320,15 @@ class _Relation:
         return list(self._adds.column(name).to_pylist())
 
 
-def _sealed(warehouse: Warehouse, in_order: bool) -> duckdb.DuckDBPyConnection:
+def _sealed(
+    warehouse: Warehouse, in_order: bool, limits: Mapping[str, str] | None = None
+) -> duckdb.DuckDBPyConnection:
     """A connection that reads below the warehouse, and changes and loads nothing."""
     spill = Path(tempfile.gettempdir()) / f"weir-query-{secrets.token_hex(8)}"
     connection = duckdb.connect(config={
         "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
         "allow_persistent_secrets": "false", "temp_directory": str(spill),
-        "preserve_insertion_order": str(in_order).lower(),
+        "preserve_insertion_order": str(in_order).lower(), **(limits or {}),
     })
     connection.execute("SET python_enable_replacements = false")
     if warehouse.folder is not None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.quality.audit import audit
 from app.quality.suites import ACROSS, SUITES
 from tests.quality.backlog_rows import rows_of
+from tests.quality.judged import across, failures
 from tests.state.backlog_trace import T0
-from tests.throttle_rows import frame
 
 TABLES = ("backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals")
 CHECKS, EVICTIONS, SUBSCRIPTIONS, REFUSALS = TABLES
@@ -124,26 +123,6 @@ OWN_KEYS = {
 }
 
 
-def failures(spark, table, rows, checks):
-    found = audit(spark.createDataFrame(frame(table, rows)), table, checks[table])
-    return {(r["expectation"], r["column"]): r["unexpected_count"] for r in found
-            if not r["success"]}
-
-
-@pytest.fixture
-def views(spark):
-    """Gives other rows of tables to the checks that ask them."""
-
-    def give(**changed):
-        for table in TABLES:
-            rows = changed.get(table, rows_of(table))
-            spark.createDataFrame(frame(table, rows)).createOrReplaceTempView(table)
-
-    yield give
-    for table in TABLES:
-        spark.catalog.dropTempView(table)
-
-
 def test_the_rows_of_these_tests_have_most_of_what_there_is():
     checks, evictions = rows_of(CHECKS), rows_of(EVICTIONS)
     assert {r["action"] for r in checks} == {
@@ -161,12 +140,12 @@ def test_the_rows_of_these_tests_have_most_of_what_there_is():
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_what_the_core_writes_passes(spark, table):
-    assert failures(spark, table, rows_of(table), SUITES) == {}
+def test_what_the_core_writes_passes(table):
+    assert failures(table, rows_of(table), SUITES[table]) == {}
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_each_damage_is_named_and_counted(spark, table):
+def test_each_damage_is_named_and_counted(table):
     """One damaged row per cluster, so that none explains another; the first row is repeated."""
     rows = rows_of(table)
     expected = Counter({(UNIQUE, KEY): 2})
@@ -178,40 +157,38 @@ def test_each_damage_is_named_and_counted(spark, table):
             assert changes.keys() <= rows[row].keys()
             broken.append({**rows[row], **changes, "cluster": f"damaged-{number}"})
             expected.update(found)
-    assert failures(spark, table, broken, SUITES) == expected
+    assert failures(table, broken, SUITES[table]) == expected
 
 
 @pytest.mark.parametrize("table", MINE)
-def test_what_the_core_writes_agrees_across_tables(spark, views, table):
-    views()
-    assert failures(spark, table, rows_of(table), ACROSS) == {}
+def test_what_the_core_writes_agrees_across_tables(table):
+    assert across(table, rows_of(table), TABLES, rows_of) == {}
 
 
 @pytest.mark.parametrize("table", MINE)
-def test_tables_without_rows_agree(spark, views, table):
-    views(**{name: [] for name in TABLES})
-    assert failures(spark, table, [], ACROSS) == {}
+def test_tables_without_rows_agree(table):
+    assert across(table, [], TABLES, lambda name: []) == {}
 
 
-def test_a_lost_eviction_is_missed_at_its_check(spark, views):
-    views(backlog_evictions=rows_of(EVICTIONS)[2:])
-    assert failures(spark, CHECKS, rows_of(CHECKS), ACROSS) == {(EVICTED, None): 1}
+def test_a_lost_eviction_is_missed_at_its_check():
+    lost = {EVICTIONS: rows_of(EVICTIONS)[2:]}
+    assert across(CHECKS, rows_of(CHECKS), TABLES, rows_of, **lost) == {(EVICTED, None): 1}
 
 
 @pytest.mark.parametrize("changes", [
     {"action": "evict_time"}, {"action": "disconnect_producers"}, {"backlog_bytes": 12_501},
     {"pass_ms": T0 + 1000}, {"topic": "persistent://t/a/z"},
 ])
-def test_an_eviction_without_its_check_is_found(spark, views, changes):
+def test_an_eviction_without_its_check_is_found(changes):
     rows = rows_of(CHECKS)
     rows[4] |= changes
-    views(backlog_checks=rows)
-    assert failures(spark, EVICTIONS, rows_of(EVICTIONS), ACROSS) == {(CALLED, None): 2}
+    found = across(EVICTIONS, rows_of(EVICTIONS), TABLES, rows_of, backlog_checks=rows)
+    assert found == {(CALLED, None): 2}
 
 
 @pytest.mark.parametrize("changes", [{"rule": "size_exceeded"}, {"pass_ms": T0 + 1000}])
-def test_a_subscription_without_its_check_is_found(spark, views, changes):
+def test_a_subscription_without_its_check_is_found(changes):
     rows = rows_of(CHECKS)
     rows[0] |= changes
-    views(backlog_checks=rows)
-    assert failures(spark, SUBSCRIPTIONS, rows_of(SUBSCRIPTIONS), ACROSS) == {(CHECKED, None): 2}
+    found = across(SUBSCRIPTIONS, rows_of(SUBSCRIPTIONS), TABLES, rows_of, backlog_checks=rows)
+    assert found == {(CHECKED, None): 2}

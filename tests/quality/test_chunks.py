@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.quality.audit import audit
 from app.quality.suites import SUITES
 from tests.quality.chunk_rows import START_MS, rows_of
-from tests.throttle_rows import frame
+from tests.quality.judged import across, failures
 
 TABLES = (
     "chunk_messages", "chunk_events", "chunk_state", "incomplete_messages", "chunk_topic_stats",
@@ -80,19 +79,13 @@ WINDOWED = {
 }
 
 
-def failures(spark, table, rows):
-    found = audit(spark.createDataFrame(frame(table, rows)), table, SUITES[table])
-    return {(r["expectation"], r["column"]): r["unexpected_count"] for r in found
-            if not r["success"]}
+@pytest.mark.parametrize("table", TABLES)
+def test_what_the_core_writes_passes(table):
+    assert failures(table, rows_of(table), SUITES[table]) == {}
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_what_the_core_writes_passes(spark, table):
-    assert failures(spark, table, rows_of(table)) == {}
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_each_damage_is_named_and_counted(spark, table):
+def test_each_damage_is_named_and_counted(table):
     """One damaged row per cluster, so that none explains another; the first row is repeated."""
     rows = rows_of(table)
     expected = Counter({(UNIQUE, "cluster,topic,ts_wall_ms,row_no"): 2})
@@ -104,4 +97,47 @@ def test_each_damage_is_named_and_counted(spark, table):
             assert changes.keys() <= {*rows[row], "payload"}
             broken.append({**rows[row], **changes, "cluster": f"damaged-{number}"})
             expected.update(found)
-    assert failures(spark, table, broken) == expected
+    assert failures(table, broken, SUITES[table]) == expected
+
+
+MESSAGES, EVENTS, STATE, INCOMPLETE = TABLES[:4]
+DECIDED, WHOLE = "every message has its decision", "what is complete is a message"
+HELD = "contexts are the incomplete messages, with their bytes"
+KEPT = "every incomplete message has the state of its consumer"
+
+
+@pytest.mark.parametrize("table", [MESSAGES, EVENTS, STATE, INCOMPLETE])
+def test_what_the_core_writes_agrees_across_tables(table):
+    assert across(table, rows_of(table), TABLES, rows_of) == {}
+
+
+@pytest.mark.parametrize("table", [MESSAGES, EVENTS, STATE, INCOMPLETE])
+def test_tables_without_rows_agree(table):
+    assert across(table, [], TABLES, lambda name: []) == {}
+
+
+@pytest.mark.parametrize("changes", [
+    {"uuid": "other"}, {"ts_wall_ms": START_MS + 1}, {"last_position": "7:9"},
+    {"consumer": "other"}, {"num_chunks": 9},
+])
+def test_a_message_and_its_decision_need_each_other(changes):
+    first, *rest = rows_of(MESSAGES)
+    changed = [{**first, **changes}, *rest]
+    assert across(MESSAGES, changed, TABLES, rows_of) == {(DECIDED, None): 1}
+    found = across(EVENTS, rows_of(EVENTS), TABLES, rows_of, **{MESSAGES: changed})
+    assert found == {(WHOLE, None): 1}
+
+
+@pytest.mark.parametrize("column", ["contexts", "buffered_bytes", "declared_bytes"])
+def test_a_state_that_holds_other_than_its_messages_is_found(column):
+    first, *rest = rows_of(STATE)
+    changed = [{**first, column: first[column] + 1}, *rest]
+    assert across(STATE, changed, TABLES, rows_of) == {(HELD, None): 1}
+
+
+def test_an_incomplete_message_that_is_lost_or_is_nobodys_is_found():
+    first, *rest = rows_of(INCOMPLETE)
+    found = across(STATE, rows_of(STATE), TABLES, rows_of, **{INCOMPLETE: rest})
+    assert found == {(HELD, None): 1}
+    other = [{**first, "consumer": "other"}, *rest]
+    assert across(INCOMPLETE, other, TABLES, rows_of) == {(KEPT, None): 1}

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.quality.audit import audit
-from app.quality.suites import ACROSS, SUITES
+from app.quality.suites import SUITES
+from tests.quality.judged import across, failures
 from tests.quality.producer_id_rows import rows_of
 from tests.test_semantics_producer_ids import START_MS
-from tests.throttle_rows import frame
 
 TABLES = ("producer_id_decisions", "producer_id_stats", "producer_id_owners")
 DECISIONS, STATS, OWNERS = TABLES
@@ -75,28 +74,8 @@ DAMAGE: list[tuple[str, int, dict[str, Any], list[tuple[str, str | None]]]] = [
 """Row -1 stands for the last one of the cluster west (permissive, bloom)."""
 
 
-def failures(spark, table, rows, checks):
-    found = audit(spark.createDataFrame(frame(table, rows)), table, checks[table])
-    return {(r["expectation"], r["column"]): r["unexpected_count"] for r in found
-            if not r["success"]}
-
-
 def last_of_west(table):
     return [row for row in rows_of(table) if row["cluster"] == "west"][-1]
-
-
-@pytest.fixture
-def views(spark):
-    """Gives other rows of tables to the checks that ask them."""
-
-    def give(**changed):
-        for table in TABLES:
-            rows = changed.get(table, rows_of(table))
-            spark.createDataFrame(frame(table, rows)).createOrReplaceTempView(table)
-
-    yield give
-    for table in TABLES:
-        spark.catalog.dropTempView(table)
 
 
 def test_the_rows_of_these_tests_have_every_verdict_and_rule():
@@ -111,12 +90,12 @@ def test_the_rows_of_these_tests_have_every_verdict_and_rule():
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_what_the_core_writes_passes(spark, table):
-    assert failures(spark, table, rows_of(table), SUITES) == {}
+def test_what_the_core_writes_passes(table):
+    assert failures(table, rows_of(table), SUITES[table]) == {}
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_each_damage_is_named_and_counted(spark, table):
+def test_each_damage_is_named_and_counted(table):
     """One damaged row per cluster, so that none explains another; the first row is repeated."""
     rows = rows_of(table)
     expected = Counter({(UNIQUE, KEY): 2})
@@ -129,42 +108,40 @@ def test_each_damage_is_named_and_counted(spark, table):
             assert changes.keys() <= whole.keys()
             broken.append({**whole, **changes, "cluster": f"damaged-{number}"})
             expected.update(found)
-    assert failures(spark, table, broken, SUITES) == expected
+    assert failures(table, broken, SUITES[table]) == expected
 
 
 @pytest.mark.parametrize("table", [DECISIONS, STATS])
-def test_what_the_core_writes_agrees_across_tables(spark, views, table):
-    views()
-    assert failures(spark, table, rows_of(table), ACROSS) == {}
+def test_what_the_core_writes_agrees_across_tables(table):
+    assert across(table, rows_of(table), TABLES, rows_of) == {}
 
 
 @pytest.mark.parametrize("table", [DECISIONS, STATS])
-def test_tables_without_rows_agree(spark, views, table):
-    views(**{name: [] for name in TABLES})
-    assert failures(spark, table, [], ACROSS) == {}
+def test_tables_without_rows_agree(table):
+    assert across(table, [], TABLES, lambda name: []) == {}
 
 
 @pytest.mark.parametrize("changes", [
     {"new_ids": 4}, {"rejected": 0}, {"new_ids": 6, "rejected": 0},
 ])
-def test_a_window_that_counts_otherwise_than_its_decisions_is_found(spark, views, changes):
-    views()
+def test_a_window_that_counts_otherwise_than_its_decisions_is_found(changes):
     first, *rest = rows_of(STATS)
-    assert failures(spark, STATS, [{**first, **changes}, *rest], ACROSS) == {(COUNTS, None): 1}
+    found = across(STATS, [{**first, **changes}, *rest], TABLES, rows_of)
+    assert found == {(COUNTS, None): 1}
 
 
-def test_a_lost_decision_is_missed_in_its_window_and_a_lost_window_is_not(spark, views):
-    rows = rows_of(DECISIONS)
-    views(producer_id_decisions=rows[1:])
-    assert failures(spark, STATS, rows_of(STATS), ACROSS) == {(COUNTS, None): 1}
-    assert failures(spark, STATS, rows_of(STATS)[1:], ACROSS) == {}
+def test_a_lost_decision_is_missed_in_its_window_and_a_lost_window_is_not():
+    lost = {DECISIONS: rows_of(DECISIONS)[1:]}
+    assert across(STATS, rows_of(STATS), TABLES, rows_of, **lost) == {(COUNTS, None): 1}
+    assert across(STATS, rows_of(STATS)[1:], TABLES, rows_of, **lost) == {}
 
 
 @pytest.mark.parametrize("changes", [
     {"user": "bob"}, {"producer_id": 99}, {"rule": "assigned"}, {"ts_wall_ms": START_MS + 1},
     {"broker": "b2"},
 ])
-def test_a_decision_without_the_row_of_its_owner_is_found(spark, views, changes):
+def test_a_decision_without_the_row_of_its_owner_is_found(changes):
     first, *rest = rows_of(OWNERS)
-    views(producer_id_owners=[{**first, **changes}, *rest])
-    assert failures(spark, DECISIONS, rows_of(DECISIONS), ACROSS) == {(OWNED, None): 1}
+    changed = {OWNERS: [{**first, **changes}, *rest]}
+    found = across(DECISIONS, rows_of(DECISIONS), TABLES, rows_of, **changed)
+    assert found == {(OWNED, None): 1}

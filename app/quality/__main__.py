@@ -1,0 +1,37 @@
+"""One audit in a process of its own, for the run beside it: settings come as JSON on the standard
+input, one line on the standard output says what was found."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from app.errors import UserError
+from app.quality.command import audit_warehouse
+from app.settings import Settings
+from app.tables import TABLES
+
+NICENESS = 10
+"""The stream goes first."""
+NAMED = 5
+"""Failed expectations that are named."""
+
+
+def main() -> int:
+    """Audit what is new; 2 if it could not be."""
+    os.nice(NICENESS)
+    try:
+        rows = audit_warehouse(Settings.model_validate_json(sys.stdin.read()), list(TABLES))
+    except UserError as error:
+        print(str(error).splitlines()[0])
+        return 2
+    failed = [f"{row['table']}: {row['expectation']}" for row in rows if not row["success"]]
+    more = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
+    if failed:
+        names = "; ".join(failed[:NAMED])
+        print(f"{len(failed)} of {len(rows)} expectations failed ({names}{more})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Audits beside a run: every so often, in a process of their own, at a low priority.
+
+A thread of the driver waits for that process and does nothing else, so neither the commits nor the
+tasks of the stream wait for an audit. While one takes longer than the interval, no other begins.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+POLL_S = 0.2
+
+
+@contextmanager
+def beside(settings: Settings, endless: bool, say: Callable[[str], None]) -> Iterator[None]:
+    """A context in which audits run, if they are configured and the run has no end; what fails is
+    told to `say`, once as long as it stays the same."""
+    if settings.quality.interval_ms is None or not endless:
+        yield
+        return
+    stop = Event()
+    thread = Thread(
+        target=_repeat, args=(settings, settings.quality.interval_ms / 1000, stop, say),
+        name="quality", daemon=True,
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _repeat(
+    settings: Settings, interval_s: float, stop: Event, say: Callable[[str], None]
+) -> None:
+    said = ""
+    while not stop.wait(interval_s):
+        found = audit_once(settings, stop)
+        if found and found != said and not stop.is_set():
+            say(f"quality: {found}")
+        said = found
+
+
+def audit_once(settings: Settings, stop: Event) -> str:
+    """One audit; what it found amiss or kept it from looking, in a line. Ended by `stop`."""
+    path = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(
+        [sys.executable, "-m", "app.quality"], text=True, env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        # An interrupt from the keyboard is for the run, which ends it.
+        start_new_session=True,
+    ) as process:
+        asked: str | None = settings.model_dump_json()
+        while True:
+            try:
+                out, error = process.communicate(asked, timeout=POLL_S)
+                break
+            except subprocess.TimeoutExpired:
+                asked = None
+                if stop.is_set():
+                    process.terminate()
+    if process.returncode not in (0, 2) and not stop.is_set():
+        last = (error.strip().splitlines() or ["no message"])[-1]
+        return f"the audit failed ({last[:200]})"
+    return out.strip()

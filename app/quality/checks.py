@@ -1,0 +1,111 @@
+"""What a check is, and those that follow from the definition of a table alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.tables import COMMON_OUTPUT, TABLES, Table
+from app.warehouse import sql_type
+
+ROWS_WHERE = "SELECT * FROM {batch} WHERE "
+"""How a query begins that asks each row by itself; the rest is the condition."""
+BROKER_KEY = ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no")
+"""What no two rows of an output table of one job share, if its key is a broker."""
+TOPIC_KEY = ("cluster", "topic", "ts_wall_ms", "row_no")
+"""The same for a job whose key is a topic."""
+USER_KEY = ("cluster", "broker", "user", "ts_wall_ms", "row_no")
+"""The same for a job whose key is a user of a broker."""
+JOB_KEYS = {
+    "rate_limits": BROKER_KEY, "chunks": TOPIC_KEY, "producer_ids": USER_KEY,
+    "backlog": TOPIC_KEY, "entry_cache": BROKER_KEY,
+}
+ALWAYS = ("job", "cluster", "rule", "switches", "params_hash", "row_no")
+"""Columns that every output row of a job has."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One expectation: its class in Great Expectations, its arguments and the name it goes by."""
+
+    kind: str
+    arguments: dict[str, Any]
+    name: str = ""
+    reads: tuple[str, ...] = ()
+    """Other tables that it asks."""
+
+    @property
+    def column(self) -> str | None:
+        """The columns that it is about, as the results name them."""
+        columns = self.arguments.get("column_list")
+        if columns and self.kind == "ExpectCompoundColumnsToBeUnique":
+            return ",".join(columns)
+        return self.arguments.get("column")
+
+
+def rows_that(name: str, condition: str) -> Check:
+    """No row satisfies `condition`; `name` says what holds instead."""
+    return no_rows(name, f"{ROWS_WHERE}{condition}")
+
+
+def no_rows(name: str, sql: str, *reads: str) -> Check:
+    """A query over `{batch}`, and over the tables `reads`, finds nothing."""
+    return Check("UnexpectedRowsExpectation", {"unexpected_rows_query": sql}, name, reads)
+
+
+def values(column: str, allowed: tuple[str, ...]) -> Check:
+    """Every value that is not null is one of `allowed`."""
+    return Check("ExpectColumnValuesToBeInSet", {"column": column, "value_set": list(allowed)})
+
+
+def between(column: str, least: int | None, most: int | None = None) -> Check:
+    """Every value that is not null lies in a closed range; None is open."""
+    arguments = {"column": column, "min_value": least, "max_value": most}
+    return Check("ExpectColumnValuesToBeBetween", arguments)
+
+
+def unique(*columns: str) -> Check:
+    """No two rows share the values of `columns`."""
+    return Check("ExpectCompoundColumnsToBeUnique", {"column_list": list(columns)})
+
+
+def not_null(*columns: str) -> list[Check]:
+    """The columns always have a value."""
+    return [Check("ExpectColumnValuesToNotBeNull", {"column": column}) for column in columns]
+
+
+def derived(table: Table) -> list[Check]:
+    """What the definition of a table says: its columns and types; of an output of a job also its
+    key, the columns that every such row has, and what holds of windows."""
+    types = {field.name: sql_type(field.type) for field in table.schema}
+    found = [Check("ExpectTableColumnsToHaveTypes", {"column_types": types})]
+    if table.columns[: len(COMMON_OUTPUT)] != COMMON_OUTPUT:
+        return found
+    if table.job in JOB_KEYS:
+        found.append(unique(*JOB_KEYS[table.job]))
+    found += [*not_null(*ALWAYS), between("row_no", 0)]
+    if table.job is not None:
+        found.append(values("job", (table.job,)))
+    if {"window_start_ms", "window_ms"} <= set(table.names):
+        found += [
+            *not_null("window_start_ms", "window_ms"),
+            between("window_ms", 1),
+            rows_that("windows are aligned to the epoch", "window_start_ms % window_ms <> 0"),
+        ]
+    return found
+
+
+def suite(table: str, *own: Check) -> list[Check]:
+    """What is derived from the definition of a table, and what else holds of it."""
+    return list({repr(check): check for check in (*derived(TABLES[table]), *own)}.values())
+
+
+def window_checks(*key: str) -> list[Check]:
+    """What holds of rows about a window, one per window and `key`."""
+    return [
+        unique(*key, "window_start_ms"),
+        rows_that(
+            "a window is written at its end",
+            "ts_wall_ms <> window_start_ms + window_ms OR rule <> 'window'",
+        ),
+    ]

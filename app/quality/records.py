@@ -1,0 +1,52 @@
+"""What must hold of the tables that belong to no job: records, results, alerts, payloads."""
+
+from __future__ import annotations
+
+from app.quality.checks import Check, between, not_null, rows_that, suite, values
+from app.rules import CODES
+from state.events import JOBS, KINDS
+from state.refused import DUPLICATE, TOO_LATE
+
+DAY_MS = 86_400_000
+
+SUITES: dict[str, list[Check]] = {
+    "events": suite(
+        "events",
+        *not_null("event_type", "source_partition", "source_offset", "ingest_ms", "event_date"),
+        values("event_type", tuple(kind.name for kind in KINDS)),
+        rows_that(
+            "event_date is the day of the record, or of its arrival",
+            "date_diff('day', DATE '1970-01-01', event_date)"
+            f" <> floor(coalesce(ts_wall_ms, ingest_ms) / {DAY_MS}.0)",
+        ),
+        rows_that("a payload has the length and the sum of its row",
+                  "octet_length(payload) <> payload_bytes OR crc32(payload) <> payload_crc32"),
+    ),
+    "quarantine": suite(
+        "quarantine",
+        *not_null("reason_code", "source_partition", "source_offset"),
+        values("reason_code", (*CODES, TOO_LATE, DUPLICATE)),
+        values("job", JOBS),
+        rows_that("late and repeated records belong to a job and come without their text",
+                  f"reason_code IN ('{TOO_LATE}', '{DUPLICATE}')"
+                  " AND (job IS NULL OR raw IS NOT NULL)"),
+    ),
+    "chunk_payloads": suite(
+        "chunk_payloads", *not_null("cluster", "topic", "ledger_id", "entry_id", "payload"),
+    ),
+    "chunk_payload_releases": suite(
+        "chunk_payload_releases", *not_null("file", "rows"), between("rows", 1),
+    ),
+    "producer_id_quota_advice": suite(
+        "producer_id_quota_advice",
+        *not_null("advised_ms", "cluster", "user", "windows", "new_ids", "rate_advised"),
+        *(between(column, 0) for column in (
+            "windows", "new_ids", "rate_in_force", "rate_advised")),
+    ),
+    "quality_results": suite(
+        "quality_results",
+        *not_null("run_id", "checked_ms", "table", "expectation", "success"),
+        rows_that("what holds has no unexpected rows", "success AND unexpected_count > 0"),
+    ),
+    "alerts": suite("alerts", *not_null("alert", "labels", "state", "at_ms", "checked_ms")),
+}

@@ -1,0 +1,56 @@
+"""Which version of each table an audit reads: none with half of a micro-batch in it.
+
+A micro-batch commits one table after the other. Between two of them a table may already tell what
+another does not know yet, so tables that have begun a batch which is not over are read as they were
+before it. A batch is over when Spark has written its end into the checkpoint.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app.tables import TABLES
+from app.warehouse import Warehouse
+from app.warehouse_files import read_text
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from app.settings import Settings
+
+CHECKPOINTS = "_weir/checkpoints"
+
+
+def committed(settings: Settings) -> dict[str, DeltaTable | None]:
+    """Every table, None where nothing has been written, at its newest version of whole batches."""
+    warehouse = Warehouse.of(settings)
+    opened = warehouse.open_all(TABLES)
+    tables = [table for table in opened.values() if table is not None]
+    for query in _queries(settings, warehouse):
+        application = read_text(settings, f"{CHECKPOINTS}/{query}/weir-application-id")
+        if application is None:
+            continue
+        begun = max((_batch(table, application) for table in tables), default=-1)
+        if begun < 0 or read_text(settings, f"{CHECKPOINTS}/{query}/commits/{begun}") is not None:
+            continue
+        for table in tables:
+            while _batch(table, application) == begun and table.version() > 0:
+                table.load_as_version(table.version() - 1)
+    return opened
+
+
+def _batch(table: DeltaTable, application: str) -> int:
+    """The newest batch of an application that a table has; -1 = none."""
+    batch = table.transaction_version(application)
+    return -1 if batch is None else batch
+
+
+def _queries(settings: Settings, warehouse: Warehouse) -> list[str]:
+    """The queries that write, or have written, to the warehouse."""
+    if warehouse.folder is not None:
+        folder = warehouse.folder / CHECKPOINTS
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    from app.archive import NAME
+    from app.govern import query_name
+
+    return [*map(query_name, settings.queries), NAME]
