@@ -11,6 +11,9 @@ from app.telemetry.entities import OTHER, Bounds, Entities, Key
 from app.telemetry.part import Part, Sample, labels, rows
 from app.views import VIEWS
 
+MOST_WAITING = 10_000
+"""Windows that wait for the first decision of their user, at most."""
+
 # The newest decision of a user says whether it has a bound; those of before are kept.
 _BOUNDS = """
 SELECT d.cluster, d.broker, d.user, d.bound_source, d.ts_wall_ms, d.row_no FROM (
@@ -26,9 +29,27 @@ _NO_BOUNDS = """
 CREATE TEMP TABLE bounds_before (cluster VARCHAR, broker VARCHAR, "user" VARCHAR,
   bound_source VARCHAR, ts_wall_ms BIGINT, row_no INTEGER)
 """
+# The tables of a batch are committed one after the other: a window of a user may be there before
+# the user's first decision, and waits for it.
+_COLUMNS = (
+    'cluster, broker, "user", window_start_ms, window_ms, rate, utilisation, rejected,'
+    " throttle_time_avg_ms"
+)
+_WINDOWS = f"""
+CREATE TEMP TABLE windows_now AS
+SELECT {_COLUMNS} FROM producer_id_stats UNION ALL SELECT {_COLUMNS} FROM windows_before
+"""
+_WAITING = f"""
+SELECT {_COLUMNS} FROM windows_now ANTI JOIN bounds_now USING (cluster, broker, "user")
+ORDER BY window_start_ms DESC LIMIT {MOST_WAITING}
+"""
+_NO_WINDOWS = f"""
+CREATE TEMP TABLE windows_before AS SELECT {_COLUMNS} FROM producer_id_stats LIMIT 0
+"""
 _USAGE = f"""
-CREATE OR REPLACE TEMP TABLE usage AS
-WITH producer_id_decisions AS (FROM bounds_now), quota_usage AS ({VIEWS["quota_usage"].sql})
+CREATE TEMP TABLE usage AS
+WITH producer_id_decisions AS (FROM bounds_now), producer_id_stats AS (FROM windows_now),
+  quota_usage AS ({VIEWS["quota_usage"].sql})
 FROM quota_usage
 """
 _BREACHED = """
@@ -63,14 +84,21 @@ class Quotas(Part):
         self._reached: dict[str, int] = {}
         self._largest: dict[Key, tuple[int, float]] = {}
         self._bounds: Any = None
+        self._waiting: Any = None
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         if self._bounds is None:
             fresh.execute(_NO_BOUNDS)
         else:
             fresh.register("bounds_before", self._bounds)
+        if self._waiting is None:
+            fresh.execute(_NO_WINDOWS)
+        else:
+            fresh.register("windows_before", self._waiting)
         self._bounds = fresh.sql(_BOUNDS).to_arrow_table()
         fresh.register("bounds_now", self._bounds)
+        fresh.execute(_WINDOWS)
+        self._waiting = fresh.sql(_WAITING).to_arrow_table()
         fresh.execute(_USAGE)
         for at_ms, *names in rows(fresh, _BREACHED):
             key = labels(names)
