@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from app.job_settings import SWITCHES
 from app.operators import operators
 from app.settings import Settings
 from app.tables import TABLES, VIEWS
-from tests.reference.backlog import topic_stats
+from tests.reference.backlog import age_of, topic_stats
 from tests.reference.policies import namespace_of
 from tests.state.backlog_trace import (
     EVICTION,
@@ -40,11 +40,6 @@ STATS, METRICS = NAMES = ("backlog_topic_stats", "backlog_metrics")
 READS = ("backlog_checks", "backlog_evictions")
 EVICTED = "pulsar_storage_backlog_quota_exceeded_evictions_total"
 BROKER_EVICTED = "pulsar_broker_storage_backlog_quota_exceeded_evictions_total"
-GAUGES = {
-    "pulsar_storage_backlog_quota_limit": "backlogQuotaLimitSize",
-    "pulsar_storage_backlog_quota_limit_time": "backlogQuotaLimitTime",
-    "pulsar_storage_backlog_age_seconds": "oldestBacklogMessageAgeSeconds",
-}
 
 Rows = list[dict[str, Any]]
 CHECKED = settings(
@@ -72,23 +67,23 @@ def asked(tables: dict[str, Rows], view: str) -> Rows:
     return found
 
 
-def newest_sizes(checks: Rows) -> dict[tuple[str, str], int]:
-    ordered = sorted(checks, key=lambda r: r["pass_ms"])
-    return {(r["cluster"], r["topic"]): r["backlog_bytes"] for r in ordered}
-
-
 def metrics_of(tables: dict[str, Rows], age_reading: str) -> Counter[tuple[Any, ...]]:
-    """The metrics by the reference's stats: name, kind, labels and value."""
+    """The metrics by the reference: name, kind, labels and value. Topics are judged one by one:
+    the whole of a partitioned topic has no metrics."""
     checks, found = tables["backlog_checks"], Counter[tuple[Any, ...]]()
-    sizes = newest_sizes(checks)
-    for row in topic_stats(checks, age_reading):
-        cluster, topic = key = row["cluster"], row["topic"]
-        if key not in sizes:
-            continue
+    last = {(r["cluster"], r["topic"]): r for r in sorted(checks, key=lambda r: r["pass_ms"])}
+    newest = max((r["pass_ms"] for r in checks), default=0)
+    for (cluster, topic), row in last.items():
         labels = (cluster, namespace_of(topic), topic, None)
-        found["pulsar_storage_backlog_size", "gauge", *labels, sizes[key]] += 1
-        for metric, field in GAUGES.items():
-            found[metric, "gauge", *labels, row[field]] += 1
+        at_ms = row["oldest_timestamp_ms"]
+        is_live = age_reading == "live" and at_ms is not None
+        for metric, value in {
+            "size": row["backlog_bytes"],
+            "quota_limit": -1 if row["limit_bytes"] is None else row["limit_bytes"],
+            "quota_limit_time": -1 if row["limit_s"] is None else row["limit_s"],
+            "age_seconds": age_of(newest, at_ms) if is_live else row["age_s"],
+        }.items():
+            found[f"pulsar_storage_backlog_{metric}", "gauge", *labels, value] += 1
     counts: Counter[tuple[Any, ...]] = Counter()
     for row in tables["backlog_evictions"]:
         cluster, topic, kind = row["cluster"], row["topic"], row["quota_type"]
@@ -139,6 +134,7 @@ RECORDS = numbered(sorted([
     *partition(10, [ledger(0, 1, 10, 1000, T0 - 9000), ledger(0, 2, 5, 500),
                     cursor(0, "old", "1:-1", publish_time_ms=T0 - 90_000)]),
     *partition(3, [ledger(0, 1, 0, 0), cursor(0, "none", "1:-1")]),
+    *[{**r, "topic": "persistent://t/a/p"} for r in (ledger(0, 1, 1, 7), cursor(0, "own", "1:-1"))],
     ledger(0, 1, 10, 1000), cursor(0, "s", "1:2", publish_time_ms=T0 - 5500), entry(2000, 1, 10),
 ], key=lambda r: r["ts_wall_ms"]))
 
@@ -168,8 +164,26 @@ def warehouse(make_settings: Callable[..., Settings], tmp_path: Path) -> Setting
     return config
 
 
-def stored(config: Settings) -> dict[str, Rows]:
-    return {t: DeltaTable(table_path(config, t)).to_pyarrow_table().to_pylist() for t in READS}
+def stored(config: Settings, tables: Sequence[str] = READS) -> dict[str, Rows]:
+    """Rows of tables; one that is not there has none."""
+    return {
+        name: DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path)
+        else []
+        for name in tables for path in [table_path(config, name)]
+    }
+
+
+def test_a_topic_beside_its_partitions_is_one_of_them(warehouse: Settings) -> None:
+    tables = stored(warehouse)
+    rows = [r for r in asked(tables, STATS) if r["topic"] == "persistent://t/a/p"]
+    assert [(r["oldestBacklogMessageAgeSeconds"], r["oldestBacklogMessageSubscriptionName"])
+            for r in rows] == [(94, "old")]
+    own = {r["metric"]: r["value"] for r in asked(tables, METRICS)
+           if r["topic"] == "persistent://t/a/p" and r["kind"] == "gauge"}
+    assert own == {
+        "pulsar_storage_backlog_size": 7, "pulsar_storage_backlog_age_seconds": 4,
+        "pulsar_storage_backlog_quota_limit": -1, "pulsar_storage_backlog_quota_limit_time": 30,
+    }
 
 
 def test_a_partitioned_topic_has_the_age_and_the_name_of_its_oldest_partition(

@@ -201,6 +201,8 @@ def _subscriptions(w: World, o: Out, key: Int, precise: Int, check_row: Record) 
             row["entries"], row["bytes"], row["age_s"] = c["after"], c["bytes"], NULL
             if timestamp != NULL:
                 row["age_s"] = age_of(now, timestamp)
+            if check_row["state"] == L.NO_BACKLOG:
+                timestamp = NULL  # the cursor of deduplication alone makes no topic old
             forecast(w, key, j, stands, timestamp, row)
             number += 1
         c["was"] = 1 if is_behind else 0

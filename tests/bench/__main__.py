@@ -33,11 +33,13 @@ BENCHES = {
     "claim": "claim.run",
     "chunks": "chunks.run",
     "producer_ids": "producer_ids.run",
+    "backlog": "backlog.run",
     "entry_cache": "entry_cache.run",
     "query": "query.run",
 }
 RESULTS = ("govern", "govern-demo", "columnar", "transport", "core", "topics", "state",
-           "freshness", "generator", "claim", "chunks", "producer_ids", "entry_cache", "query")
+           "freshness", "generator", "claim", "chunks", "producer_ids", "backlog", "entry_cache",
+           "query")
 """Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim", "entry_cache", "query")
 

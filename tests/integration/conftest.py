@@ -1,5 +1,5 @@
 """Fixtures of the tests with real servers."""
 
-from tests.servers.fixtures import kafka
+from tests.servers.fixtures import kafka, pulsar
 
-__all__ = ["kafka"]
+__all__ = ["kafka", "pulsar"]

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -16,11 +16,18 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from app.errors import UserError
 from app.groups.poll import Poller
 from app.groups.settings import KafkaGroupsSettings
+from app.run import run
 from tests.admin.documents import valid
 from tests.reference.backlog import judge
 from tests.servers.kafka import Kafka
 from tests.servers.logging_kafka import LoggingKafka
 from tests.servers.process import ServerFailed
+from tests.test_backlog_views import READS, asked, stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.settings import Settings
 
 pytestmark = pytest.mark.kafka
 AGED_MS = 3_600_000
@@ -331,3 +338,66 @@ def test_a_user_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert "wrong-one" not in str(error.value)
     finally:
         broker.stop()
+
+
+def test_groups_through_the_service(
+    cluster: Cluster, spark: SparkSession, make_settings: Callable[..., Settings]
+) -> None:
+    """Age, owner and time to loss in the tables and views of a run on the feed itself."""
+    base = now_ms() - AGED_MS
+    cluster.produce(0, 40, base)
+    cluster.produce(1, 10, base - 30_000)
+    cluster.commit("slow", 5, 4)
+    cluster.commit("fast", 38, 10)
+    config = make_settings(
+        source={"format": "kafka_groups",
+                "groups": cluster.settings().model_dump(exclude_unset=True)},
+        policies=[{"scope": "broker", "name": "*", "limits": PRECISE}], shards=2,
+    )
+    assert run(config, available_now=True, jobs=["backlog"]) == 0
+    time.sleep(3)  # the interval of the checks is one second, and a forecast needs three
+    assert run(config, available_now=True, jobs=["backlog"]) == 0
+    slow, day_s = cluster.group("slow"), 86_400
+    parts = [f"{cluster.topic}-partition-{i}" for i in range(2)]
+    oldest = dict(zip(parts, (base + 5000, base - 26_000), strict=True))
+    tables = stored(config, (*READS, "backlog_subscriptions"))
+
+    checks = tables["backlog_checks"]
+    assert len({r["pass_ms"] for r in checks}) >= 3
+    for r in checks:
+        age_s = (r["pass_ms"] - oldest[r["topic"]]) // 1000
+        assert {k: r[k] for k in (
+            "oldest_subscription", "age_state", "age_s", "limit_s", "limit_source_time", "rule",
+        )} == {
+            "oldest_subscription": slow, "age_state": "known", "age_s": age_s,
+            "limit_s": 7 * day_s, "limit_source_time": "topic", "rule": "within_limits",
+        }
+        assert r["time_usage"] == age_s / (7 * day_s)
+    last_ms = {part: max(r["pass_ms"] for r in checks if r["topic"] == part) for part in parts}
+    left = {
+        (r["topic"], r["subscription"]): (r["backlog_entries"], r["time_to_quota_s"])
+        for r in tables["backlog_subscriptions"] if r["pass_ms"] == last_ms[r["topic"]]
+    }
+    assert left == {
+        **{(part, slow): (count, 7 * day_s - (last_ms[part] - oldest[part]) // 1000)
+           for part, count in zip(parts, (35, 6), strict=True)},
+        (parts[0], cluster.group("fast")): (
+            2, 7 * day_s - (last_ms[parts[0]] - base - 38_000) // 1000
+        ),
+    }
+
+    newest_ms = max(last_ms.values())
+    ages = {part: (newest_ms - oldest[part]) // 1000 for part in parts}
+    assert {
+        r["topic"]: (r["oldestBacklogMessageAgeSeconds"], r["oldestBacklogMessageSubscriptionName"])
+        for r in asked(tables, "backlog_topic_stats")
+    } == {
+        **{part: (ages[part], slow) for part in parts}, cluster.topic: (ages[parts[1]], slow),
+    }
+    metrics = {
+        (r["metric"], r["topic"]): r["value"] for r in asked(tables, "backlog_metrics")
+    }
+    assert {
+        part: metrics["pulsar_storage_backlog_age_seconds", part] for part in parts
+    } == ages
+    assert metrics["pulsar_storage_backlog_size", parts[0]] == 3500

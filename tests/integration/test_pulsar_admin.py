@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 from app.admin.poll import Poller
 from app.admin.settings import PulsarAdminSettings
 from tests.admin.documents import valid
-from tests.servers.process import ServerFailed
 from tests.servers.pulsar import Pulsar
 
 NAMESPACE = "public/weir"
@@ -24,20 +23,9 @@ Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pulsar]:
-    """A Pulsar broker of this module. Skips where none can start."""
-    try:
-        broker = Pulsar(tmp_path_factory.mktemp("pulsar"))
-        broker.start()
-    except (ServerFailed, OSError) as error:
-        pytest.skip(f"no Pulsar broker: {error}")
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture(scope="module")
 def topic(pulsar: Pulsar) -> str:
     """A topic of three ledgers, the last one open, with a slow and a fast subscription."""
+    pulsar.run_with()
     pulsar.ask("PUT", f"namespaces/{NAMESPACE}", {})
     quota(pulsar, "destination_storage", {"limitSize": SIZE, "policy": "producer_exception"})
     quota(pulsar, "message_age", {"limitTime": AGE_S, "policy": "producer_request_hold"})

@@ -800,6 +800,10 @@ class Topic:
         close_ms = self.ledgers.close_of_oldest(position)
         return None if close_ms is None else (close_ms, "ledger_close")
 
+    def _is_waited_for(self, marks: dict[str, Position]) -> bool:
+        """Whether a subscription has anything left to acknowledge."""
+        return any(self.ledgers.after(at) for n, at in marks.items() if n != DEDUPLICATION)
+
     def _refresh(self) -> tuple[str, str]:
         """Section 4: bring the cached info up to date; answers state and source."""
         marks = self._marks
@@ -807,7 +811,7 @@ class Topic:
         if name is None:
             self.info = None
             return "no_durable_cursor", "none"
-        if not any(self.ledgers.after(at) for n, at in marks.items() if n != DEDUPLICATION):
+        if not self._is_waited_for(marks):
             self.info = None
             return "no_backlog", "none"
         position, info = marks[name], self.info
@@ -947,6 +951,8 @@ class Topic:
             found["time_to_drain_s"] = newest.backlog_bytes / -growth
         if not cursor.durable:
             return found
+        if not self._is_waited_for(self._marks):
+            timestamp = None  # what the cursor of deduplication alone has left makes no topic old
         if size.is_exceeded_size(newest.backlog_bytes) or (
             time.is_exceeded_time(timestamp, self._now)
         ):
@@ -1124,20 +1130,25 @@ def judge(
 
 
 def topic_stats(checks: Sequence[Row], age_reading: str = "live") -> list[Row]:
-    """`backlog_topic_stats`: the stats fields of every topic and every partitioned topic."""
+    """`backlog_topic_stats`: the stats fields of every topic and every partitioned topic; a topic
+    beside its partitions, as only names can make one, is one of them."""
     newest = max((r["pass_ms"] for r in checks), default=0)
     latest: dict[Key, Row] = {}
     for row in sorted(checks, key=lambda r: r["pass_ms"]):
         latest[row["cluster"], row["topic"]] = row
     whole: dict[Key, list[Row]] = {}
     for (cluster, topic), row in latest.items():
-        if without_partition(topic) != topic:
-            whole.setdefault((cluster, without_partition(topic)), []).append(row)
+        whole.setdefault((cluster, without_partition(topic)), []).append(row)
     found = {key: _stats(key, [row], newest, age_reading) for key, row in latest.items()}
     for key, rows in whole.items():
-        rows.sort(key=lambda r: int(r["topic"].rpartition("-")[2]))
+        rows.sort(key=lambda r: _partition(r["topic"]))
         found[key] = _stats(key, rows, newest, age_reading)
     return [found[key] for key in sorted(found)]
+
+
+def _partition(topic: str) -> int:
+    """The number of a partition, -1 for a topic that is none."""
+    return -1 if without_partition(topic) == topic else int(topic.rpartition("-")[2])
 
 
 def _stats(key: Key, rows: list[Row], newest: int, age_reading: str) -> Row:

@@ -6,12 +6,14 @@ import atexit
 import functools
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.servers.kafka import Kafka
 from tests.servers.process import ServerFailed
+from tests.servers.pulsar import Pulsar
 
 
 @functools.cache
@@ -38,3 +40,15 @@ def kafka() -> Kafka:
         broker.start()
     return broker
 
+
+
+@pytest.fixture(scope="package")
+def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pulsar]:
+    """A Pulsar broker; a test takes namespaces of its own. Skips where none can start."""
+    try:
+        broker = Pulsar(tmp_path_factory.mktemp("pulsar"))
+        broker.start()
+    except (ServerFailed, OSError) as error:
+        pytest.skip(f"no Pulsar broker: {error}")
+    yield broker
+    broker.stop()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -64,6 +65,9 @@ OPEN = (
     "java.base/java.nio", "java.base/jdk.internal.misc", "java.base/sun.net",
     "java.management/sun.management", "jdk.management/com.sun.management.internal",
 )
+SAMPLE = re.compile(r"(?P<name>[a-z_]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+Sample = tuple[str, frozenset[tuple[str, str]]]
 TEXT = json.dumps({"name": "", "schema": "", "type": "STRING", "properties": {}})
 
 
@@ -96,10 +100,11 @@ class Pulsar:
     """Broker, bookie and metadata in one process; data survive `stop` and `start`."""
 
     def __init__(self, folder: Path, version: str = VERSION) -> None:
-        port, self._web, bookie = free_ports(3)
+        self._port, self._web, bookie = free_ports(3)
         lib = jars(version)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "standalone.conf").write_text(CONFIGURATION.format(port=port, web=self._web))
+        self._folder = folder
+        self._settings: dict[str, str] = {}
         (folder / "log4j2.xml").write_text(LOGGING)
         self._server = Server(
             [
@@ -122,7 +127,18 @@ class Pulsar:
 
     def start(self) -> None:
         """Start the broker and wait until it says that it is well."""
+        text = CONFIGURATION.format(port=self._port, web=self._web)
+        text += "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        (self._folder / "standalone.conf").write_text(text)
         self._server.start(lambda _: self._healthy(), timeout_s=180)
+
+    def run_with(self, **settings: str) -> None:
+        """Have the broker run with these settings beside its own, started anew if it does not."""
+        if self._server.running and settings == self._settings:
+            return
+        self.stop()
+        self._settings = settings
+        self.start()
 
     def stop(self) -> None:
         """Stop the broker by its pid; its data stay."""
@@ -131,6 +147,16 @@ class Pulsar:
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """A request to the admin interface; the JSON of the answer, None if that is empty."""
         return self._request(method, f"/admin/v2/{path}", body)
+
+    def metrics(self) -> dict[Sample, float]:
+        """What the broker's Prometheus endpoint has now: by name and labels the value."""
+        with urlopen(f"{self.url}/metrics/", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        found = filter(None, map(SAMPLE.match, lines))
+        return {
+            (m["name"], frozenset(LABEL.findall(m["labels"] or ""))): float(m["value"])
+            for m in found
+        }
 
     def publish(self, topic: str, payloads: list[str]) -> list[tuple[int, int]]:
         """Publish messages to tenant/namespace/name, each an entry; their positions."""

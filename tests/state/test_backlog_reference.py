@@ -722,6 +722,19 @@ def test_the_cursor_of_deduplication_is_no_subscription() -> None:
     assert (row["oldest_subscription"], row["age_state"]) == (DEDUPLICATION, "known")
 
 
+def test_the_cursor_of_deduplication_alone_has_no_forecast_by_age() -> None:
+    limits = {**quota("destination_storage", 100), **quota("message_age", 60)}
+    records = [policy(0, "topic", TOPIC, backlog_quota=limits), ledger(0, 1, 5, 50),
+               cursor(0, DEDUPLICATION, "1:-1", publish_time_ms=T0 - 90_000), cursor(0, "s", "1:4")]
+    alone, _ = checks(records, 3001, PRECISE, "backlog_subscriptions")[-2:]
+    assert (alone["subscription"], alone["age_s"]) == (DEDUPLICATION, 93)
+    assert alone["time_to_quota_s"] is None
+    records += [ledger(2500, 1, 9, 90)]
+    row, other = checks(records, 3001, PRECISE, "backlog_subscriptions")[-2:]
+    assert (row["subscription"], row["time_to_quota_s"]) == (DEDUPLICATION, 0.0)
+    assert (other["subscription"], other["backlog_entries"]) == ("s", 4)
+
+
 def test_every_subscription_expires() -> None:
     limit = quota("message_age", 2, "consumer_backlog_eviction")
     records = [policy(0, "topic", TOPIC, backlog_quota=limit), ledger(0, 1, 0, 0),
