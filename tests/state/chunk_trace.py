@@ -10,47 +10,17 @@ import pyarrow as pa
 
 from state.chunks.operator import PARTS, RELEASES, Chunks
 from state.chunks.shard import COLUMNS, NAME
-from state.events import KIND_INDEX, KINDS, SCHEMA
-from state.records import INGEST_KEY
-
-PARAMS: dict[str, Any] = {
-    "allowed_lateness_ms": 500, "idle_advance_ms": 10_000, "idle_state_ms": 3_600_000,
-    "stats_window_ms": 60_000,
-}
-Row = dict[str, Any]
+from tests.state.shipping import PARAMS, Row, called, read_by, shipped
 
 
 def blob(records: Sequence[Row], payloads: bool = True) -> bytes:
     """Records as one blob of `chunks`."""
-    columns: dict[str, pa.Array] = {}
-    for name in COLUMNS:
-        values: list[Any]
-        if name == "event_type":
-            columns[name] = pa.array([KIND_INDEX[r[name]] for r in records], pa.int8())
-            continue
-        if name.startswith("payload_"):
-            columns[name] = _about_payload(name, records)
-            continue
-        values = [r.get(name) for r in records]
-        if name == "marker_ids":
-            values = [None if v is None else ",".join(v) for v in values]
-        if name == "marker_ids" or pa.types.is_string(SCHEMA.field(name).type):
-            columns[name] = pa.array(values, pa.string()).dictionary_encode()
-        else:
-            columns[name] = pa.array(values, SCHEMA.field(name).type)
-    n = len(records)
-    columns["source_partition"] = pa.array(
-        [str(r.get("source_partition", "0")) for r in records]
-    ).dictionary_encode()
-    columns["source_offset"] = pa.array([int(r["source_offset"]) for r in records], pa.int64())
-    columns["home"] = pa.array([1] * n, pa.int8())
+    made = {n: _about_payload(n, records) for n in COLUMNS if n.startswith("payload_")}
+    markers = [None if (v := r.get("marker_ids")) is None else ",".join(v) for r in records]
+    made["marker_ids"] = pa.array(markers, pa.string()).dictionary_encode()
     if payloads:
-        columns["payload"] = pa.array([r.get("payload") for r in records], pa.binary())
-    batch = pa.record_batch(columns).replace_schema_metadata({INGEST_KEY: b"1767621600000"})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+        made["payload"] = pa.array([r.get("payload") for r in records], pa.binary())
+    return shipped(records, COLUMNS, made=made)
 
 
 def _about_payload(name: str, records: Sequence[Row]) -> pa.Array:
@@ -64,43 +34,20 @@ def _about_payload(name: str, records: Sequence[Row]) -> pa.Array:
     return pa.nulls(len(records), pa.int64())
 
 
-READ = {kind.name for kind in KINDS if NAME in kind.jobs}
-
-
 def numbered(records: Iterable[Row]) -> list[Row]:
     """The records that the job reads, with an identity each."""
-    return [{**r, "source_offset": i} for i, r in enumerate(records) if r["event_type"] in READ]
+    return read_by(NAME, records)
 
 
 def play(
     batches: Iterable[Sequence[Row]], params: dict[str, Any] | None = None,
     until_ms: int | None = None, states: list[bytes] | None = None, **more: Any,
 ) -> dict[str, list[Row]]:
-    """Rows by table of a core that is called once per batch, as a query calls it; at the end the
-    stream's clock is moved to `until_ms`, if given."""
-    job = Chunks({**PARAMS, **(params or {})}, **more)
-    state: bytes | None = None
-    stream, latest = 0, 0
-    rows: dict[str, list[Row]] = {}
-
-    def call(blobs: list[bytes]) -> None:
-        nonlocal state
-        step = job.step(state, blobs, stream)
-        state = step.state
-        if states is not None:
-            states.append(state)
-        for name, table in step.tables.items():
-            rows.setdefault(name, []).extend(_plain(table))
-
-    for batch in batches:
-        call([blob(batch)] if batch else [])
-        latest = max([latest, *[r["ts_wall_ms"] for r in batch]])
-        stream = max(latest - job._idle_advance_ms, 0)
-    call([])
-    if until_ms is not None:
-        stream = until_ms
-        call([])
-    return rows
+    """Rows by table of the core; see `shipping.called`."""
+    chosen = {**PARAMS, **(params or {})}
+    return called(
+        Chunks(chosen, **more), batches, blob, chosen["idle_advance_ms"], until_ms, states, _plain
+    )
 
 
 def _plain(table: pa.Table) -> list[Row]:

@@ -1,0 +1,86 @@
+"""Records shipped to a core as the router ships them, and a core called as a query calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from state.events import KIND_INDEX, KINDS, SCHEMA
+from state.job import Job
+from state.records import INGEST_KEY
+
+PARAMS: dict[str, Any] = {
+    "allowed_lateness_ms": 500, "idle_advance_ms": 10_000, "idle_state_ms": 3_600_000,
+    "stats_window_ms": 60_000,
+}
+"""Parameters that every job has."""
+Row = dict[str, Any]
+
+
+def column(name: str, records: Sequence[Row]) -> pa.Array:
+    """A column of the contract; null where a record has none."""
+    if name == "event_type":
+        return pa.array([KIND_INDEX[r[name]] for r in records], pa.int8())
+    values = pa.array([r.get(name) for r in records], SCHEMA.field(name).type)
+    return values.dictionary_encode() if pa.types.is_string(values.type) else values
+
+
+def shipped(
+    records: Sequence[Row], names: Iterable[str], home: int = 1,
+    made: Mapping[str, pa.Array] | None = None,
+) -> bytes:
+    """Records as one blob with these columns, those that are `made` already as they are."""
+    made = made or {}
+    columns = {name: made[name] if name in made else column(name, records) for name in names}
+    columns["source_partition"] = pa.array(
+        [str(r.get("source_partition", "0")) for r in records]
+    ).dictionary_encode()
+    columns["source_offset"] = pa.array(
+        [int(r.get("source_offset", i)) for i, r in enumerate(records)], pa.int64()
+    )
+    columns["home"] = pa.array([home] * len(records), pa.int8())
+    columns |= {name: array for name, array in made.items() if name not in columns}
+    batch = pa.record_batch(columns).replace_schema_metadata({INGEST_KEY: b"1767621600000"})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def read_by(job: str, records: Iterable[Row]) -> list[Row]:
+    """The records that a job reads, with an identity each."""
+    kinds = {kind.name for kind in KINDS if job in kind.jobs}
+    return [{**r, "source_offset": i} for i, r in enumerate(records) if r["event_type"] in kinds]
+
+
+def called(
+    job: Job, batches: Iterable[Sequence[Row]], blob: Callable[[Sequence[Row]], bytes],
+    idle_advance_ms: int, until_ms: int | None = None, states: list[bytes] | None = None,
+    plain: Callable[[pa.Table], list[Row]] = pa.Table.to_pylist,
+) -> dict[str, list[Row]]:
+    """Rows by table of a core that is called once per batch; at the end the stream's clock is
+    moved to `until_ms`, if given."""
+    state: bytes | None = None
+    stream, latest = 0, 0
+    rows: dict[str, list[Row]] = {}
+
+    def call(blobs: list[bytes]) -> None:
+        nonlocal state
+        step = job.step(state, blobs, stream)
+        state = step.state
+        if states is not None:
+            states.append(state)
+        for name, table in step.tables.items():
+            rows.setdefault(name, []).extend(plain(table))
+
+    for batch in batches:
+        call([blob(batch)] if batch else [])
+        latest = max([latest, *[r["ts_wall_ms"] for r in batch if r["ts_wall_ms"] is not None]])
+        stream = max(latest - idle_advance_ms, 0)
+    call([])
+    if until_ms is not None:
+        stream = until_ms
+        call([])
+    return rows
