@@ -7,17 +7,14 @@ record has an identity that stays and a run that starts again goes on where it w
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.groups.settings import WHERE, KafkaGroupsSettings
-from app.sources import files
-from app.warehouse_files import local_path
+from app.sources import files, polled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
@@ -47,33 +44,16 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     return files.read_path(reader, str(records), settings.source.reader_options())
 
 
-@contextmanager
 def beside(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Poll while the body runs, or once before it if it is to come to an end.
 
     Nothing happens for another source.
     """
     if settings.source.format != "kafka_groups":
-        yield
-        return
-    poller = _poller(settings, say)
-    if not endless:
-        poller.poll_once(int(time.time() * 1000))
-        poller.close()
-        if poller.last.problems and say is not None:
-            say(poller.last.text())
-        yield
-        return
-    stop = threading.Event()
-    thread = threading.Thread(target=poller.run, args=(stop,), name="kafka_groups", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+        return nullcontext()
+    return polled.polling(_poller(settings, say), endless, say)
 
 
 def groups(settings: Settings) -> KafkaGroupsSettings:
@@ -86,16 +66,7 @@ def groups(settings: Settings) -> KafkaGroupsSettings:
 
 def spool_folder(settings: Settings) -> Path:
     """The folder of the polls: as set, else below a warehouse on this machine."""
-    chosen = groups(settings).spool
-    if chosen is not None:
-        return Path(chosen)
-    root = local_path(settings.warehouse)
-    if root is None:
-        raise UserError(
-            f"{WHERE}.spool: is missing, and {settings.warehouse} is no local folder\n"
-            "a folder is needed that this machine and every Spark worker can reach"
-        )
-    return root / NAME
+    return polled.spool_folder(settings, groups(settings).spool, WHERE, NAME)
 
 
 def own_quotas(settings: Settings) -> set[str]:

@@ -10,10 +10,8 @@ times, once, and their records read from the same spool folder.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +19,7 @@ from app.admin.poll import Poller
 from app.admin.recorded import convert, recordings
 from app.admin.settings import WHERE, PulsarAdminSettings
 from app.errors import UserError
-from app.sources import files
-from app.warehouse_files import local_path
+from app.sources import files, polled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
@@ -54,31 +51,16 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     return files.read_path(reader, str(records), settings.source.reader_options())
 
 
-@contextmanager
 def beside(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Poll while the body runs, or once before it if it is to come to an end.
 
     Nothing happens for another source, or where recorded polls are read.
     """
     if settings.source.format != "pulsar_admin" or settings.source.path is not None:
-        yield
-        return
-    poller = Poller(admin(settings), spool_folder(settings), say)
-    if not endless:
-        poller.poll_once(int(time.time() * 1000))
-        poller.close()
-        yield
-        return
-    stop = threading.Event()
-    thread = threading.Thread(target=poller.run, args=(stop,), name="pulsar_admin", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+        return nullcontext()
+    return polled.polling(Poller(admin(settings), spool_folder(settings), say), endless, say)
 
 
 def admin(settings: Settings) -> PulsarAdminSettings:
@@ -91,13 +73,4 @@ def admin(settings: Settings) -> PulsarAdminSettings:
 
 def spool_folder(settings: Settings) -> Path:
     """The folder of the polls: as set, else below a warehouse on this machine."""
-    chosen = admin(settings).spool
-    if chosen is not None:
-        return Path(chosen)
-    root = local_path(settings.warehouse)
-    if root is None:
-        raise UserError(
-            f"{WHERE}.spool: is missing, and {settings.warehouse} is no local folder\n"
-            "a folder is needed that this machine and every Spark worker can reach"
-        )
-    return root / NAME
+    return polled.spool_folder(settings, admin(settings).spool, WHERE, NAME)
