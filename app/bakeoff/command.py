@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.bakeoff import advice, choice
-from app.bakeoff.curves import BakeOff, Curve, Point, around, hit_ratio, measured
+from app.bakeoff.curves import BakeOff, Curve, Place, Point, around, hit_ratio, measured
 from app.bakeoff.trace import JOB, Trace, read_trace, release_event
 from app.commit import table_path
 from app.errors import UserError
@@ -229,6 +229,8 @@ def _remarks(result: Result) -> list[str]:
         if held > EXCEEDED * unbounded.max_bytes:
             found.append(f"{unbounded.curve.label} keeps what is wanted beyond its size: with "
                          f"{size_text(unbounded.max_bytes)} it held {size_text(held)}.")
+    if len(_readers(result.points[0])) > 1:
+        found.append("Bytes and counts are those of all brokers together.")
     if result.trace.refused:
         found.append(f"{result.trace.refused:,} records of the files break the event contract and "
                      "were left out.")
@@ -241,10 +243,15 @@ def _remarks(result: Result) -> list[str]:
 def _subtitle(result: Result) -> str:
     point = result.points[0]
     reads = round(point.total["hits"] + point.total["misses"])
-    brokers = sum(1 for counted in point.brokers.values() if hit_ratio(counted) is not None)
+    brokers = len(_readers(point))
     each = "1 broker" if brokers == 1 else f"{brokers} brokers, each with a cache of its own"
     size = size_text(point.total["hit_bytes"] + point.total["storage_bytes"])
     return f"{reads:,} reads of {size} on {each}, from {result.trace.name}"
+
+
+def _readers(point: Point) -> list[Place]:
+    """Brokers whose entries were read."""
+    return [place for place, counted in point.brokers.items() if hit_ratio(counted) is not None]
 
 
 def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
