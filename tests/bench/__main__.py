@@ -34,14 +34,16 @@ BENCHES = {
     "chunks": "chunks.run",
     "producer_ids": "producer_ids.run",
     "backlog": "backlog.run",
+    "backlog_job": "backlog.job",
     "entry_cache": "entry_cache.run",
     "query": "query.run",
 }
 RESULTS = ("govern", "govern-demo", "columnar", "transport", "core", "topics", "state",
-           "freshness", "generator", "claim", "chunks", "producer_ids", "backlog", "entry_cache",
-           "query")
+           "freshness", "generator", "claim", "chunks", "producer_ids", "backlog",
+           "backlog_job", "entry_cache", "query")
 """Result files in the order of docs/benchmarks.md."""
-WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim", "entry_cache", "query")
+WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim", "backlog", "entry_cache",
+                 "query")
 
 
 def environment() -> None:
