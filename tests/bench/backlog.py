@@ -186,7 +186,7 @@ def _checks(result: Result, topics: int) -> None:
             result.add(f"states of {topics:,} topics read and written", again, "s", spread=spread)
             result.ratio(due, f"states of {topics:,} topics read and written")
             result.add(f"state, {topics:,} topics", core.bytes / topics, "bytes per topic",
-                       note="two ledgers, two cursors, ten checks; compressed, and the topics are alike")
+                       note="two ledgers, two cursors, ten checks; topics are alike")
 
 
 # -- the job ---------------------------------------------------------------------------------
