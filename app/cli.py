@@ -176,6 +176,32 @@ def query(
 
 
 @app.command()
+def report(
+    out: Annotated[Path | None, typer.Option(help="The page to write.")] = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="From this event time: ms since the epoch, or ISO 8601."),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Before this event time.")] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(help="Tables as they were then: ms since the epoch, or ISO 8601."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What happened, as one page of HTML that needs no network and no scripts."""
+    from app.report import report as run_report
+
+    from_ms = None if start is None else _moment(start, "--from")
+    to_ms = None if end is None else _moment(end, "--to")
+    as_of_ms = None if as_of is None else _moment(as_of, "--as-of")
+    settings = _settings(config, warehouse)
+    _found(run_report(settings, out, from_ms, to_ms, as_of_ms, as_json, config is not None))
+
+
+@app.command()
 def quality(
     config: Config = None,
     warehouse: Warehouse = None,

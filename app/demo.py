@@ -59,8 +59,18 @@ def demo(out: Path, seed: int, events: int) -> int:
     if caches is not None:
         console.print()
         console.print(demo_report.indented(caches))
+    _write_report(config, out / "report.html", console)
     demo_report.render_next_steps(out, console)
     return 0
+
+
+def _write_report(config: Path, page: Path, console: Console) -> None:
+    """The page that `report` makes of the demo's warehouse."""
+    from app.report import write_page
+    from app.settings import load_settings
+
+    write_page(load_settings(config), page, configured=True)
+    console.print(f"\nThe same with pictures, for a browser: {page}", markup=False, soft_wrap=True)
 
 
 def _kafka(trace: Trace) -> str:

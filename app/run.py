@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from app import archive, govern, manifest, sources, staging, throttle_feed
+from app import archive, configuration, govern, manifest, sources, staging, throttle_feed
 from app.errors import UserError
 from app.failures import Passing, failure
 from app.progress import Progress
@@ -78,6 +78,7 @@ def _with_spark(settings: Settings, groups: list[list[str]], available_now: bool
     try:
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
         manifest.claim(settings, partitions)
+        configuration.keep(settings)
         with listening(spark, stopping):
             Service(spark, settings, groups, available_now, stopping).work()
     finally:

@@ -1,0 +1,70 @@
+"""The command `report`: one page of HTML that says what happened, without network or scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.queries.question import LEAST, MOST
+
+if TYPE_CHECKING:
+    from app.report.model import Page
+    from app.report.reader import Span
+    from app.settings import Settings
+
+
+def report(
+    settings: Settings, out: Path | None, from_ms: int | None = None, to_ms: int | None = None,
+    as_of_ms: int | None = None, as_json: bool = False, configured: bool = False,
+) -> int:
+    """Write the page to `out` and say where it is, or print what it says as JSON; 0."""
+    from app.report.reader import Span
+
+    if out is None and not as_json:
+        raise UserError("report: --out is missing\nname the page to write, for example "
+                        "--out report.html, or take --json")
+    span = Span(LEAST if from_ms is None else from_ms, MOST if to_ms is None else to_ms)
+    if span.start_ms >= span.end_ms:
+        raise UserError("report: --from is not before --to")
+    page = write_page(settings, out, span, as_of_ms, configured)
+    if as_json:
+        from app.report.page import as_json as in_json
+
+        print(json.dumps(in_json(page), ensure_ascii=False, indent=1))
+    else:
+        print(f"{page.verdict}\n{page.covers}\nThe report is in {out}.")
+    return 0
+
+
+def write_page(
+    settings: Settings, out: Path | None, span: Span | None = None, as_of_ms: int | None = None,
+    configured: bool = False,
+) -> Page:
+    """The page about a warehouse, written to `out` if given; `configured` says that these are the
+    settings that it was run with, not only the place where it is."""
+    from app.report.build import build, day
+    from app.report.reader import Span
+
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UserError(f"--out {out}: the folder {out.absolute().parent} does not exist")
+    page = build(settings, span or Span(), as_of_ms, configured)
+    if out is not None:
+        from app.report.page import html
+
+        _write(out, html(page, day(page)))
+    return page
+
+
+def _write(out: Path, text: str) -> None:
+    """Write a page, whole or not at all."""
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(out)
+    except OSError as error:
+        raise UserError(
+            f"--out {out}: cannot be written: {error.strerror}\n"
+            "name a file in a folder that this user may write"
+        ) from error

@@ -1,0 +1,86 @@
+"""From a warehouse to the page of a report."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from app import configuration as kept_configuration
+from app.manifest import load as load_manifest
+from app.report.model import Page
+from app.report.reader import Reader, Span
+from app.report.sections.alerting import alerting
+from app.report.sections.backlogs import backlogs
+from app.report.sections.cache import cache
+from app.report.sections.configuration import configuration
+from app.report.sections.data_quality import data_quality
+from app.report.sections.large_messages import large_messages
+from app.report.sections.principals import principals
+from app.report.sections.quotas import quotas
+from app.report.sections.throttling import blame, timeline
+from app.report.summary import summary
+from app.report.words import seconds_text, time_text, utc
+from app.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+
+def build(
+    settings: Settings, span: Span, as_of_ms: int | None = None, configured: bool = False
+) -> Page:
+    """The page about the warehouse of `settings`; `configured` says that these are the settings
+    that it was run with, not only the place where it is."""
+    warehouse = Warehouse.of(settings).at(as_of_ms)
+    warehouse.require()
+    manifest = load_manifest(settings)
+    known = kept_configuration.described if configured else kept_configuration.load
+    kept = known(settings)
+    reader = Reader(warehouse, span)
+    first = summary(reader)
+    sections = [
+        first.section, alerting(reader), blame(reader), timeline(reader), quotas(reader),
+        backlogs(reader), principals(reader), large_messages(reader), cache(reader),
+        data_quality(reader), configuration(reader, kept, manifest),
+    ]
+    covered = reader.span
+    made_ms = time.time_ns() // 1_000_000
+    facts = {
+        "warehouse": warehouse.uri, "made_ms": made_ms, "as_of_ms": as_of_ms,
+        "from_ms": covered.start_ms if covered else None,
+        "to_ms": covered.end_ms if covered else None,
+        "config_hash": kept["config_hash"] if kept else None,
+    }
+    title = "Weir report" if covered is None else f"Weir report, {time_text(covered.start_ms)} UTC"
+    return Page(title, _covers(reader, as_of_ms, made_ms), first.verdict, first.tiles, sections,
+                facts)
+
+
+def day(page: Page) -> str:
+    """The day that all event time of the page falls on (ISO 8601); empty if it is none."""
+    start, end = page.facts["from_ms"], page.facts["to_ms"]
+    if start is None:
+        return ""
+    first, last = utc(start).date(), utc(max(end - 1, start)).date()
+    return first.isoformat() if first == last else ""
+
+
+def _covers(reader: Reader, as_of_ms: int | None, made_ms: int) -> str:
+    span = reader.span
+    said = []
+    if span is not None:
+        end = time_text(span.end_ms, utc(span.start_ms).date().isoformat())
+        said.append(f"Event time {time_text(span.start_ms)} to {end} UTC "
+                    f"({seconds_text((span.end_ms - span.start_ms) / 1000)})")
+    clusters = [row["cluster"] for row in reader.rows(
+        "SELECT DISTINCT cluster FROM (SELECT cluster FROM topic_throttle_stats"
+        " UNION ALL SELECT cluster FROM backlog_checks"
+        " UNION ALL SELECT cluster FROM producer_id_stats"
+        " UNION ALL SELECT cluster FROM chunk_topic_stats"
+        " UNION ALL SELECT cluster FROM cache_stats) WHERE cluster IS NOT NULL ORDER BY cluster")]
+    if clusters:
+        more = f" and {len(clusters) - 4} more" if len(clusters) > 4 else ""
+        said.append(f"cluster{'' if len(clusters) == 1 else 's'} {', '.join(clusters[:4])}{more}")
+    if as_of_ms is not None:
+        said.append(f"tables as of {time_text(as_of_ms)} UTC")
+    return "; ".join([*said, f"made {time_text(made_ms)} UTC"]) + "."

@@ -1,0 +1,102 @@
+"""What a page is made of, before it is HTML or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import altair as alt
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a grid: the key in its rows, the heading, and how values are written."""
+
+    key: str
+    heading: str
+    kind: str = "text"
+    """text, topic, number, ratio, seconds, ms, bytes, rate, time, list or flag."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows for reading; `more` is what to ask the command `query` for all of them."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The room that a chart has (pixels)."""
+
+    width: int
+    narrow: bool
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture of some rows; `note` tells how it is read."""
+
+    title: str
+    note: str
+    rows: Sequence[Row]
+    draw: Callable[[Sequence[Row], Frame], alt.TopLevelMixin]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A text that is shown when it is asked for."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """Another page, by a path relative to this one or an address."""
+
+    text: str
+    target: str
+
+
+Part = Grid | Chart | Fold | Link
+
+
+@dataclass(frozen=True)
+class Section:
+    """One question and its answer; without parts the sentences say why there is nothing."""
+
+    key: str
+    title: str
+    says: Sequence[str]
+    parts: Sequence[Part] = ()
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number for the first screen; `bad` asks for attention."""
+
+    label: str
+    value: str
+    note: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole report."""
+
+    title: str
+    covers: str
+    verdict: str
+    tiles: Sequence[Tile]
+    sections: Sequence[Section]
+    facts: Row = field(default_factory=dict)
+    """Warehouse, times and hashes, as JSON has them."""

@@ -1,0 +1,63 @@
+"""A page as one HTML file that loads nothing, or as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from app.query import plain
+from app.report.charts import NARROW, WIDE, svg
+from app.report.model import Chart, Fold, Grid, Link, Page, Part, Section
+from app.report.words import NUMBERS, cell_text
+
+HERE = Path(__file__).resolve().parent
+KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link"}
+
+
+def html(page: Page, day: str) -> str:
+    """The page as HTML; times of `day` (ISO 8601) are shown without their date.
+
+    Text is escaped by the template. Two things go in as they are: the style, which is ours, and
+    SVG, in which Vega has escaped every text.
+    """
+    templates = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )
+    style = Markup((HERE / "style.css").read_text("utf-8"))
+    return templates.get_template("page.html.j2").render(
+        page=page, style=style, kind=lambda part: KINDS[type(part)], numbers=NUMBERS,
+        cell=lambda value, kind: cell_text(value, kind, day),
+        wide=lambda chart: _drawn(chart, WIDE), narrow=lambda chart: _drawn(chart, NARROW),
+    )
+
+
+def _drawn(chart: Chart, frame: Any) -> Markup:
+    return Markup(svg(chart, frame))
+
+
+def as_json(page: Page) -> dict[str, Any]:
+    """What the page says, with the rows behind its tables and charts."""
+    return {
+        **page.facts, "title": page.title, "covers": page.covers, "verdict": page.verdict,
+        "numbers": [{"label": t.label, "value": t.value, "note": t.note, "bad": t.bad}
+                    for t in page.tiles],
+        "sections": {section.key: _section(section) for section in page.sections},
+    }
+
+
+def _section(section: Section) -> dict[str, Any]:
+    return {"title": section.title, "says": list(section.says),
+            "parts": [_part(part) for part in section.parts]}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    known = {"kind": KINDS[type(part)]}
+    if isinstance(part, Link):
+        return {**known, "text": part.text, "target": part.target}
+    if isinstance(part, Fold):
+        return {**known, "title": part.title, "text": part.text}
+    return {**known, "title": part.title, "rows": [plain(row) for row in part.rows]}

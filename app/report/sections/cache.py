@@ -1,0 +1,99 @@
+"""What the cache answers, and what other sizes and policies would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app.demo_report import cache_sentence
+from app.report.charts import curves, lines
+from app.report.model import Chart, Column, Grid, Row, Section
+from app.report.words import time_text
+
+if TYPE_CHECKING:
+    from app.report.reader import Reader
+
+LINES = 6
+POINTS = 80
+TOP = 12
+
+TOTALS = """
+SELECT policy, max_bytes, CAST(NULL AS VARCHAR) AS topic, CAST(sum(hits) AS BIGINT) AS hits,
+  CAST(sum(misses) AS BIGINT) AS misses, CAST(sum(miss_bytes) AS BIGINT) AS miss_bytes
+FROM cache_stats WHERE topic IS NULL GROUP BY policy, max_bytes
+"""
+_OVER_TIME = """
+WITH best AS (
+  SELECT cluster, broker, policy, max_bytes, sum(hits + misses) AS reads FROM cache_stats
+  WHERE topic IS NULL GROUP BY cluster, broker, policy, max_bytes HAVING sum(hits + misses) > 0
+  ORDER BY reads DESC, cluster, broker, policy, max_bytes LIMIT $lines
+)
+SELECT concat(s.broker, ' ', s.policy) AS name,
+  s.window_start_ms - s.window_start_ms % $step AS slot,
+  max(s.window_start_ms + s.window_ms) AS at, 100 * sum(s.hits) / sum(s.hits + s.misses) AS value
+FROM cache_stats AS s JOIN best AS b ON b.cluster = s.cluster AND b.broker = s.broker
+  AND b.policy = s.policy AND b.max_bytes IS NOT DISTINCT FROM s.max_bytes
+WHERE s.topic IS NULL
+GROUP BY s.cluster, s.broker, s.policy, s.max_bytes, slot, b.reads
+HAVING sum(s.hits + s.misses) > 0 ORDER BY b.reads DESC, name, "at"
+"""
+# Rows of settings of their own are curves of their own; those of all brokers have no cluster.
+_CURVES = """
+SELECT concat_ws(' ', policy, array_to_string(list_transform(map_entries(settings),
+    e -> concat(e.key, '=', e.value)), ' ')) AS name,
+  max_bytes AS bytes, 100 * hit_ratio AS value, compared_ms, sample_rate, storage_bytes
+FROM cache_bakeoff
+WHERE cluster IS NULL AND hit_ratio IS NOT NULL
+  AND compared_ms = (SELECT max(compared_ms) FROM cache_bakeoff)
+ORDER BY name, max_bytes
+"""
+
+
+def cache(reader: Reader) -> Section:
+    """Hit ratio over time, and hit ratio against size for every policy."""
+    key, title = "cache", "Cache"
+    totals = reader.rows(TOTALS)
+    says: list[str] = []
+    parts: list[Chart | Grid] = []
+    if totals:
+        says.append(cache_sentence(totals) or "No reads were made of the cache.")
+        span = reader.span
+        length = 1 if span is None else span.end_ms - span.start_ms
+        over_time = reader.rows(_OVER_TIME, lines=LINES, step=max(length // POINTS, 1))
+        if over_time:
+            parts.append(Chart(
+                "Hit ratio over time", "Reads that found their entry, by broker and policy.",
+                over_time, lambda rows, frame: lines(rows, frame, "hits (%)")))
+        parts.append(Grid("By policy and size", [
+            Column("policy", "policy"), Column("max_bytes", "size", "bytes"),
+            Column("hits", "hits", "number"), Column("misses", "misses", "number"),
+            Column("hit_ratio", "hit ratio", "ratio"),
+            Column("hit_ratio_bytes", "of bytes", "ratio"),
+            Column("evicted_wanted", "evicted, yet wanted", "number"),
+            Column("max_used_bytes", "most used", "bytes"),
+        ], [_exact(row) for row in reader.ask("cache-hit-ratio", TOP)], "cache-hit-ratio"))
+    else:
+        says.append(reader.nothing_in("cache_stats"))
+    compared = reader.rows(_CURVES)
+    if compared:
+        says.append(_told(compared))
+        parts.append(Chart(
+            "Cache curves", "Reads that each policy would answer at each size; belady knows what "
+            "will be read and cannot be beaten.", compared, curves))
+    else:
+        says.append(f"{reader.nothing_in('cache_bakeoff')} The command bakeoff draws curves of it.")
+    return Section(key, title, says, parts)
+
+
+def _told(compared: list[Row]) -> str:
+    policies = len({row["name"] for row in compared})
+    sizes = len({row["bytes"] for row in compared})
+    sampled = compared[0]["sample_rate"]
+    part = f", on {100 * sampled:.3g} % of the entries" if sampled and sampled < 1 else ""
+    return (f"{policies} policies were compared at {sizes} sizes on "
+            f"{time_text(compared[0]['compared_ms'])}{part}.")
+
+
+def _exact(row: Row) -> Row:
+    """A row of the question with its hit ratio not rounded yet."""
+    reads = row["hits"] + row["misses"]
+    return {**row, "hit_ratio": row["hits"] / reads if reads else None}

@@ -1,0 +1,82 @@
+"""Under which configuration the rows came about, and what the warehouse holds."""
+
+from __future__ import annotations
+
+import yaml
+
+from app.manifest import Manifest
+from app.report.model import Column, Fold, Grid, Part, Row, Section
+from app.report.reader import Reader
+from app.report.words import time_text
+from app.tables import TABLES
+
+_HASHES = " UNION ALL ".join(
+    f"SELECT job, params_hash, switches, count(*) AS rows, max(ts_wall_ms) AS newest FROM {name}"
+    " GROUP BY ALL"
+    for name, table in TABLES.items()
+    if table.job is not None and {"job", "switches", "ts_wall_ms"} <= set(table.names)
+)
+JUDGED = f"""
+SELECT job, params_hash, CAST(sum(rows) AS BIGINT) AS rows, max(newest) AS newest,
+  any_value(switches) AS switches
+FROM ({_HASHES}) GROUP BY job, params_hash ORDER BY job, newest DESC
+"""
+
+
+def configuration(reader: Reader, kept: Row | None, manifest: Manifest | None) -> Section:
+    """`kept` is the configuration with its hashes, as `app.configuration` has it."""
+    judged = reader.rows(JUDGED)
+    says: list[str] = []
+    parts: list[Part] = []
+    if kept is None:
+        says.append("Which configuration made these tables is not kept here; --config names it.")
+    else:
+        says.append(f"Configuration {kept['config_hash']}"
+                    + (f", in force since {time_text(kept['started_ms'])} UTC."
+                       if kept.get("started_ms") else "."))
+        strange = sorted({row["job"] for row in judged
+                          if row["params_hash"] != kept["params_hash"].get(row["job"])})
+        if strange:
+            says.append(f"Some rows of {', '.join(strange)} were judged under other parameters or "
+                        "policies: compare the hashes below.")
+    if judged:
+        for row in judged:
+            row["switches"] = ", ".join(
+                f"{name}={value}" for name, value in sorted(row["switches"].items()) if value)
+        parts.append(Grid("Parameters that the rows were judged under", [
+            Column("job", "job"), Column("params_hash", "hash of parameters and policies"),
+            Column("rows", "rows", "number"), Column("newest", "newest", "time"),
+            Column("switches", "version parameters"),
+        ], judged))
+    else:
+        says.append("No job has written a row yet.")
+    if kept is not None:
+        text = yaml.safe_dump(kept["config"], sort_keys=False, allow_unicode=True)
+        parts.append(Fold("The whole configuration", text))
+    parts.append(_tables(reader))
+    says.append(_warehouse(reader, manifest))
+    unwritten = [s.name for s in reader.states.values() if s.version is None]
+    if unwritten:
+        says.append(f"Never written: {', '.join(unwritten)}.")
+    return Section("configuration", "Configuration and warehouse", says, parts)
+
+
+def _warehouse(reader: Reader, manifest: Manifest | None) -> str:
+    where = f"Warehouse {reader.warehouse.uri}"
+    if manifest is None:
+        return f"{where}: it has no manifest, so no run has written to it."
+    return (f"{where}: layout {manifest.layout_version}, {manifest.partitions} partitions, "
+            f"{manifest.shards} shards, begun {time_text(manifest.created_ms)} UTC.")
+
+
+def _tables(reader: Reader) -> Grid:
+    rows = [
+        {"name": s.name, "version": s.version, "rows": s.rows, "bytes": s.bytes,
+         "committed": s.committed_ms, "newest": s.newest_ms}
+        for s in reader.states.values() if s.version is not None
+    ]
+    return Grid("Tables of this report", [
+        Column("name", "table"), Column("version", "version", "number"),
+        Column("rows", "rows", "number"), Column("bytes", "size", "bytes"),
+        Column("committed", "committed", "time"), Column("newest", "newest row", "time"),
+    ], rows)

@@ -1,0 +1,75 @@
+"""Whether the tables can be trusted: audits, records that were not applied, and freshness."""
+
+from __future__ import annotations
+
+from app.report.charts import plain_bars
+from app.report.model import Chart, Column, Grid, Section
+from app.report.reader import Reader
+from app.report.words import counted, time_text
+
+TOP = 20
+QUARANTINED = """
+SELECT count(DISTINCT (source_partition, source_offset)) AS records FROM quarantine
+"""
+AUDIT = """
+WITH newest AS (
+  SELECT run_id, max(checked_ms) AS checked_ms FROM quality_results GROUP BY run_id
+  ORDER BY checked_ms DESC, run_id LIMIT 1
+)
+SELECT q.table AS name, count(*) AS checks, count(*) FILTER (WHERE NOT q.success) AS failed,
+  max(q.checked_ms) AS checked_ms
+FROM quality_results AS q JOIN newest USING (run_id) GROUP BY q.table ORDER BY failed DESC, name
+"""
+_FAILED = """
+WITH newest AS (
+  SELECT run_id, max(checked_ms) AS checked_ms FROM quality_results GROUP BY run_id
+  ORDER BY checked_ms DESC, run_id LIMIT 1
+)
+SELECT q.table AS name, q.expectation, q.column AS about, q.unexpected_count, q.observed
+FROM quality_results AS q JOIN newest USING (run_id)
+WHERE NOT q.success ORDER BY name, q.expectation, about LIMIT $most
+"""
+
+
+def data_quality(reader: Reader) -> Section:
+    """The newest audit, what went to quarantine, and how far each table is."""
+    key, title = "quality", "Data quality"
+    says: list[str] = []
+    parts: list[Chart | Grid] = []
+    audited = reader.rows(AUDIT)
+    if audited:
+        checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
+        says.append(f"The audit of {time_text(audited[0]['checked_ms'])} UTC made "
+                    f"{counted(checks, 'check')}: "
+                    + (f"{failed:,} failed." if failed else "all held."))
+        if failed:
+            parts.append(Grid("Checks that failed", [
+                Column("name", "table"), Column("expectation", "expectation"),
+                Column("about", "columns"), Column("unexpected_count", "rows", "number"),
+                Column("observed", "seen"),
+            ], reader.rows(_FAILED, most=TOP), '"FROM quality_results WHERE NOT success"'))
+        parts.append(Grid("Tables that were audited", [
+            Column("name", "table"), Column("checks", "checks", "number"),
+            Column("failed", "failed", "number"),
+        ], audited))
+    else:
+        says.append(f"{reader.nothing_in('quality_results')} The command quality audits them.")
+    refused = reader.ask("quarantined", TOP)
+    if refused:
+        total = reader.row(QUARANTINED)["records"]
+        says.append(f"{counted(total, 'record')} {'was' if total == 1 else 'were'} not applied and "
+                    "lie in quarantine; a record may break several rules.")
+        bars = [{"name": row["reason_code"], "value": row["records"],
+                 "text": f"{row['records']:,}"} for row in refused]
+        parts += [
+            Chart("Quarantine, by the rule that was broken", "Records.", bars,
+                  lambda rows, frame: plain_bars(rows, frame, "records")),
+            Grid("Quarantine", [
+                Column("reason_code", "rule"), Column("records", "records", "number"),
+                Column("commonest_detail", "most often"), Column("newest", "newest", "time"),
+            ], refused, "quarantined"),
+        ]
+    else:
+        says.append("Nothing is in quarantine." if reader.written("quarantine")
+                    else reader.nothing_in("quarantine"))
+    return Section(key, title, says, parts)

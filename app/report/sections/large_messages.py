@@ -1,0 +1,85 @@
+"""What became of messages that were sent in chunks."""
+
+from __future__ import annotations
+
+from app.demo_report import EXPIRED, GIVEN_UP, LOST, short
+from app.report.charts import bars
+from app.report.model import Chart, Column, Grid, Section
+from app.report.reader import Reader
+from app.report.words import counted
+
+TOP = 12
+TONES = ("var(--c1)", "var(--c5)", "var(--bad)")
+FATES = ("arrived whole", "waiting for a chunk", "lost")
+_ENDS = ", ".join(f"'{outcome}'" for outcome in sorted(EXPIRED | LOST | GIVEN_UP))
+_FATES = f"""
+WITH whole AS (SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_messages),
+ended AS (
+  SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_events WHERE outcome IN ({_ENDS})
+), lost AS (FROM ended EXCEPT FROM whole),
+newest AS (
+  SELECT cluster, topic, max(window_start_ms) AS window_start_ms FROM (
+    SELECT cluster, topic, window_start_ms FROM chunk_topic_stats
+    UNION ALL SELECT cluster, topic, window_start_ms FROM incomplete_messages
+  ) GROUP BY cluster, topic
+), waiting AS (
+  SELECT DISTINCT i.cluster, i.topic, i.subscription, i.uuid FROM incomplete_messages AS i
+  JOIN newest USING (cluster, topic, window_start_ms)
+  EXCEPT FROM whole EXCEPT FROM lost
+)
+SELECT topic, kind, count(*) AS value FROM (
+  SELECT topic, '{FATES[0]}' AS kind FROM whole
+  UNION ALL SELECT topic, '{FATES[1]}' FROM waiting
+  UNION ALL SELECT topic, '{FATES[2]}' FROM lost
+) GROUP BY topic, kind ORDER BY topic, kind
+"""
+
+
+def totals(reader: Reader) -> dict[str, int]:
+    """Deliveries of large messages by their fate."""
+    found = dict.fromkeys(FATES, 0)
+    for row in reader.rows(_FATES):
+        found[row["kind"]] += row["value"]
+    return found
+
+
+def large_messages(reader: Reader) -> Section:
+    """Messages that arrived, that wait, and that were lost."""
+    key, title = "large-messages", "Large messages"
+    fates = reader.rows(_FATES)
+    if not fates:
+        return Section(key, title, [reader.nothing_in("chunk_messages", "incomplete_messages")])
+    by_topic: dict[str, int] = {}
+    for row in fates:
+        by_topic[row["topic"]] = by_topic.get(row["topic"], 0) + (
+            row["value"] if row["kind"] == FATES[2] else 0)
+    worst = sorted(by_topic, key=lambda topic: (-by_topic[topic], topic))[:TOP]
+    counts = {(row["topic"], row["kind"]): row["value"] for row in fates}
+    chart = [{"name": short(topic), "kind": kind, "value": counts.get((topic, kind), 0)}
+             for topic in worst for kind in FATES]
+    lost, waiting = reader.ask("lost-messages", TOP), reader.ask("incomplete-messages", TOP)
+    total = sum(counts.values())
+    gone = sum(by_topic.values())
+    says = [f"Of {counted(total, 'delivery', 'deliveries')} of a large message to a subscription, "
+            f"{gone:,} {'was' if gone == 1 else 'were'} lost."]
+    whose = [Column("topic", "topic", "topic"), Column("subscription", "subscription")]
+    parts: list[Chart | Grid] = [Chart(
+        "What became of them", "Messages by topic, those with most losses first.", chart,
+        lambda rows, frame: bars(rows, frame, "messages", FATES, TONES),
+    )]
+    if waiting:
+        parts.append(Grid("Incomplete: waiting for a chunk at the last window's end", [
+            *whose, Column("uuid", "message"), Column("producer_name", "producer"),
+            Column("next_chunk_id", "waits for chunk", "number"),
+            Column("num_chunks", "of", "number"), Column("age_s", "since", "seconds"),
+            Column("buffered_bytes", "holds", "bytes"), Column("expires", "expires", "time"),
+        ], waiting, "incomplete-messages"))
+    else:
+        says.append("None waits for a chunk at the end of the newest window.")
+    if lost:
+        parts.append(Grid("Given up, by why", [
+            *whose, Column("outcome", "why"), Column("lost", "lost", "number"),
+            Column("arrived_after_all", "arrived after all", "number"),
+            Column("newest_lost", "newest"), Column("newest", "at", "time"),
+        ], lost, "lost-messages"))
+    return Section(key, title, says, parts)

@@ -1,0 +1,54 @@
+"""Every quota of every job, side by side."""
+
+from __future__ import annotations
+
+from app.demo_report import short
+from app.report.charts import limit_mark, plain_bars
+from app.report.model import Chart, Column, Grid, Section
+from app.report.reader import Reader
+from app.report.words import counted, percent_text
+
+TOP = 12
+SUMMARY = """
+SELECT count(DISTINCT (kind, cluster, broker, entity)) AS quotas,
+  count(DISTINCT (kind, cluster, broker, entity)) FILTER (WHERE breached) AS breached
+FROM quota_usage
+"""
+_NEAREST = """
+SELECT kind, cluster, broker, entity, max(ratio) AS ratio FROM quota_usage
+WHERE ratio IS NOT NULL GROUP BY kind, cluster, broker, entity
+ORDER BY ratio DESC, kind, cluster, broker, entity LIMIT $most
+"""
+
+
+def quotas(reader: Reader) -> Section:
+    """Quotas that were breached, and those that were nearest to it."""
+    key, title = "quotas", "Quotas"
+    summary = reader.row(SUMMARY)
+    if not summary["quotas"]:
+        return Section(key, title, [
+            reader.nothing_in("limiter_stats", "producer_id_stats", "backlog_checks")])
+    nearest = [
+        {"name": f"{row['kind']} {short(row['entity'])} ({row['broker']})",
+         "value": 100 * row["ratio"], "text": percent_text(row["ratio"])}
+        for row in reader.rows(_NEAREST, most=TOP)
+    ]
+    breached = reader.ask("breached-quotas", TOP)
+    says = [f"{summary['breached']:,} of {counted(summary['quotas'], 'quota')} "
+            f"{'was' if summary['breached'] == 1 else 'were'} breached at least once. "
+            "Rates are per second."]
+    parts: list[Chart | Grid] = []
+    if nearest:
+        parts.append(Chart(
+            "Highest use in a window",
+            "The average of a window or check as a share of the limit. A limit can be broken "
+            "within a second of a window whose average is low.", nearest,
+            lambda rows, frame: plain_bars(rows, frame, "% of the limit") + limit_mark(100),
+        ))
+    parts.append(Grid("Breached quotas", [
+        Column("entity", "of", "topic"), Column("kind", "quota"), Column("broker", "broker"),
+        Column("breaches", "windows", "number"), Column("highest_ratio", "highest use", "ratio"),
+        Column("newest_limit", "limit", "number"), Column("first_window", "first", "time"),
+        Column("last_window", "last", "time"),
+    ], breached, "breached-quotas"))
+    return Section(key, title, says, parts)

@@ -1,0 +1,183 @@
+"""Who broke publish limits, who paid for it, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from app.demo_report import short
+from app.report.charts import OTHERS, OWN, bars, heat, pauses, stacked_time
+from app.report.model import Chart, Column, Frame, Grid, Row, Section
+from app.report.reader import Reader
+from app.report.words import counted, percent_text, seconds_text
+
+TOP = 12
+CULPRITS, VICTIMS = 8, 16
+LANES, SLOTS = 16, 150
+"""Connections of the time line, and the parts of its width that pauses are drawn in."""
+BUCKETS = 120
+SHADES = {1: "under 1 s", 5: "1 to 5 s", 15: "5 to 15 s", 60: "15 to 60 s",
+          float("inf"): "a minute or more"}
+"""Shades of the matrix, by what they stay below (s)."""
+
+TOTALS = """
+SELECT coalesce(sum(culprit_ns), 0) / 1e9 AS own_s,
+  coalesce(sum(collateral_ns), 0) / 1e9 AS other_s,
+  count(DISTINCT (cluster, topic)) FILTER (WHERE culprit_times > 0) AS offenders,
+  count(DISTINCT (cluster, topic)) FILTER (WHERE collateral_times > 0) AS victims,
+  count(DISTINCT (cluster, topic)) AS topics
+FROM topic_throttle_stats
+"""
+_BLAME = """
+SELECT cluster, topic, sum(culprit_ns) / 1e9 AS own_s, sum(collateral_ns) / 1e9 AS other_s
+FROM topic_throttle_stats GROUP BY cluster, topic
+HAVING sum(culprit_ns) + sum(collateral_ns) > 0
+ORDER BY {order} DESC, cluster, topic LIMIT $most
+"""
+# Pauses are drawn in slots of the time line: more could not be seen, and would not fit a page.
+_LANES = """
+WITH pauses AS (
+  SELECT cluster, broker, cnx_id, start_ms, coalesce(end_ms, $until) AS end_ms,
+    coalesce(reasons[1], 'unknown') AS kind
+  FROM throttle_intervals WHERE start_ms IS NOT NULL
+), lanes AS (
+  SELECT cluster, broker, cnx_id, sum(end_ms - start_ms) AS paused_ms, count(*) AS pauses,
+    min(start_ms) AS first_ms
+  FROM pauses GROUP BY cluster, broker, cnx_id
+  ORDER BY paused_ms DESC, cluster, broker, cnx_id LIMIT $lanes
+)
+SELECT concat(p.broker, ' ', p.cnx_id) AS name, p.kind,
+  min(p.start_ms) AS at, max(greatest(p.end_ms, p.start_ms + 1)) AS until
+FROM pauses AS p JOIN lanes AS l USING (cluster, broker, cnx_id)
+GROUP BY p.cluster, p.broker, p.cnx_id, p.kind, l.first_ms, p.start_ms // $slot
+ORDER BY l.first_ms, name, "at"
+"""
+_OVER_TIME = """
+SELECT window_start_ms // $bucket AS slot, min(window_start_ms) AS at,
+  max(window_start_ms + window_ms) AS until,
+  sum(culprit_ns) / 1e9 AS own_s, sum(collateral_ns) / 1e9 AS other_s
+FROM topic_throttle_stats GROUP BY slot HAVING own_s + other_s > 0 ORDER BY "at"
+"""
+
+
+def blame(reader: Reader) -> Section:
+    """Top offenders and victims, and who paused whom."""
+    key, title = "offenders", "Offenders and victims"
+    totals = reader.row(TOTALS)
+    paused_s = totals["own_s"] + totals["other_s"]
+    if not paused_s:
+        why = (f"None of {counted(totals['topics'], 'topic')} was paused."
+               if totals["topics"] else reader.nothing_in("topic_throttle_stats"))
+        return Section(key, title, [why])
+    says = [
+        f"{counted(totals['offenders'], 'topic')} broke a limit; "
+        f"{counted(totals['victims'], 'topic')} stood still because of others. Of "
+        f"{seconds_text(paused_s)} of paused time, summed over topics and connections, "
+        f"{percent_text(totals['other_s'] / paused_s)} fell on topics that kept within their "
+        "limits.",
+    ]
+    pairs = reader.ask("noisy-neighbours", 5000)
+    return Section(key, title, says, [
+        _blame_chart(reader, "Top offenders", "sum(culprit_ns)"),
+        _blame_chart(reader, "Top victims", "sum(collateral_ns)"),
+        *([_matrix(pairs)] if pairs else []),
+        Grid("Who paused whom, longest first", [
+            Column("culprit", "because of", "topic"), Column("victim", "stood still", "topic"),
+            Column("pauses", "pauses", "number"), Column("paused_s", "paused", "seconds"),
+            Column("limiters", "limit", "list"), Column("first_pause", "first", "time"),
+        ], pairs[:TOP], "noisy-neighbours --param rows=1000"),
+    ])
+
+
+def _blame_chart(reader: Reader, title: str, order: str) -> Chart:
+    rows = [
+        {"name": short(row["topic"]), "kind": kind, "value": round(row[column], 3)}
+        for row in reader.rows(_BLAME.format(order=order), most=TOP)
+        for kind, column in ((OWN, "own_s"), (OTHERS, "other_s"))
+    ]
+    return Chart(
+        title, "Seconds that connections with the topic were paused, by whose fault.", rows,
+        lambda rows, frame: bars(rows, frame, "paused (s)", [OWN, OTHERS]),
+    )
+
+
+def _matrix(pairs: Sequence[Row]) -> Chart:
+    """Culprits across, victims down, the longest first in both directions."""
+    culprits = _ranked(pairs, "culprit")[:CULPRITS]
+    kept = [pair for pair in pairs if pair["culprit"] in culprits]
+    # Of every culprit the first victims, else the worst one would fill the rows.
+    each = max(1, VICTIMS // len(culprits))
+    victims: list[str] = []
+    for culprit in culprits:
+        own = [pair["victim"] for pair in kept if pair["culprit"] == culprit]
+        victims += [v for v in own if v not in victims][:each]
+    victims += [v for v in _ranked(kept, "victim") if v not in victims][: VICTIMS - len(victims)]
+    rows = [
+        {"column": short(pair["culprit"]), "row": short(pair["victim"]),
+         "seconds": pair["paused_s"] or 0.0, "text": _seconds(pair["paused_s"] or 0.0),
+         "shade": next(s for top, s in SHADES.items() if (pair["paused_s"] or 0.0) < top),
+         "place": (culprits.index(pair["culprit"]), victims.index(pair["victim"]))}
+        for pair in kept if pair["victim"] in victims
+    ]
+    rows.sort(key=lambda row: row.pop("place"))
+    return Chart(
+        "Matrix: whose limit stopped whom",
+        f"Seconds that the topic in a row stood still because of the topic in a column; at most "
+        f"{CULPRITS} and {VICTIMS} of them.", rows, _draw_matrix,
+    )
+
+
+def _draw_matrix(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
+    columns = list(dict.fromkeys(row["column"] for row in rows))
+    shown = columns[:3] if frame.narrow else columns
+    return heat([r for r in rows if r["column"] in shown], frame, list(SHADES.values()))
+
+
+def _ranked(pairs: Sequence[Row], field: str) -> list[str]:
+    total: dict[str, float] = {}
+    for pair in pairs:
+        total[pair[field]] = total.get(pair[field], 0.0) + (pair["paused_s"] or 0.0)
+    return sorted(total, key=lambda name: (-total[name], name))
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}"
+
+
+def timeline(reader: Reader) -> Section:
+    """When connections were paused, and when topics paid."""
+    key, title = "timeline", "Throttle time line"
+    span = reader.span
+    if span is None or not reader.written("throttle_events"):
+        return Section(key, title, [reader.nothing_in("throttle_events")])
+    length = max(span.end_ms - span.start_ms, 1)
+    lanes = reader.rows(_LANES, until=span.end_ms, lanes=LANES, slot=max(length // SLOTS, 1))
+    over_time = [
+        {"at": row["at"], "until": row["until"], "kind": kind, "value": round(row[column], 3)}
+        for row in reader.rows(_OVER_TIME, bucket=max(length // BUCKETS, 1))
+        for kind, column in ((OWN, "own_s"), (OTHERS, "other_s"))
+    ]
+    counts = reader.row(
+        "SELECT count(*) AS pauses, count(DISTINCT (cluster, broker, cnx_id)) AS connections,"
+        " count(*) FILTER (WHERE end_ns IS NULL) AS still, max(end_ns - start_ns) / 1e9 AS longest"
+        " FROM throttle_intervals"
+    )
+    if not counts["pauses"]:
+        return Section(key, title, ["No connection was paused in this time."])
+    says = [f"{counted(counts['connections'], 'connection')} "
+            f"{'was' if counts['connections'] == 1 else 'were'} paused "
+            f"{counted(counts['pauses'], 'time')}"
+            + (f", the longest time for {seconds_text(counts['longest'])}"
+               if counts["longest"] is not None else "")
+            + (f"; {counts['still']:,} {'is' if counts['still'] == 1 else 'are'} still paused at "
+               "the end." if counts["still"] else ".")]
+    return Section(key, title, says, [
+        Chart("Paused connections",
+              f"The {LANES} connections that were paused longest; a bar is a pause, its colour the "
+              "reason that the broker gives first.", lanes, pauses),
+        *([Chart("Paused time by window",
+                 "Seconds that topics stood still in a window, summed over topics.", over_time,
+                 lambda rows, frame: stacked_time(rows, frame, "paused (s)", [OWN, OTHERS]))]
+          if over_time else []),
+    ])

@@ -1,0 +1,159 @@
+"""What happened, in sentences and numbers: the first screen of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app import demo_report
+from app.report.model import Row, Section, Tile
+from app.report.reader import Reader
+from app.report.sections import (
+    alerting,
+    backlogs,
+    cache,
+    data_quality,
+    large_messages,
+    principals,
+    quotas,
+    throttling,
+)
+from app.report.words import NONE, counted, percent_text, seconds_text
+
+# Only what the sentences need: a fleet has a check of every topic each minute.
+_PAUSED = """
+SELECT CAST(sum(culprit_ns) AS BIGINT) AS culprit_ns, count(*) AS topics,
+  CAST(sum(collateral_ns) AS BIGINT) AS collateral_ns
+FROM topic_throttle_stats
+"""
+_MARKS = """
+SELECT {columns} FROM throttle_events
+WHERE transition = 'ConnectionStateChanged' AND (reads_paused OR action = 'unmark')
+"""
+_CHECKS = """
+SELECT {columns} FROM (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, topic ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
+  FROM backlog_checks
+) WHERE place = 1 OR exceeded_size OR exceeded_time
+"""
+_AHEAD = """
+SELECT {columns} FROM (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, topic, subscription
+      ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
+  FROM backlog_subscriptions
+) WHERE place = 1 AND time_to_quota_s <= $within
+"""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One sentence, the numbers, and the findings."""
+
+    verdict: str
+    tiles: list[Tile]
+    section: Section
+
+
+def summary(reader: Reader) -> Summary:
+    """The first screen."""
+    facts = _facts(reader)
+    findings = _findings(reader)
+    says = findings or ["No job has found anything to tell in this time."]
+    section = Section("what-happened", "What happened", says)
+    return Summary(_verdict(reader, facts), _tiles(reader, facts), section)
+
+
+def _facts(reader: Reader) -> Row:
+    alerts = reader.rows(alerting.LATEST)
+    reads = reader.row(f"SELECT sum(hits) AS hits, sum(hits + misses) AS reads"
+                       f" FROM ({cache.TOTALS})")
+    return {
+        "pauses": reader.row(throttling.TOTALS), "quotas": reader.row(quotas.SUMMARY),
+        "backlogs": reader.row(backlogs.SUMMARY),
+        "soon": reader.row(backlogs.SOON, within=demo_report.SOON_S)["topics"],
+        "ids": reader.row(principals.SUMMARY), "large": large_messages.totals(reader),
+        "cache": reads["hits"] / reads["reads"] if reads["reads"] else None,
+        "quarantined": reader.row(data_quality.QUARANTINED)["records"],
+        "failed": sum(row["failed"] for row in reader.rows(data_quality.AUDIT)),
+        "firing": sum(row["state"] == "firing" for row in alerts), "alerts": len(alerts),
+    }
+
+
+def _verdict(reader: Reader, facts: Row) -> str:
+    if reader.span is None:
+        return "There is nothing to tell yet: no job has finished a window."
+    pauses, quotas_ = facts["pauses"], facts["quotas"]
+    told = []
+    if facts["firing"]:
+        told.append(f"{counted(facts['firing'], 'alert')} "
+                    f"{'fires' if facts['firing'] == 1 else 'fire'}")
+    if quotas_["breached"]:
+        told.append(f"{counted(quotas_['breached'], 'quota')} "
+                    f"{'was' if quotas_['breached'] == 1 else 'were'} breached")
+    if pauses["victims"]:
+        victims = pauses["victims"]
+        told.append(f"{counted(victims, 'topic')} stood still for "
+                    f"{seconds_text(pauses['other_s'])} because of others")
+    if facts["large"][large_messages.FATES[2]]:
+        lost = facts["large"][large_messages.FATES[2]]
+        told.append(f"{counted(lost, 'large message')} {'was' if lost == 1 else 'were'} lost")
+    if not told:
+        return "All was well: no quota was breached, and no topic stood still because of others."
+    text = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _tiles(reader: Reader, facts: Row) -> list[Tile]:
+    pauses, backlog, ids = facts["pauses"], facts["backlogs"], facts["ids"]
+    lost, whole = (facts["large"][fate] for fate in reversed(large_messages.FATES[::2]))
+    paused = pauses["own_s"] + pauses["other_s"]
+    return [
+        Tile("alerts firing", str(facts["firing"]) if facts["alerts"] else NONE,
+             "" if facts["alerts"] else "none judged yet", bool(facts["firing"])),
+        Tile("quotas breached", f"{facts['quotas']['breached']:,}",
+             f"of {facts['quotas']['quotas']:,}", bool(facts["quotas"]["breached"])),
+        Tile("paused by others", seconds_text(pauses["other_s"]) if paused else NONE,
+             f"{percent_text(pauses['other_s'] / paused)} of paused time" if paused
+             else "nothing was paused", bool(pauses["victims"])),
+        Tile("backlogs over quota", f"{backlog['over']:,}" if backlog["topics"] else NONE,
+             f"{facts['soon']:,} more within the hour" if backlog["topics"] else "none checked",
+             bool(backlog["over"])),
+        Tile("users over id quota", f"{ids['over']:,}" if ids["users"] else NONE,
+             f"of {ids['users']:,}" if ids["users"] else "no producer ids seen", bool(ids["over"])),
+        Tile("large messages lost", f"{lost:,}" if lost + whole else NONE,
+             f"{whole:,} arrived" if lost + whole else "none seen", bool(lost)),
+        Tile("reads from cache", NONE if facts["cache"] is None else percent_text(facts["cache"]),
+             "no reads seen" if facts["cache"] is None else ""),
+        Tile("in quarantine", f"{facts['quarantined']:,}",
+             f"{counted(facts['failed'], 'check')} of quality failed" if facts["failed"]
+             else "records not applied", bool(facts["failed"])),
+    ]
+
+
+def _findings(reader: Reader) -> list[str]:
+    """The sentences that the demo prints, of any warehouse."""
+    said = []
+    total = reader.row(_PAUSED)
+    if total["topics"]:
+        events = reader.rows(_MARKS.format(columns=_listed(demo_report.THROTTLE_COLUMNS)))
+        said += demo_report.sentences(demo_report.summarise(events, [total], []))
+    said += demo_report.producer_id_sentences(
+        reader.columns("producer_id_decisions", demo_report.DECISION_COLUMNS))
+    large = demo_report.large_message_sentence(
+        reader.columns("chunk_messages", demo_report.MESSAGE_COLUMNS),
+        reader.columns("chunk_events", demo_report.CHUNK_EVENT_COLUMNS),
+        reader.columns("incomplete_messages", demo_report.INCOMPLETE_COLUMNS))
+    said += [] if large is None else [large]
+    said += demo_report.backlog_sentences(
+        reader.rows(_CHECKS.format(columns=_listed(demo_report.BACKLOG_CHECK_COLUMNS))),
+        reader.rows(_AHEAD.format(columns=_listed(demo_report.BACKLOG_SUBSCRIPTION_COLUMNS)),
+                    within=demo_report.SOON_S),
+        reader.columns("backlog_evictions", demo_report.BACKLOG_EVICTION_COLUMNS))
+    cached = demo_report.cache_sentence(reader.rows(cache.TOTALS))
+    return [*said, *([] if cached is None else [cached])]
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(columns)

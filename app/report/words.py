@@ -1,0 +1,88 @@
+"""How a report writes values: times, lengths of time, sizes, shares, names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from app.demo_report import duration, short
+from app.query import plain
+from app.sizes import size_text
+
+NUMBERS = frozenset({"number", "ratio", "seconds", "ms", "bytes", "rate"})
+"""Kinds of column that stand on the right."""
+LONGEST_TEXT = 300
+NONE = "\N{EN DASH}"
+
+
+def counted(n: int, noun: str, nouns: str = "") -> str:
+    """1 topic, 2 topics."""
+    return f"{n:,} {noun if n == 1 else nouns or noun + 's'}"
+
+
+def utc(ms: int) -> datetime:
+    """A time from milliseconds since the epoch."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+def time_text(value: Any, day: str = "") -> str:
+    """A time in UTC, without the date on the day `day` (ISO 8601)."""
+    moment = utc(value) if isinstance(value, int) else value
+    text = moment.strftime("%Y-%m-%d %H:%M:%S")
+    return text.removeprefix(f"{day} ") if day else text
+
+
+def seconds_text(seconds: float) -> str:
+    """A length of time as a reader says it: 0.3 s, 38 s, 2 min 5 s, 5 h 7 min, 3 d 4 h."""
+    if not seconds:
+        return "0 s"
+    if seconds < 3600:
+        return duration(int(seconds * 1e9))
+    minutes = int(seconds // 60)
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes // 1440:,} d {minutes % 1440 // 60} h"
+
+
+def percent_text(ratio: float) -> str:
+    """A share: 0.31 %, 4.2 %, 84 %."""
+    percent = 100 * ratio
+    if percent >= 10 or percent == 0:
+        return f"{percent:.1f} %" if 90 < percent < 100 else f"{percent:,.0f} %"
+    return f"{percent:.2g} %"
+
+
+def number_text(value: float) -> str:
+    """A number with as many digits as matter."""
+    if isinstance(value, int) or value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def cut(text: str) -> str:
+    """A text that is not longer than a page bears."""
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+
+
+def cell_text(value: Any, kind: str, day: str) -> str:
+    """A value as a cell of its kind shows it."""
+    if value is None or value in ("", []):
+        return NONE
+    if kind == "time":
+        return time_text(value, day)
+    write = KINDS.get(kind)
+    return cut(str(plain(value)) if write is None else write(value))
+
+
+KINDS: dict[str, Callable[[Any], str]] = {
+    "topic": short,
+    "number": number_text,
+    "ratio": percent_text,
+    "seconds": seconds_text,
+    "ms": lambda ms: seconds_text(ms / 1000),
+    "bytes": size_text,
+    "rate": lambda rate: f"{number_text(rate)}/s",
+    "list": lambda values: ", ".join(short(str(value)) for value in values),
+    "flag": lambda value: "yes" if value else "no",
+}
