@@ -26,6 +26,7 @@ COMMANDS = (
     ["explain", "message", "a-1", "--json"], ["explain", "subscription", TOPIC, "s"],
     ["query", "freshness"], ["query", "FROM weir_tables", "--json"], ["query", "SHOW TABLES"],
     ["metrics", "--once"], ["metrics", "--once", "--json"],
+    ["report", "--json"], ["report", "--json", "--as-of", "0", "--to", "2030-01-01"],
 )
 
 

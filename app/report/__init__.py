@@ -49,7 +49,8 @@ def write_page(
 
     if out is not None and not out.absolute().parent.is_dir():
         raise UserError(f"--out {out}: the folder {out.absolute().parent} does not exist")
-    page = build(settings, span or Span(), as_of_ms, configured)
+    beside = Path() if out is None else out.absolute().parent
+    page = build(settings, span or Span(), as_of_ms, configured, beside)
     if out is not None:
         from app.report.page import html
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import configuration as kept_configuration
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
 
 
 def build(
-    settings: Settings, span: Span, as_of_ms: int | None = None, configured: bool = False
+    settings: Settings, span: Span, as_of_ms: int | None = None, configured: bool = False,
+    beside: Path = Path(),
 ) -> Page:
     """The page about the warehouse of `settings`; `configured` says that these are the settings
-    that it was run with, not only the place where it is."""
+    that it was run with, not only the place where it is. Links start in the folder `beside`."""
     warehouse = Warehouse.of(settings).at(as_of_ms)
     warehouse.require()
     manifest = load_manifest(settings)
@@ -41,7 +43,7 @@ def build(
     sections = [
         first.section, alerting(reader), blame(reader), timeline(reader), quotas(reader),
         backlogs(reader), principals(reader), large_messages(reader), cache(reader),
-        data_quality(reader), configuration(reader, kept, manifest),
+        data_quality(reader, beside), configuration(reader, kept, manifest),
     ]
     covered = reader.span
     made_ms = time.time_ns() // 1_000_000

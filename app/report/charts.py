@@ -30,7 +30,8 @@ MEASURED = 13
 """Vega makes room for text of this size (pixels); the page shows it smaller, since its font may be
 wider than the one that Vega knows."""
 CONFIG: Mapping[str, Any] = {
-    "background": "transparent", "font": "sans-serif", "view": {"stroke": None},
+    # The figure says what it shows; a label on every mark would be most of the page.
+    "aria": False, "background": "transparent", "font": "sans-serif", "view": {"stroke": None},
     "axis": {"labelColor": MUTED, "titleColor": MUTED, "gridColor": LINE, "domainColor": LINE,
              "tickColor": LINE, "labelFontSize": MEASURED,
              "titleFontSize": MEASURED, "titleFontWeight": "normal"},

@@ -38,13 +38,11 @@ HAVING sum(s.hits + s.misses) > 0 ORDER BY b.reads DESC, name, "at"
 """
 # Rows of settings of their own are curves of their own; those of all brokers have no cluster.
 _CURVES = """
-SELECT concat_ws(' ', policy, array_to_string(list_transform(map_entries(settings),
-    e -> concat(e.key, '=', e.value)), ' ')) AS name,
-  max_bytes AS bytes, 100 * hit_ratio AS value, compared_ms, sample_rate, storage_bytes
+SELECT policy, settings, max_bytes AS bytes, 100 * hit_ratio AS value, compared_ms, sample_rate
 FROM cache_bakeoff
 WHERE cluster IS NULL AND hit_ratio IS NOT NULL
   AND compared_ms = (SELECT max(compared_ms) FROM cache_bakeoff)
-ORDER BY name, max_bytes
+ORDER BY policy, CAST(settings AS VARCHAR), max_bytes
 """
 
 
@@ -73,12 +71,12 @@ def cache(reader: Reader) -> Section:
         ], [_exact(row) for row in reader.ask("cache-hit-ratio", TOP)], "cache-hit-ratio"))
     else:
         says.append(reader.nothing_in("cache_stats"))
-    compared = reader.rows(_CURVES)
+    compared = [{"name": _curve(row), **row} for row in reader.rows(_CURVES)]
     if compared:
         says.append(_told(compared))
         parts.append(Chart(
-            "Cache curves", "Reads that each policy would answer at each size; belady knows what "
-            "will be read and cannot be beaten.", compared, curves))
+            "Cache curves", "Reads that each policy would answer at each size; belady knows "
+            "beforehand what will be read.", compared, curves))
     else:
         says.append(f"{reader.nothing_in('cache_bakeoff')} The command bakeoff draws curves of it.")
     return Section(key, title, says, parts)
@@ -97,3 +95,9 @@ def _exact(row: Row) -> Row:
     """A row of the question with its hit ratio not rounded yet."""
     reads = row["hits"] + row["misses"]
     return {**row, "hit_ratio": row["hits"] / reads if reads else None}
+
+
+def _curve(row: Row) -> str:
+    """The name of a curve: its policy, and what its caches had of their own."""
+    own = sorted((row.pop("settings") or {}).items())
+    return " ".join([row["policy"], *(f"{name}={value}" for name, value in own)])

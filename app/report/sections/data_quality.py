@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from urllib.parse import quote
+
 from app.report.charts import plain_bars
-from app.report.model import Chart, Column, Grid, Section
+from app.report.model import Chart, Column, Grid, Link, Part, Section
 from app.report.reader import Reader
 from app.report.words import counted, time_text
 
 TOP = 20
+DATA_DOCS = "_weir/quality/index.html"
+"""Where an audit leaves its pages, below the warehouse."""
 QUARANTINED = """
 SELECT count(DISTINCT (source_partition, source_offset)) AS records FROM quarantine
 """
@@ -31,11 +37,12 @@ WHERE NOT q.success ORDER BY name, q.expectation, about LIMIT $most
 """
 
 
-def data_quality(reader: Reader) -> Section:
-    """The newest audit, what went to quarantine, and how far each table is."""
+def data_quality(reader: Reader, beside: Path) -> Section:
+    """The newest audit and what went to quarantine; Data Docs are linked from the folder
+    `beside` if they are there."""
     key, title = "quality", "Data quality"
     says: list[str] = []
-    parts: list[Chart | Grid] = []
+    parts: list[Part] = []
     audited = reader.rows(AUDIT)
     if audited:
         checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
@@ -52,6 +59,7 @@ def data_quality(reader: Reader) -> Section:
             Column("name", "table"), Column("checks", "checks", "number"),
             Column("failed", "failed", "number"),
         ], audited))
+        parts += _data_docs(reader, beside)
     else:
         says.append(f"{reader.nothing_in('quality_results')} The command quality audits them.")
     refused = reader.ask("quarantined", TOP)
@@ -73,3 +81,11 @@ def data_quality(reader: Reader) -> Section:
         says.append("Nothing is in quarantine." if reader.written("quarantine")
                     else reader.nothing_in("quarantine"))
     return Section(key, title, says, parts)
+
+
+def _data_docs(reader: Reader, beside: Path) -> list[Link]:
+    folder = reader.warehouse.folder
+    if folder is None or not (folder / DATA_DOCS).is_file():
+        return []
+    way = os.path.relpath((folder / DATA_DOCS).resolve(), beside.resolve())
+    return [Link("Data Docs: every check of every table", quote(Path(way).as_posix()))]

@@ -29,7 +29,7 @@ def quotas(reader: Reader) -> Section:
         return Section(key, title, [
             reader.nothing_in("limiter_stats", "producer_id_stats", "backlog_checks")])
     nearest = [
-        {"name": f"{row['kind']} {short(row['entity'])} ({row['broker']})",
+        {"name": f"{row['broker']} {row['kind']} {short(row['entity'])}",
          "value": 100 * row["ratio"], "text": percent_text(row["ratio"])}
         for row in reader.rows(_NEAREST, most=TOP)
     ]

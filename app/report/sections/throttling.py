@@ -14,7 +14,7 @@ from app.report.words import counted, percent_text, seconds_text
 
 TOP = 12
 CULPRITS, VICTIMS = 8, 16
-LANES, SLOTS = 16, 150
+LANES, SLOTS = 12, 100
 """Connections of the time line, and the parts of its width that pauses are drawn in."""
 BUCKETS = 120
 SHADES = {1: "under 1 s", 5: "1 to 5 s", 15: "5 to 15 s", 60: "15 to 60 s",
@@ -24,8 +24,9 @@ SHADES = {1: "under 1 s", 5: "1 to 5 s", 15: "5 to 15 s", 60: "15 to 60 s",
 TOTALS = """
 SELECT coalesce(sum(culprit_ns), 0) / 1e9 AS own_s,
   coalesce(sum(collateral_ns), 0) / 1e9 AS other_s,
-  count(DISTINCT (cluster, topic)) FILTER (WHERE culprit_times > 0) AS offenders,
-  count(DISTINCT (cluster, topic)) FILTER (WHERE collateral_times > 0) AS victims,
+  count(DISTINCT (cluster, topic)) FILTER (WHERE culprit_times > 0 OR culprit_ns > 0) AS offenders,
+  count(DISTINCT (cluster, topic)) FILTER (WHERE collateral_times > 0 OR collateral_ns > 0)
+    AS victims,
   count(DISTINCT (cluster, topic)) AS topics
 FROM topic_throttle_stats
 """
