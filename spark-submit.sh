@@ -111,7 +111,8 @@ esac
 
 usage() {
   sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-  echo "Commands: demo run generate validate doctor tables query quality alerts metrics bakeoff what-if."
+  echo "Commands: demo run generate validate doctor tables query explain report quality alerts"
+  echo "metrics bakeoff what-if."
   echo "Every option of spark-submit (--master, --conf, --queue ...) is passed through."
 }
 

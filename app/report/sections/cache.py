@@ -62,7 +62,8 @@ def cache(reader: Reader) -> Section:
                 "Hit ratio over time", "Reads that found their entry, by broker and policy.",
                 over_time, lambda rows, frame: lines(rows, frame, "hits (%)")))
         parts.append(Grid("By policy and size", [
-            Column("policy", "policy"), Column("max_bytes", "size", "bytes"),
+            Column("policy", "policy"), Column("settings", "settings"),
+            Column("max_bytes", "size", "bytes"),
             Column("hits", "hits", "number"), Column("misses", "misses", "number"),
             Column("hit_ratio", "hit ratio", "ratio"),
             Column("hit_ratio_bytes", "of bytes", "ratio"),
