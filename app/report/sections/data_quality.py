@@ -6,33 +6,34 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from app.quality.pages import INDEX
 from app.report.charts import plain_bars
-from app.report.model import Chart, Column, Grid, Link, Part, Section
+from app.report.model import Chart, Column, Grid, Link, Part, Row, Section
 from app.report.reader import Reader
 from app.report.words import counted, time_text
 
 TOP = 20
-DATA_DOCS = "_weir/quality/index.html"
-"""Where an audit leaves its pages, below the warehouse."""
 QUARANTINED = """
 SELECT count(DISTINCT (source_partition, source_offset)) AS records FROM quarantine
 """
+# An audit leaves out tables that have not changed since their last one.
 AUDIT = """
 WITH newest AS (
-  SELECT run_id, max(checked_ms) AS checked_ms FROM quality_results GROUP BY run_id
-  ORDER BY checked_ms DESC, run_id LIMIT 1
+  SELECT q.table AS name, arg_max(q.run_id, q.checked_ms) AS run_id FROM quality_results AS q
+  GROUP BY q.table
 )
 SELECT q.table AS name, count(*) AS checks, count(*) FILTER (WHERE NOT q.success) AS failed,
   max(q.checked_ms) AS checked_ms
-FROM quality_results AS q JOIN newest USING (run_id) GROUP BY q.table ORDER BY failed DESC, name
+FROM quality_results AS q JOIN newest AS n ON n.name = q.table AND n.run_id = q.run_id
+GROUP BY q.table ORDER BY failed DESC, name
 """
 _FAILED = """
 WITH newest AS (
-  SELECT run_id, max(checked_ms) AS checked_ms FROM quality_results GROUP BY run_id
-  ORDER BY checked_ms DESC, run_id LIMIT 1
+  SELECT q.table AS name, arg_max(q.run_id, q.checked_ms) AS run_id FROM quality_results AS q
+  GROUP BY q.table
 )
 SELECT q.table AS name, q.expectation, q.column AS about, q.unexpected_count, q.observed
-FROM quality_results AS q JOIN newest USING (run_id)
+FROM quality_results AS q JOIN newest AS n ON n.name = q.table AND n.run_id = q.run_id
 WHERE NOT q.success ORDER BY name, q.expectation, about LIMIT $most
 """
 
@@ -46,7 +47,7 @@ def data_quality(reader: Reader, beside: Path) -> Section:
     audited = reader.rows(AUDIT)
     if audited:
         checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
-        says.append(f"The audit of {time_text(audited[0]['checked_ms'])} UTC made "
+        says.append(f"The last audit of every table, until {_last(audited)} UTC, made "
                     f"{counted(checks, 'check')}: "
                     + (f"{failed:,} failed." if failed else "all held."))
         if failed:
@@ -83,9 +84,13 @@ def data_quality(reader: Reader, beside: Path) -> Section:
     return Section(key, title, says, parts)
 
 
+def _last(audited: list[Row]) -> str:
+    return time_text(max(row["checked_ms"] for row in audited))
+
+
 def _data_docs(reader: Reader, beside: Path) -> list[Link]:
     folder = reader.warehouse.folder
-    if folder is None or not (folder / DATA_DOCS).is_file():
+    if folder is None or not (folder / INDEX).is_file():
         return []
-    way = os.path.relpath((folder / DATA_DOCS).resolve(), beside.resolve())
+    way = os.path.relpath((folder / INDEX).resolve(), beside.resolve())
     return [Link("Data Docs: every check of every table", quote(Path(way).as_posix()))]
