@@ -31,6 +31,9 @@ Config = Annotated[Path | None, typer.Option("--config", help="Configuration fil
 Warehouse = Annotated[
     str | None, typer.Option("--warehouse", help="Warehouse, in place of the configured one.")
 ]
+Rules = Annotated[
+    list[str] | None, typer.Option("--rule", help="Only the rule of this name; may be repeated.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 At = Annotated[str | None, typer.Option(
     "--at", help="The moment: ms since the epoch, or ISO 8601; the newest decision without it."
@@ -444,15 +447,32 @@ def alerts_check(
     warehouse: Warehouse = None,
     at: Annotated[
         str | None,
-        typer.Option(help="As of this moment of event time: ms since the epoch, or ISO 8601."),
+        typer.Option(help="Look back at this event time: ms since the epoch, or ISO 8601."),
     ] = None,
+    rule: Rules = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate the rules once; exit code 1 while one fires."""
+    """Evaluate the rules once, and record and tell what changed; exit code 1 while one fires."""
     from app.alerts import check
 
     at_ms = None if at is None else _moment(at)
-    _found(check(_settings(config, warehouse), as_json, at_ms))
+    _found(check(_settings(config, warehouse), as_json, at_ms, rule or []))
+
+
+@alerts_app.command("watch")
+def alerts_watch(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    interval_ms: Annotated[
+        int | None, typer.Option(min=1, help="Between the starts of two rounds (ms).")
+    ] = None,
+    rule: Rules = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate the rules again and again, until SIGTERM or Ctrl-C."""
+    from app.alerts import watch
+
+    _found(watch(_settings(config, warehouse), interval_ms, as_json, rule or []))
 
 
 def _moment(text: str, option: str = "--at") -> int:

@@ -129,4 +129,4 @@ def _fields(model: type[BaseModel], place: list[Any]) -> tuple[str, ...]:
         inner = field.annotation if field else None
         nested = [t for t in (inner, *get_args(inner)) if isinstance(t, type)]
         model = next((t for t in nested if issubclass(t, BaseModel)), model)
-    return tuple(model.model_fields)
+    return tuple(field.alias or name for name, field in model.model_fields.items())

@@ -42,13 +42,15 @@ column with a number, so that ten seconds of an archive open a few files of many
 `ts_wall_ms >= epoch_ms(TIMESTAMP '2026-01-05 14:00:00')`, not `epoch_ms(ts_wall_ms) >= ...`.
 
 **Reading only.** Allowed is one statement that reads. It sees the tables, the views and
-`weir_tables`; no file, network, extension, setting or variable of the environment. Of table
-functions there are
+`weir_tables` and `weir_queries`; no file, network, extension, setting or variable of the
+environment. Of table functions there are
 FUNCTIONS.
 
 **`weir_tables`** has a row per table, from the logs alone: `name`, `version`, `committed_ms` of the
 newest commit, `files`, `rows`, `bytes`, and `newest_ms`, the time of the newest row by the files'
-statistics.
+statistics. **`weir_queries`** has a row per streaming query, from its checkpoint where the
+warehouse is a folder: `query`, its newest `batch`, `begun_ms`, `committed_ms` of the newest that
+has ended, and `is_open`, whether the newest has not.
 
 **Exit codes**: 0 answered, 2 something to put right (the SQL, a name, the warehouse), 3 a fault of
 ours. A warehouse or table that a newer Weir has written is read where its rows are still those of

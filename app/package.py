@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from app.alerts.rule_files import rules_of
 from app.errors import UserError
 from app.settings import load_settings
 from udfs.compiled_cache import is_current
@@ -74,11 +75,14 @@ def pack_cores(target: Path) -> None:
 
 
 def pack_config(config: Path, target: Path) -> None:
-    """The configuration as one file: the policies of its policy files written into it.
+    """The configuration as one file: policies and alert rules of other files written into it.
 
     `${env:NAME}` stays as it is: the driver's own environment must have the variable.
     """
-    document = load_settings(config).model_dump(exclude={"policy_files"})
+    settings = load_settings(config)
+    document = settings.model_dump(exclude={"policy_files"})
+    rules = [rule.model_dump() for rule in rules_of(settings.alerts)]
+    document["alerts"] |= {"rules": rules, "rule_files": []}
     target.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
     target.chmod(0o600)
 

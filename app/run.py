@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 from app import archive, configuration, govern, manifest, sources, staging, throttle_feed
+from app.alerts import beside as alerts
 from app.errors import UserError
 from app.failures import Passing, failure
 from app.progress import Progress
@@ -41,6 +42,7 @@ def run(settings: Settings, available_now: bool = False, jobs: Sequence[str] | N
     """
     groups = chosen(settings, jobs)
     sources.check(settings)
+    alerts.check(settings)
     if groups != [ARCHIVE]:
         throttle_feed.check(settings)
     kept = manifest.check(settings)
@@ -124,6 +126,7 @@ class Service:
         """Start every query and watch until all have ended or a stop is asked for."""
         try:
             with (
+                alerts.beside(self._settings, self._progress.say),
                 sources.beside(self._settings, self._endless, self._progress.say),
                 self._metrics(),
                 audits(self._settings, self._endless, self._progress.say),

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from app.alerts.settings import AlertSettings
 from app.config_file import describe, merge, policy_documents, read_yaml
 from app.errors import UserError
 from app.feed_settings import ThrottleFeedSettings
@@ -71,6 +72,7 @@ class Settings(Model):
     throttle_feed: ThrottleFeedSettings | None = None
     metrics: MetricsSettings | None = None
     quality: QualitySettings = QualitySettings()
+    alerts: AlertSettings = AlertSettings()
     policies: list[PolicyDocument] = []
     policy_files: list[str] = []
 
@@ -151,7 +153,10 @@ class Settings(Model):
 
     def config_hash(self) -> str:
         """Hash of the whole configuration, policies included, secrets in the environment not."""
-        return _digest(self.model_dump(exclude={"policy_files"}))
+        plain = self.model_dump(exclude={"policy_files"})
+        # Paths depend on where the command is started.
+        del plain["alerts"]["rule_files"]
+        return _digest(plain)
 
     def display(self) -> dict[str, Any]:
         """The configuration as it may be printed."""
@@ -164,6 +169,7 @@ class Settings(Model):
         plain["storage_options"] = shown(self.storage_options)
         if self.throttle_feed is not None:
             plain["throttle_feed"]["options"] = shown(self.throttle_feed.options)
+        plain["alerts"] = self.alerts.display()
         return plain
 
     def storage(self) -> dict[str, str]:
@@ -182,6 +188,16 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _beside_file(document: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The document with its files of alert rules as paths from here, not from its own folder."""
+    alerts = document.get("alerts")
+    files = alerts.get("rule_files") if isinstance(alerts, dict) else None
+    if not isinstance(alerts, dict) or not isinstance(files, list):
+        return document
+    paths = [str(folder / name) if isinstance(name, str) else name for name in files]
+    return {**document, "alerts": {**alerts, "rule_files": paths}}
+
+
 def load_settings(path: Path | None = None, overrides: dict[str, Any] | None = None) -> Settings:
     """The configuration in `path` (defaults without one) with `overrides` merged over it.
 
@@ -189,7 +205,9 @@ def load_settings(path: Path | None = None, overrides: dict[str, Any] | None = N
     """
     where = str(path) if path else "configuration"
     document = merge(read_yaml(path, dict) if path else {}, overrides or {})
-    policies, mistakes = policy_documents(document, where, path.parent if path else Path())
+    folder = path.parent if path else Path()
+    policies, mistakes = policy_documents(document, where, folder)
+    document = _beside_file(document, folder)
     if isinstance(document.get("policies", []), list):
         document = {**document, "policies": policies}
     settings: Settings | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from app.alerts.rule_files import rules_of
 from app.errors import UserError
 from app.model import ENV
 from app.settings import Settings, load_settings
@@ -19,6 +20,8 @@ def unset_variables(settings: Settings) -> list[str]:
     texts = [*settings.source.options.values(), *settings.storage_options.values()]
     if settings.throttle_feed is not None:
         texts += settings.throttle_feed.options.values()
+    for sink in settings.alerts.http_sinks:
+        texts += [sink.url, *sink.headers.values()]
     names = {name for text in texts for name in ENV.findall(text)}
     return sorted(name for name in names if name not in os.environ)
 
@@ -27,6 +30,7 @@ def validate(config: Path | None, as_json: bool) -> int:
     """Print the resolved configuration and its hash; exit code 2 after every mistake otherwise."""
     try:
         settings = load_settings(config)
+        rules_of(settings.alerts)
     except UserError as error:
         if as_json:
             print(json.dumps({"valid": False, "problems": list(error.problems)}, indent=2))

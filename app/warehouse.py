@@ -42,6 +42,8 @@ FEW_FILES = 16
 """So few are opened sooner than a statement is planned to find out which are needed."""
 STATES = "weir_tables"
 """The relation that says how far each table has come."""
+QUERIES = "weir_queries"
+"""The relation that says how far each streaming query has come."""
 NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms")
 """Columns that say what time a table has reached, by preference."""
 
@@ -122,6 +124,18 @@ class Warehouse:
 
 
 @dataclass(frozen=True)
+class Recent:
+    """The rows of the last `lookback_ms` before `until_ms`, or before the newest row.
+
+    Tables of jobs share one newest row. The times of archived records are the senders' own, so
+    `events` and `quarantine` go by when a record was read.
+    """
+
+    lookback_ms: int
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True)
 class State:
     """How far a table has come; all but the name is None where nothing has been written."""
 
@@ -156,31 +170,38 @@ def connect_files(
 
 def connect(
     warehouse: Warehouse, sql: str | None = None, params: Mapping[str, Any] | None = None,
-    *, alone: bool = False, in_order: bool = True,
+    *, alone: bool = False, in_order: bool = True, recent: Recent | None = None,
+    limits: Mapping[str, str] | None = None, opened: Mapping[str, DeltaTable] | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """A connection that knows the tables and views named in `sql` (all without it).
 
     A table that has no rows yet is there, and empty. The connection can read below the warehouse
     and nothing else; statements are the caller's to refuse (`only_select`). With `alone` the
     connection is good for this one statement: files that it cannot need are left out. Without
-    `in_order` rows come in any order unless the statement says which, and sooner.
+    `in_order` rows come in any order unless the statement says which, and sooner. With `recent`
+    older rows are not there. `limits` are settings of DuckDB, such as threads and memory_limit.
+    Tables in `opened` are taken as they have been opened.
     """
     warehouse.require()
     words = set(re.findall(r"\w+", sql.lower())) if sql else {*TABLES, *VIEWS}
     views = [name for name in VIEWS if name in words]
     wanted = words | {table for name in views for table in VIEWS[name].reads}
     tables = [name for name in TABLES if name in wanted]
-    connection = _sealed(warehouse, in_order)
-    opened = warehouse.open_all(tables) if len(tables) > 1 else {
-        name: warehouse.open(name) for name in tables
+    connection = _sealed(warehouse, in_order, limits)
+    closed = [name for name in tables if name not in (opened or {})]
+    found = warehouse.open_all(closed) if len(closed) > 1 else {
+        name: warehouse.open(name) for name in closed
     }
-    relations = [_Relation(TABLES[name], delta) for name, delta in opened.items()]
+    found |= opened or {}
+    relations = [_Relation(TABLES[name], found[name]) for name in tables]
     if alone and sql is not None and any(len(r.paths) > FEW_FILES for r in relations):
         columns = {r.table.name: r.columns for r in relations}
         texts = {name: VIEWS[name].sql for name in views}
         kept = pruning.needed(sql, params or {}, columns, texts)
         for relation in relations:
             relation.prune(kept.get(relation.table.name))
+    if recent is not None:
+        _leave_out_older(relations, recent)
     for relation in relations:
         relation.add(connection, warehouse)
     if not tables:
@@ -191,6 +212,8 @@ def connect(
         connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
     if STATES in words:
         _add_states(connection, warehouse)
+    if QUERIES in words:
+        _add_queries(connection, warehouse)
     return connection
 
 
@@ -234,6 +257,7 @@ class _Relation:
         self.paths: list[str] = []
         self._written_ms: list[int] = []
         self._whole = True
+        self._where = ""
         self.columns = {c.name: sql_type(c.type) for c in table.columns}
         self._there = list(self.columns)
         if delta is None:
@@ -266,6 +290,30 @@ class _Relation:
         self.paths = list(compress(self.paths, keep))
         self._written_ms = list(compress(self._written_ms, keep))
 
+    @property
+    def clock(self) -> str | None:
+        """The column by which its rows are recent; None if they always are."""
+        if self.table.job is not None:
+            return "ts_wall_ms"
+        return next((c for c in ("ingest_ms", "checked_ms") if c in self.table.names), None)
+
+    def newest(self) -> int | None:
+        """The newest time of that column in the statistics of the files; None if not known."""
+        if not self.paths or not self._has_statistics:
+            return None
+        found = ((most or {}).get(self.clock) for most in self._column("max"))
+        return max((value for value in found if value is not None), default=None)
+
+    def leave_out_before(self, start_ms: int) -> None:
+        """Show only rows from `start_ms` on, and leave out files that have none."""
+        clock = self.clock
+        self._where = f' WHERE "{clock}" >= {start_ms}'
+        if self.paths and self._has_statistics:
+            least = [(most or {}).get(clock) for most in self._column("max")]
+            keep = [value is None or value >= start_ms for value in least]
+            self.paths = list(compress(self.paths, keep))
+            self._written_ms = list(compress(self._written_ms, keep))
+
     def add(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
         """Make the table known to a connection."""
         name = self.table.name
@@ -277,7 +325,8 @@ class _Relation:
         if source is None:
             shown = ", ".join(f'CAST(NULL AS {k}) AS "{c}"' for c, k in self.columns.items())
             source = "(SELECT 1) WHERE false"
-        connection.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {source}")
+        where = self._where if self.paths else ""
+        connection.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {source}{where}")
 
     def _source(
         self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse
@@ -339,6 +388,19 @@ def _sealed(
     return connection
 
 
+def _leave_out_older(relations: Sequence[_Relation], recent: Recent) -> None:
+    """Cut every table down to its recent rows; a table without statistics stays whole."""
+    of_jobs = [r.newest() for r in relations if r.table.job is not None]
+    shared = max((ms for ms in of_jobs if ms is not None), default=None)
+    for relation in relations:
+        newest = relation.newest() if relation.table.job is None else shared
+        if recent.until_ms is not None:
+            # A look back: when a record was read says nothing about that time.
+            newest = recent.until_ms if relation.table.job is not None else None
+        if newest is not None and relation.clock is not None:
+            relation.leave_out_before(newest - recent.lookback_ms)
+
+
 def require_plain_rows(delta: DeltaTable, location: str) -> None:
     """UserError if the rows of a table are not simply those of its files."""
     features = set(delta.protocol().reader_features or ()) - READER_FEATURES
@@ -384,6 +446,34 @@ def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> 
     rows = [[s.name, s.version, s.committed_ms, s.files, s.rows, s.bytes, s.newest_ms]
             for s in states(warehouse)]
     connection.executemany(f"INSERT INTO {STATES} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+    """The batches of every query by its checkpoint; none where the warehouse is no folder."""
+    connection.execute(
+        f"CREATE TABLE {QUERIES} (query VARCHAR, batch BIGINT, is_open BOOLEAN, begun_ms BIGINT,"
+        " committed_ms BIGINT)"
+    )
+    folder = warehouse.folder
+    checkpoints = [] if folder is None else sorted((folder / "_weir" / "checkpoints").glob("*"))
+    for checkpoint in checkpoints:
+        begun = _newest_batch(checkpoint / "offsets")
+        committed = _newest_batch(checkpoint / "commits")
+        if begun is not None:
+            is_open = committed is None or committed[0] < begun[0]
+            row = [checkpoint.name, begun[0], is_open, begun[1], committed and committed[1]]
+            connection.execute(f"INSERT INTO {QUERIES} VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _newest_batch(folder: Path) -> tuple[int, int] | None:
+    """Number and time (ms since the epoch) of the newest batch that a log of Spark's tells of."""
+    numbers = [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
+    for number in sorted(numbers, reverse=True):
+        try:
+            return number, (folder / str(number)).stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:  # removed since: Spark keeps the last hundred
+            continue
+    return None
 
 
 def _stored(connection: duckdb.DuckDBPyConnection, file: str) -> set[str]:

@@ -55,10 +55,15 @@ def tmp_warehouse(tmp_path: Path) -> str:
 
 @pytest.fixture
 def make_settings(tmp_warehouse: str) -> Callable[..., Settings]:
-    """Settings on a warehouse of this test's own; keywords are keys of the configuration."""
+    """Settings on a warehouse of this test's own; keywords are keys of the configuration.
+
+    Alerts are judged beside a run only where a test asks for it: their process takes a second.
+    """
     from app.settings import load_settings
 
     def make(**overrides: Any) -> Settings:
-        return load_settings(None, {"warehouse": tmp_warehouse, "partitions": 2, **overrides})
+        return load_settings(None, {
+            "warehouse": tmp_warehouse, "partitions": 2, "alerts": {"interval_ms": 0}, **overrides
+        })
 
     return make

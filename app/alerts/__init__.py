@@ -1,29 +1,35 @@
-"""Alert rules on the tables: `check` judges them once, `rules` lists them."""
+"""Alert rules on the tables: `check` judges them once, `watch` until stopped; `rules` lists."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from app.settings import Settings
 
-RULES = Path(__file__).resolve().parents[2] / "configs" / "alerts"
-"""The folder of the rules that are shipped."""
-
 
 def check(
-    settings: Settings, as_json: bool = False, at_ms: int | None = None, rules_dir: Path = RULES
+    settings: Settings, as_json: bool = False, at_ms: int | None = None, only: Sequence[str] = ()
 ) -> int:
     """Judge every rule on the warehouse of `settings`, in event time; 1 while one fires."""
-    from app.alerts.judge import check_command
-    from app.warehouse import Warehouse
+    from app.alerts.rounds import check_command
 
-    return check_command(Warehouse.of(settings), rules_dir, as_json, at_ms)
+    return check_command(settings, as_json, at_ms, only)
 
 
-def rules(settings: Settings, as_json: bool = False, rules_dir: Path = RULES) -> int:
+def watch(
+    settings: Settings, interval_ms: int | None = None, as_json: bool = False,
+    only: Sequence[str] = (),
+) -> int:
+    """Judge every rule again and again, until SIGTERM or SIGINT; 0."""
+    from app.alerts.rounds import watch_command
+
+    return watch_command(settings, interval_ms, as_json, only)
+
+
+def rules(settings: Settings, as_json: bool = False) -> int:
     """List the rules; 0."""
-    from app.alerts.rule_files import rules_command
+    from app.alerts.rule_files import rules_command, rules_of
 
-    return rules_command(rules_dir, as_json)
+    return rules_command(rules_of(settings.alerts), as_json)

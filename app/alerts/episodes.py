@@ -1,16 +1,25 @@
 """From stretches of time in which something held to the changes of an alert's state.
 
 Nothing here depends on when or how often a check runs: what fires at a time follows from the
-stretches and that time alone.
+stretches and that time alone. What has been recorded before decides only which changes are new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 Labels = tuple[tuple[str, str], ...]
-FIRING, RESOLVED = "firing", "resolved"
+PENDING, FIRING, INACTIVE, RESOLVED = "pending", "firing", "inactive", "resolved"
+ACTIVE = (PENDING, FIRING)
+ORDER = {PENDING: 0, FIRING: 1, INACTIVE: 2, RESOLVED: 2}
+"""Changes of one time by what comes first."""
+FOLLOWS = {
+    PENDING: (INACTIVE, RESOLVED), FIRING: (PENDING, INACTIVE, RESOLVED),
+    # A stretch that went on, and ended, after it had been called resolved: it ends where it did.
+    INACTIVE: (PENDING,), RESOLVED: (FIRING, RESOLVED),
+}
+"""The states that each state can follow; nothing recorded counts as resolved at no time."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +30,13 @@ class Stretch:
     start_ms: int
     end_ms: int
     value: float
+    words: Labels = ()
+    """Further columns, for the summary."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """An alert began to fire or was resolved at `at_ms`, by a stretch that began at `since_ms`."""
+    """An alert changed its state at `at_ms`, by a stretch that began at `since_ms`."""
 
     labels: Labels
     state: str
@@ -33,12 +44,26 @@ class Change:
     since_ms: int
     until_ms: int
     value: float
+    words: Labels = ()
+
+
+@dataclass(frozen=True)
+class Last:
+    """The newest recorded change of an alert."""
+
+    state: str
+    at_ms: int
+    since_ms: int
+    value: float = float("nan")
+
+
+NEVER = Last(RESOLVED, -(2**63), 0)
 
 
 def joined(stretches: Iterable[Stretch], now_ms: int) -> list[Stretch]:
     """Stretches of the same labels that touch or overlap as one; what begins after now is left out.
 
-    The end stays as it is given, also where it lies after now.
+    The end stays as it is given, also where it lies after now. Words are those of the last one.
     """
     result: list[Stretch] = []
     begun = [s for s in stretches if s.start_ms < now_ms]
@@ -47,25 +72,37 @@ def joined(stretches: Iterable[Stretch], now_ms: int) -> list[Stretch]:
         if last and last.labels == stretch.labels and stretch.start_ms <= last.end_ms:
             end = max(last.end_ms, stretch.end_ms)
             value = max(last.value, stretch.value)
-            result[-1] = Stretch(last.labels, last.start_ms, end, value)
+            result[-1] = replace(last, end_ms=end, value=value, words=stretch.words)
         else:
             result.append(stretch)
     return result
 
 
 def changes(stretches: Iterable[Stretch], for_ms: int, now_ms: int) -> list[Change]:
-    """Every change up to now, oldest first for each labels: firing `for_ms` after the start of a
-    stretch that lasts so long, resolved at its end once that lies before now."""
+    """Every change up to now, oldest first for each labels.
+
+    Pending at the start of a stretch, firing `for_ms` later if it lasts so long (at once without a
+    wait), resolved at its end once that lies before now; inactive, if it ends without having fired.
+    """
     result: list[Change] = []
     for s in joined(stretches, now_ms):
         until = min(s.end_ms, now_ms)
-        if until - s.start_ms < for_ms:
-            continue
-        result.append(
-            Change(s.labels, FIRING, s.start_ms + for_ms, s.start_ms, until, s.value)
-        )
-        if s.end_ms < now_ms:
-            result.append(Change(s.labels, RESOLVED, s.end_ms, s.start_ms, until, s.value))
+        ended, fires = s.end_ms < now_ms, until - s.start_ms >= for_ms
+        states = [(PENDING, s.start_ms)] if for_ms else []
+        states += [(FIRING, s.start_ms + for_ms)] if fires else []
+        states += [(RESOLVED if fires else INACTIVE, s.end_ms)] if ended else []
+        result += [
+            Change(s.labels, state, at, s.start_ms, until, s.value, s.words)
+            for state, at in states
+        ]
+    return result
+
+
+def by_labels(history: Iterable[Change]) -> dict[Labels, list[Change]]:
+    """The changes of each labels, in their order."""
+    result: dict[Labels, list[Change]] = {}
+    for change in history:
+        result.setdefault(change.labels, []).append(change)
     return result
 
 
@@ -75,21 +112,69 @@ def latest(history: Iterable[Change]) -> dict[Labels, Change]:
 
 
 def unrecorded(
-    history: list[Change], recorded: dict[Labels, tuple[int, str]], now_ms: int
+    history: Iterable[Change], recorded: Mapping[Labels, Last], now_ms: int
 ) -> list[Change]:
-    """The changes that the recorded state (time and state of the last one) does not know yet.
+    """The changes that the recorded state does not know yet, oldest first for each labels.
 
     Records are never rewritten. Where a stretch that had been called resolved went on, because
-    its rows came late, the alert is recorded as firing again from now.
+    its rows came late, the alert is recorded as firing again from now; where what fired is no
+    longer to be seen, as resolved now. Nothing is said of an alert whose newest record is later
+    than now: the tables have been further than they are.
     """
-    never = (-(2**63), RESOLVED)
-    # A stretch of just for_ms fires and ends at one time; by its name, resolved comes second.
-    new = [c for c in history if (c.at_ms, c.state) > recorded.get(c.labels, never)]
-    state = {labels: state for labels, (_, state) in recorded.items()}
-    state |= {change.labels: change.state for change in new}
-    for change in latest(history).values():
-        if change.state == FIRING != state.get(change.labels):
-            again = Change(change.labels, FIRING, now_ms, change.since_ms, change.until_ms,
-                           change.value)
-            new.append(again)
+    grouped = by_labels(history)
+    new: list[Change] = []
+    for labels in [*grouped, *(known for known in recorded if known not in grouped)]:
+        last = recorded.get(labels, NEVER)
+        if now_ms >= last.at_ms:
+            new += _new_of_one(labels, grouped.get(labels, []), last, now_ms)
     return new
+
+
+def _new_of_one(
+    labels: Labels, history: list[Change], last: Last, now_ms: int
+) -> list[Change]:
+    new: list[Change] = []
+    state, since_ms = last.state, last.since_ms
+    for change in history:
+        if (change.at_ms, ORDER[change.state]) <= (last.at_ms, ORDER[last.state]):
+            continue
+        if state not in FOLLOWS[change.state]:
+            continue
+        # Of one that goes on perhaps only the end is still looked at.
+        since_ms = min(since_ms, change.since_ms) if state in ACTIVE else change.since_ms
+        new.append(replace(change, since_ms=since_ms))
+        state = change.state
+    holds = history[-1] if history else None
+    if holds is not None and holds.state in ACTIVE:
+        if ORDER[holds.state] > ORDER[state] or state not in ACTIVE:
+            new.append(replace(holds, at_ms=now_ms))
+    elif state in ACTIVE:
+        end = RESOLVED if state == FIRING else INACTIVE
+        if holds is None:
+            new.append(Change(labels, end, now_ms, since_ms, now_ms, last.value))
+        else:
+            new.append(replace(holds, state=end, at_ms=now_ms, since_ms=since_ms))
+    return new
+
+
+def bounded(
+    history: list[Change], recorded: Mapping[Labels, Last], limit: int
+) -> tuple[list[Change], int]:
+    """The changes of at most `limit` alerts that hold, and how many more there are.
+
+    Kept are those that are recorded as holding, then those that began first. Of alerts that have
+    ended the newest are kept, as many again.
+    """
+    grouped = by_labels(history)
+
+    def place(labels: Labels) -> tuple[bool, int, Labels]:
+        is_new = recorded.get(labels, NEVER).state not in ACTIVE
+        return is_new, grouped[labels][-1].since_ms, labels
+
+    holding = sorted((k for k, v in grouped.items() if v[-1].state in ACTIVE), key=place)
+    ended = sorted((k for k, v in grouped.items() if v[-1].state not in ACTIVE),
+                   key=lambda labels: (-grouped[labels][-1].at_ms, labels))
+    known = {k for k in grouped if recorded.get(k, NEVER).state in ACTIVE}
+    kept = {*holding[:limit], *ended[:limit], *known}
+    left_out = sum(labels not in kept for labels in holding)
+    return [change for change in history if change.labels in kept], left_out

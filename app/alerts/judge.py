@@ -1,147 +1,243 @@
-"""Judges alert rules on the committed tables and keeps the changes of their states."""
+"""Judges alert rules on the committed tables, on a connection that reads and nothing else."""
 
 from __future__ import annotations
 
-import json
-import math
-import sys
-import time
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import deltalake
 import duckdb
-import pyarrow as pa
 
-from app.alerts.episodes import FIRING, Change, Labels, Stretch, changes, latest, unrecorded
-from app.alerts.rule_files import Rule, load_rules
+from app.alerts.episodes import Change, Labels, Last, Stretch, bounded, changes
+from app.alerts.rule import Rule
+from app.alerts.settings import AlertSettings
 from app.errors import UserError
 from app.tables import TABLES
-from app.warehouse import Warehouse, connect, first_lines, only_select
+from app.warehouse import Recent, Warehouse, connect, first_lines, only_select
 
-TABLE = TABLES["alerts"]
 NEEDED = ("start_ms", "end_ms", "value")
+RESERVED = ("alertname", "severity")
+LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MOST_ROWS = 100_000
+"""A rule that gives more is refused: it would be the rule that fills the memory."""
+LIMITS = {"threads": "1", "memory_limit": "1GB"}
+"""What the SQL of rules may take of the machine: it runs beside the stream."""
+_WINDOWS = """
+SELECT min(newest) FROM (
+  SELECT max(window_start_ms + window_ms) AS newest, max(window_ms) AS window_ms,
+    max(max(window_start_ms + window_ms)) OVER () AS front
+  FROM {table} GROUP BY cluster, broker
+) WHERE newest >= front - window_ms
+"""
 
 
-def check_command(
-    warehouse: Warehouse, rules_dir: Path, as_json: bool = False, at_ms: int | None = None
-) -> int:
+@dataclass(frozen=True)
+class Judged:
+    """A rule, the time at which it was judged, and its changes up to then."""
+
+    rule: Rule
+    now_ms: int
+    history: list[Change]
+    left_out: int = 0
+    """Alerts that hold beyond the limit of the rule."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a round over all rules gave, and what is wrong with those that gave nothing."""
+
+    judged: list[Judged]
+    broken: list[str]
+
+
+def judge_all(
+    warehouse: Warehouse, rules: Sequence[Rule], settings: AlertSettings,
+    recorded: Mapping[tuple[str, Labels], Last], at_ms: int | None = None,
+) -> Judgement:
     """Judge every rule at `at_ms` (ms since the epoch; None: the time its tables have reached).
 
-    1 while one fires, else 0. A rule that cannot be judged is reported by name and does not keep
-    the others from being judged; it is a UserError if nothing fires.
+    A rule that cannot be judged is reported by name and does not keep the others from it.
     """
-    rules = load_rules(rules_dir)
-    connection = connect(warehouse, " ".join(f"{r.sql} {r.now} {TABLE.name}" for r in rules))
-    recorded = _recorded(connection)
-    firing: list[dict[str, Any]] = []
-    new: list[dict[str, Any]] = []
+    judged: list[Judged] = []
     broken: list[str] = []
-    for rule in rules:
+    for rule, connection in _connections(warehouse, rules, settings, at_ms):
+        known = {labels: last for (name, labels), last in recorded.items() if name == rule.name}
         try:
-            now_ms, history = judge(connection, rule, at_ms)
-            known = {labels: last for (name, labels), last in recorded.items() if name == rule.name}
-            rows = [_row(rule, c) for c in latest(history).values() if c.state == FIRING]
-            fresh = [_row(rule, c) for c in unrecorded(history, known, now_ms)]
+            if isinstance(connection, UserError):
+                raise UserError(f"alert rule {rule.name}: {connection}") from connection
+            found = judge(connection, rule, at_ms, known, settings)
         except UserError as error:
             broken.append(str(error))
         else:
-            firing += rows
-            new += fresh
-    if new:
-        deltalake.write_deltalake(
-            warehouse.location(TABLE.name), pa.Table.from_pylist(new, schema=TABLE.schema),
-            mode="append", storage_options=warehouse.storage_options,
-        )
-    _print(len(rules), firing, new, broken, as_json)
-    if broken and not firing:
-        raise UserError.of_many(broken, "./spark-submit.sh alerts rules")
-    for problem in broken:
-        print(f"weir: {problem}", file=sys.stderr)
-    return 1 if firing else 0
+            judged += [found] if found is not None else []
+    return Judgement(judged, broken)
 
 
 def judge(
-    connection: duckdb.DuckDBPyConnection, rule: Rule, at_ms: int | None
-) -> tuple[int, list[Change]]:
-    """The time at which a rule is judged and all changes of its alerts up to then."""
+    connection: duckdb.DuckDBPyConnection, rule: Rule, at_ms: int | None,
+    known: Mapping[Labels, Last], settings: AlertSettings,
+) -> Judged | None:
+    """One rule; None while its tables have reached no time."""
     where = f"alert rule {rule.name}"
-    for sql in (rule.sql, rule.now):
+    if rule.for_ms > settings.lookback_ms // 2:
+        raise UserError(
+            f"{where}: for: {rule.for_ms} ms is more than half of alerts.lookback_ms "
+            f"({settings.lookback_ms}), so nobody could see that it lasted"
+        )
+    clock = _clock(rule, where)
+    for sql in (rule.sql, clock):
         only_select(connection, sql, where)
     try:
-        if at_ms is None:
-            reached = connection.execute(rule.now).fetchone()
-            at_ms = reached[0] if reached else None
-        if at_ms is None:
-            return 0, []
-        connection.execute(rule.sql)
-        names = [column[0] for column in connection.description or []]
-        missing = [name for name in NEEDED if name not in names]
-        if missing:
-            raise UserError(f"{where}: sql gives no {missing[0]}; needed: {', '.join(NEEDED)}")
-        rows = [dict(zip(names, row, strict=True)) for row in connection.fetchall()]
+        with _time_limit(connection, settings.query_timeout_ms):
+            if at_ms is None:
+                reached = connection.execute(clock).fetchone()
+                at_ms = _whole(reached[0], "now", where) if reached else None
+            if at_ms is None:
+                return None
+            connection.execute(rule.sql)
+            names = [column[0] for column in connection.description or []]
+            rows = connection.fetchmany(MOST_ROWS + 1)
+    except duckdb.InterruptException as error:
+        raise UserError(
+            f"{where}: took longer than alerts.query_timeout_ms ({settings.query_timeout_ms} ms)"
+        ) from error
     except duckdb.Error as error:
         raise UserError(f"{where}: {first_lines(error)}") from error
-    return int(at_ms), changes(map(_stretch, rows), rule.for_ms, int(at_ms))
+    if len(rows) > MOST_ROWS:
+        raise UserError(f"{where}: sql gives more than {MOST_ROWS:,} rows; group or filter them")
+    labels = _label_names(rule, names, where)
+    stretches = [
+        _stretch(dict(zip(names, row, strict=True)), labels, where) for row in rows
+    ]
+    history, left_out = bounded(changes(stretches, rule.for_ms, at_ms), known, rule.limit)
+    return Judged(rule, at_ms, history, left_out)
 
 
-def _stretch(row: dict[str, Any]) -> Stretch:
-    labels = tuple(sorted((k, str(v)) for k, v in row.items() if k not in NEEDED))
-    value = float("nan") if row["value"] is None else float(row["value"])
-    return Stretch(labels, int(row["start_ms"]), int(row["end_ms"]), value)
-
-
-def _recorded(
-    connection: duckdb.DuckDBPyConnection,
-) -> dict[tuple[str, Labels], tuple[int, str]]:
-    rows = connection.execute(
-        f"SELECT alert, labels, at_ms, state FROM {TABLE.name} ORDER BY at_ms, state"
-    ).fetchall()
-    return {
-        (alert, tuple(sorted(labels.items()))): (at, state) for alert, labels, at, state in rows
-    }
-
-
-def _row(rule: Rule, change: Change) -> dict[str, Any]:
-    words = {
-        **dict(change.labels), "since": _utc(change.since_ms), "until": _utc(change.until_ms),
+def summary(rule: Rule, change: Change) -> str:
+    """The sentence about a change; a UserError if the rule's has a name that no row has."""
+    words: dict[str, Any] = {
+        **dict(change.words), **dict(change.labels),
+        "since": utc(change.since_ms), "until": utc(change.until_ms),
         "seconds": (change.until_ms - change.since_ms) // 1000, "value": change.value,
     }
     try:
-        summary = rule.summary.format_map(words)
+        return rule.summary.format_map(words)
     except (KeyError, IndexError, ValueError, AttributeError) as error:
         raise UserError(
             f"alert rule {rule.name}: summary: {error} cannot be filled in;"
             f" allowed: {', '.join(words)}"
         ) from error
-    return {
-        "alert": rule.name, "labels": list(change.labels), "state": change.state,
-        "at_ms": change.at_ms, "since_ms": change.since_ms,
-        "value": None if math.isnan(change.value) else change.value,
-        "severity": rule.severity, "summary": summary, "runbook": rule.runbook,
-        "checked_ms": time.time_ns() // 1_000_000,
-    }
 
 
-def _utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def utc(at_ms: int) -> str:
+    """A time as summaries have it."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms"
 
 
-def _print(
-    rules: int, firing: list[dict[str, Any]], new: list[dict[str, Any]], broken: list[str],
-    as_json: bool,
-) -> None:
-    if as_json:
-        shown = [[{**row, "labels": dict(row["labels"])} for row in part] for part in (firing, new)]
-        answer = {"rules": rules, "firing": shown[0], "changes": shown[1], "broken": broken}
-        print(json.dumps(answer, ensure_ascii=False))
+def _connections(
+    warehouse: Warehouse, rules: Sequence[Rule], settings: AlertSettings, at_ms: int | None
+) -> Iterator[tuple[Rule, duckdb.DuckDBPyConnection | UserError]]:
+    """Each rule with a connection: one for all, or one each where a table cannot be read."""
+    recent = Recent(settings.lookback_ms, at_ms)
+
+    def open_for(several: Sequence[Rule]) -> duckdb.DuckDBPyConnection:
+        text = " ".join(f"{rule.sql} {rule.now}" for rule in several)
+        return connect(warehouse, text, recent=recent, limits=LIMITS)
+
+    warehouse.require()
+    try:
+        shared = open_for(rules)
+    except UserError:
+        for rule in rules:
+            try:
+                connection = open_for([rule])
+            except UserError as error:
+                yield rule, error
+            else:
+                with connection:
+                    yield rule, connection
         return
-    for row in firing:
-        print(f"firing    {row['alert']} ({row['severity']}): {row['summary']}")
-        if row["runbook"]:
-            print(f"          what to do: {row['runbook']}")
-    for row in new:
-        if row["state"] != FIRING:
-            print(f"resolved  {row['alert']} at {_utc(row['at_ms'])}: {row['summary']}")
-    print(f"{rules} rule{'s' if rules != 1 else ''} checked, {len(firing)} firing")
+    with shared:
+        for rule in rules:
+            yield rule, shared
+
+
+def _clock(rule: Rule, where: str) -> str:
+    if not re.fullmatch(r"\w+", rule.now):
+        return rule.now
+    windows = [name for name, table in TABLES.items()
+               if {"window_start_ms", "window_ms", "cluster", "broker"} <= set(table.names)]
+    if rule.now not in windows:
+        raise UserError(
+            f"{where}: now: {rule.now} is no table of windows (allowed: {', '.join(windows)}, or"
+            " SQL)"
+        )
+    return _WINDOWS.format(table=rule.now)
+
+
+@contextmanager
+def _time_limit(connection: duckdb.DuckDBPyConnection, limit_ms: int) -> Iterator[None]:
+    timer = threading.Timer(limit_ms / 1000, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _label_names(rule: Rule, names: Sequence[str], where: str) -> list[str]:
+    """The columns that are labels, checked."""
+    for name in NEEDED:
+        if name not in names:
+            raise UserError(f"{where}: sql gives no {name}; needed: {', '.join(NEEDED)}")
+    labels = rule.labels if rule.labels is not None else [n for n in names if n not in NEEDED]
+    for name in labels:
+        if name not in names or name in NEEDED:
+            columns = ", ".join(n for n in names if n not in NEEDED)
+            raise UserError(f"{where}: labels: {name} is no column of sql (allowed: {columns})")
+        if name in RESERVED or not LABEL.fullmatch(name):
+            raise UserError(
+                f"{where}: sql: {name} cannot be a label (allowed: letters, digits and _, but not"
+                f" {' or '.join(RESERVED)})"
+            )
+    return labels
+
+
+def _stretch(row: dict[str, Any], labels: Sequence[str], where: str) -> Stretch:
+    start, end = (_whole(row[name], name, where) for name in ("start_ms", "end_ms"))
+    if start is None or end is None:
+        raise UserError(f"{where}: sql gives a null start_ms or end_ms; both are needed")
+    value = row["value"]
+    try:
+        number = float("nan") if value is None else float(value)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: sql gives {value!r} as value, which is no number") from error
+    about = tuple(sorted((name, _text(row[name])) for name in labels))
+    words = tuple((k, _text(v)) for k, v in row.items() if k not in NEEDED and k not in labels)
+    return Stretch(about, start, end, number, words)
+
+
+def _whole(value: Any, name: str, where: str) -> int | None:
+    if value is None:
+        return None
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"{where}: {name} is {value!r}, which is no number of milliseconds since the epoch"
+        ) from error
+
+
+def _text(value: Any) -> str:
+    """A column of a row in words."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)

@@ -1,69 +1,82 @@
-"""Alert rules as YAML files describe them."""
+"""Alert rules from YAML files: read, checked, and listed."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from app.errors import UserError
+from app.alerts.rule import Rule
+from app.alerts.settings import AlertSettings
+from app.config_file import describe, read_yaml
+from app.errors import UserError, did_you_mean
 from app.query import write_json, write_table
 
-Text = Annotated[str, Field(min_length=1)]
+SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "alerts"
+"""The folder of the rules that are shipped."""
+KEYS = ("name", "sql", "now", "for", "severity", "summary", "runbook", "labels", "limit")
+_RULE = TypeAdapter(Rule)
 
 
-class Rule(BaseModel):
-    """One rule: when it holds (SQL over the tables), for how long, and what to say then."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    name: Text
-    sql: Text
-    """Gives start_ms, end_ms, value and labels."""
-    now: Text
-    """Gives the time that the tables have reached (ms since the epoch); null while empty."""
-    for_ms: Annotated[int, Field(ge=0)]
-    severity: Text
-    summary: Text
-    """Braces name labels, `since`, `until`, `seconds` and `value`."""
-    runbook: str = ""
+def rules_of(settings: AlertSettings, only: Sequence[str] = ()) -> list[Rule]:
+    """The rules of a configuration, in order; with `only`, those of these names."""
+    files = [str(SHIPPED)] if settings.rule_files is None else settings.rule_files
+    rules = _joined([("alerts.rules", list(settings.rules)),
+                     *(found for name in files for found in _read(Path(name)))])
+    for name in only:
+        if name not in rules:
+            raise UserError(f"--rule {name}: no such rule\n{did_you_mean(name, list(rules))}")
+    return [rule for name, rule in rules.items() if not only or name in only]
 
 
-RULES = TypeAdapter(list[Rule])
-
-
-def load_rules(folder: Path) -> list[Rule]:
-    """Every rule of the folder's YAML files, in order; UserError names file and key."""
-    files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
-    if not files:
-        raise UserError(f"{folder}: no alert rules (*.yaml) there")
-    rules: dict[str, Rule] = {}
-    for file in files:
-        try:
-            found = RULES.validate_python(yaml.safe_load(file.read_text("utf-8")))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            text = " ".join(str(error).split())[:200]
-            raise UserError(f"{file}: is not YAML: {text}") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(map(str, first["loc"])) or "the file"
-            allowed = ", ".join(Rule.model_fields)
-            raise UserError(
-                f"{file}: {key}: {first['msg']}\na file is a list of rules; keys: {allowed}"
-            ) from error
-        for rule in found:
-            if rule.name in rules:
-                raise UserError(f"{file}: name: {rule.name} stands in more than one place")
-            rules[rule.name] = rule
-    return list(rules.values())
-
-
-def rules_command(folder: Path, as_json: bool) -> int:
+def rules_command(rules: Sequence[Rule], as_json: bool) -> int:
     """Print the rules; 0."""
     names = ["name", "severity", "for_ms", "summary", "runbook"]
-    rows = [[getattr(rule, name) for name in names] for rule in load_rules(folder)]
+    rows = [[getattr(rule, name) for name in names] for rule in rules]
     (write_json if as_json else write_table)(names, rows, sys.stdout)
     return 0
+
+
+def _joined(found: Sequence[tuple[str, list[Rule]]]) -> dict[str, Rule]:
+    """The rules of several places by name; each name stands once."""
+    places: dict[str, str] = {}
+    rules: dict[str, Rule] = {}
+    for place, several in found:
+        for rule in several:
+            if rule.name in rules:
+                other = places[rule.name]
+                where = "more than once" if other == place else f"in {other} as well"
+                raise UserError(f"{place}: name: {rule.name} stands {where}; names are unique")
+            places[rule.name], rules[rule.name] = place, rule
+    return rules
+
+
+def _read(path: Path) -> list[tuple[str, list[Rule]]]:
+    """Files and their rules: those of a folder, or of the one file."""
+    files = [path]
+    if path.is_dir():
+        files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")])
+        if not files:
+            raise UserError(f"{path}: no alert rules (*.yaml) there")
+    return [(str(file), _rules(file)) for file in files]
+
+
+def _rules(file: Path) -> list[Rule]:
+    rules: list[Rule] = []
+    problems: list[str] = []
+    for i, document in enumerate(read_yaml(file, list)):
+        try:
+            rules.append(_RULE.validate_python(document))
+        except ValidationError as error:
+            name = document.get("name") if isinstance(document, dict) else None
+            which = f"[{i}]" + (f" ({name})" if isinstance(name, str) else "")
+            problems += [f"{file}: {which}: {text.removeprefix(': ')}"
+                         for text in describe(error, Rule)]
+    if problems:
+        raise UserError.of_many(
+            [problems[0] + f"\nkeys of a rule: {', '.join(KEYS)}", *problems[1:]],
+            "./spark-submit.sh alerts rules",
+        )
+    return rules

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def rule(**changes):
     base = {
-        "name": "r", "severity": "page", "for_ms": 0, "summary": "{topic} {value:.0f}",
+        "name": "r", "severity": "critical", "for": 0, "summary": "{topic} {value:.0f}",
         "sql": "SELECT topic, window_start_ms AS start_ms, ts_wall_ms AS end_ms, 1 AS value"
                " FROM topic_throttle_stats",
         "now": "SELECT max(ts_wall_ms) FROM topic_throttle_stats",
@@ -60,16 +60,18 @@ def test_a_topic_over_its_limit_for_a_minute_fires_and_is_resolved_when_it_stops
         "at_ms": START_MS + 60_000, "since_ms": START_MS, "value": 1.5, "severity": "warning",
         "summary": f"{TOPIC} on b1 (east) is over its limit since 2023-11-14 22:14:00 UTC,"
                    " at 1.5 times it at most",
-        "runbook": "docs/runbooks/topic-over-limit.md",
+        "runbook": "docs/runbooks/topic-over-limit.md", "number": None,
     }
     assert alerts.check(settings) == 1, "the same data fires as before"
-    assert kept(tmp_warehouse) == [(60_000, "firing", TOPIC)]
+    assert kept(tmp_warehouse) == [(0, "pending", TOPIC), (60_000, "firing", TOPIC)]
     write(tmp_warehouse, "topic_throttle_stats", [window(1)])
     capsys.readouterr()
     assert alerts.check(settings) == 0
     assert capsys.readouterr().out.splitlines()[0].startswith("resolved  topic-over-limit at 2023")
-    assert kept(tmp_warehouse) == [(60_000, "firing", TOPIC), (60_000, "resolved", TOPIC)]
+    recorded = [(0, "pending", TOPIC), (60_000, "firing", TOPIC), (60_000, "resolved", TOPIC)]
+    assert kept(tmp_warehouse) == recorded
     assert alerts.check(settings, at_ms=START_MS + 60_000) == 1, "as it stood then"
+    assert kept(tmp_warehouse) == recorded, "a look back records nothing"
 
 
 @pytest.mark.parametrize(("changes", "code"), [
@@ -102,7 +104,7 @@ def test_a_broker_one_window_behind_the_newest_is_not_taken_for_quiet(
 def test_nothing_fires_on_tables_without_rows(make_settings, tmp_path, capsys):
     (tmp_path / "_weir").mkdir()
     assert alerts.check(make_settings(warehouse=str(tmp_path))) == 0
-    assert capsys.readouterr().out == "8 rules checked, 0 firing\n"
+    assert capsys.readouterr().out == "18 rules checked, 0 firing\n"
     assert not (tmp_path / "alerts").exists()
 
 
@@ -118,34 +120,47 @@ def test_a_broken_rule_is_named_and_does_not_hide_another(
 ):
     write(tmp_warehouse, "topic_throttle_stats", [window(0)])
     broken = rule(name="broken", **changes)
-    quiet = rule(name="quiet", for_ms=10**9)
+    quiet = rule(name="quiet", **{"for": "1h"})
     folder = rules_of(tmp_path, broken, quiet)
+
+    def of(folder):
+        return make_settings(alerts={"rule_files": [str(folder)]})
+
     with pytest.raises(UserError, match=says):
-        alerts.check(make_settings(), rules_dir=folder)
+        alerts.check(of(folder))
     (folder / "more.yaml").write_text(json.dumps([rule(name="loud")]))
     capsys.readouterr()
-    assert alerts.check(make_settings(), rules_dir=folder) == 1
+    assert alerts.check(of(folder)) == 1
     shown = capsys.readouterr()
-    assert f"firing    loud (page): {TOPIC} 1" in shown.out
+    assert f"firing    loud (critical): {TOPIC} 1" in shown.out
     assert "alert rule broken" in shown.err
 
 
 @pytest.mark.parametrize(("rules", "says"), [
-    ([rule(for_s=1)], r"rules.yaml: 0.for_s: Extra inputs"),
-    ([rule(for_ms=-1)], r"rules.yaml: 0.for_ms: Input should be greater"),
-    ([rule(), rule()], "rules.yaml: name: r stands in more than one place"),
+    ([rule(sevrity=1)], r"rules.yaml: \[0\] \(r\): sevrity: unknown key \(did you mean severity"),
+    ([rule(x=1)], r"x: unknown key \(allowed: name, sql, now, for, severity, summary, runbook,"),
+    ([rule(**{"for": -1})], r"rules.yaml: \[0\] \(r\): for: -1 is below 0"),
+    ([rule(**{"for": "5 min"})], r"for: '5 min' is not a duration \(allowed: such as 90s, 5m,"),
+    ([rule(severity="page")], r"severity: 'page' is not supported \(allowed: critical, w"),
+    ([rule(name="a b")], r"name: 'a b' is not a name \(allowed: a letter"),
+    ([rule(limit=0)], "limit: 0 is below 1"),
+    ([rule(limit=0), rule(labels=[""])], "1 more mistake: "),
+    ([rule(), rule()], "rules.yaml: name: r stands more than once"),
+    (["rule"], r"rules.yaml: \[0\]: 'rule' is not a mapping"),
 ])
 def test_a_mistake_in_a_rule_file_names_file_and_key(tmp_path, make_settings, rules, says):
     with pytest.raises(UserError, match=says):
-        alerts.rules(make_settings(), rules_dir=rules_of(tmp_path, *rules))
+        alerts.rules(make_settings(alerts={"rule_files": [str(rules_of(tmp_path, *rules))]}))
 
 
 def test_the_shipped_rules_are_listed_and_their_runbooks_exist(make_settings, capsys):
     assert alerts.rules(make_settings(), as_json=True) == 0
     listed = answer(capsys)
     assert [row["name"] for row in listed] == [
-        "backlog-near-quota", "backlog-quota-exceeded", "backlog-quota-predicted",
-        "chunk-message-stuck", "chunk-messages-lost", "producer-id-quota-near",
-        "producer-id-storm", "topic-over-limit",
+        "backlog-messages-dropped", "backlog-near-quota", "backlog-quota-exceeded",
+        "backlog-quota-predicted", "cache-hit-drop", "chunk-message-stuck", "chunk-messages-lost",
+        "noisy-neighbour-victim", "producer-id-quota-near", "producer-id-storm",
+        "producer-send-timeouts", "quality-check-failed", "quarantine-spike", "query-stalled",
+        "quota-breach-sustained", "quota-utilisation", "records-too-late", "topic-over-limit",
     ]
     assert all((ROOT / row["runbook"]).is_file() for row in listed)

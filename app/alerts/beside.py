@@ -1,0 +1,166 @@
+"""Judges the alert rules beside a run, in a process of its own that the stream does not wait for.
+
+The run writes its configuration into the process's standard input and leaves that open. Its end
+means that the run has ended, in whatever way: one more round is made over what was committed last,
+and the process ends as well.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.warehouse_files import DELTA_RS, local_path
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+Say = Callable[[str], None]
+LAST_ROUND_S = 60.0
+"""How long the round after the end of the run may take."""
+LONGEST_PAUSE_S = 300.0
+NICENESS = 10
+"""The stream goes first where both want a core."""
+
+
+def check(settings: Settings) -> None:
+    """Refuse rule files that cannot be read, before Spark starts: a UserError says why."""
+    from app.alerts.rule_files import rules_of
+
+    if settings.alerts.interval_ms and settings.alerts.rule_files is not None:
+        rules_of(settings.alerts)
+
+
+@contextmanager
+def beside(settings: Settings, say: Say) -> Iterator[None]:
+    """Judge the rules every `alerts.interval_ms`, and once more at the end; 0 is off."""
+    if not settings.alerts.interval_ms:
+        yield
+        return
+    if not _within_reach(settings.warehouse):
+        say("alerts: not judged, since only Spark reaches this warehouse")
+        yield
+        return
+    keeper = _Keeper(settings, say)
+    keeper.start()
+    try:
+        yield
+    finally:
+        keeper.stop()
+
+
+def _within_reach(warehouse: str) -> bool:
+    """Whether delta-rs opens the warehouse."""
+    return local_path(warehouse) is not None or warehouse.partition("://")[0].lower() in DELTA_RS
+
+
+class _Keeper:
+    """Starts the process, and starts it again with growing pauses should it die."""
+
+    def __init__(self, settings: Settings, say: Say) -> None:
+        self._document = settings.model_dump_json().encode() + b"\n"
+        self._say = say
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._keep, name="alerts", daemon=True)
+
+    def start(self) -> None:
+        """Start the process and what looks after it."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the process make its last round, and end it if that takes too long."""
+        with self._lock:
+            self._stopping.set()
+            process = self._process
+            if process is not None and process.stdin is not None:
+                process.stdin.close()
+        self._thread.join(LAST_ROUND_S)
+        if self._thread.is_alive() and process is not None:
+            self._say(f"alerts: the last round took longer than {LAST_ROUND_S:.0f} s, so it ends")
+            process.kill()
+            self._thread.join()
+
+    def _keep(self) -> None:
+        pause_s = 1.0
+        while True:
+            began = time.monotonic()
+            code = self._one()
+            if code == 0 or self._stopping.is_set():
+                return
+            if time.monotonic() - began > LONGEST_PAUSE_S:
+                pause_s = 1.0
+            self._say(f"alerts: their process ended ({code}); again in {pause_s:.0f} s")
+            if self._stopping.wait(pause_s):
+                return
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _one(self) -> int:
+        """Run the process to its end; its exit code."""
+        root = str(Path(__file__).resolve().parents[2])
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        with self._lock:
+            if self._stopping.is_set():
+                return 0
+            process = subprocess.Popen(
+                [sys.executable, "-m", "app.alerts.beside"], stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,  # a Ctrl-C is the run's: it ends this process in order
+            )
+            self._process = process
+            assert process.stdin is not None and process.stderr is not None
+            try:
+                process.stdin.write(self._document)
+                process.stdin.flush()
+            except BrokenPipeError:
+                pass  # its exit code says more
+        for text in process.stderr:
+            self._say(f"alerts: {text.decode(errors='replace').rstrip()}")
+        return process.wait()
+
+
+def main() -> int:
+    """The process: the configuration is the first line of its standard input."""
+    from app.alerts.rounds import Evaluator, keep_watching, one_round
+    from app.alerts.settings import StdoutSink
+    from app.errors import UserError
+    from app.settings import Settings
+
+    os.nice(NICENESS)
+    settings = Settings.model_validate_json(sys.stdin.buffer.readline())
+    stopping = threading.Event()
+
+    def wait_for_end() -> None:
+        # Nothing more is ever written there.
+        os.read(sys.stdin.fileno(), 1)
+        stopping.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    formats = sorted({s.format for s in settings.alerts.sinks if isinstance(s, StdoutSink)})
+    interval_ms = settings.alerts.interval_ms
+    try:
+        evaluator = Evaluator(settings)
+    except UserError as error:
+        say(f"{error}; no alerts are judged")
+        return 0
+    told = keep_watching(
+        evaluator, interval_ms, stopping, say, formats, first_after_ms=interval_ms
+    )
+    one_round(evaluator, threading.Event(), say, formats, told)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

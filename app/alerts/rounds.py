@@ -1,0 +1,205 @@
+"""Rounds over the alert rules: judge, record, tell; once, or again and again until stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from app.alerts.episodes import FIRING, RESOLVED
+from app.alerts.journal import Journal, Row, firing_rows
+from app.alerts.judge import Judgement, judge_all, utc
+from app.alerts.rule_files import rules_of
+from app.alerts.settings import StdoutSink
+from app.alerts.sinks import Delivery, plain
+from app.errors import UserError
+from app.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Round:
+    """What one round found."""
+
+    rules: int
+    firing: list[Row] = field(default_factory=list)
+    changes: list[Row] = field(default_factory=list)
+    """What it has recorded."""
+    broken: list[str] = field(default_factory=list)
+    """Rules that could not be judged, by name."""
+    undelivered: list[str] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Alerts beyond the limit of a rule, by its name."""
+
+    def notes(self) -> list[str]:
+        """What is worth a line beside the alerts themselves."""
+        beyond = [f"alert rule {name}: {count} more alerts hold than its limit lets in"
+                  for name, count in self.left_out.items()]
+        return [*self.broken, *beyond, *self.undelivered]
+
+
+class Evaluator:
+    """Judges the rules of a configuration on its warehouse, records and tells what is new."""
+
+    def __init__(self, settings: Settings, only: Sequence[str] = ()) -> None:
+        """With `only`, rules of these names are judged; sinks are told of all."""
+        self._settings = settings
+        self._warehouse = Warehouse.of(settings)
+        self.rules = rules_of(settings.alerts, only)
+        every = rules_of(settings.alerts) if only else self.rules
+        self._journal = Journal(self._warehouse)
+        self._delivery = Delivery(settings, self._journal, [rule.name for rule in every])
+
+    def look(self, at_ms: int | None) -> Round:
+        """What fires at a time, by the data alone; nothing is recorded, nobody is told."""
+        found = judge_all(self._warehouse, self.rules, self._settings.alerts, {}, at_ms)
+        firing, wordless = firing_rows(found.judged, {})
+        left_out = {one.rule.name: one.left_out for one in found.judged if one.left_out}
+        return Round(len(self.rules), firing, [], found.broken + wordless, [], left_out)
+
+    def round(self, stopping: threading.Event) -> Round:
+        """Judge every rule, record what is new, and deliver what sinks have not taken yet."""
+        self._warehouse.require()
+        self._journal.load()
+        found = self._judge()
+        written, wordless = self._journal.record(found.judged)
+        firing, _ = firing_rows(
+            [one for one in found.judged
+             if not any(text.startswith(f"alert rule {one.rule.name}:") for text in wordless)],
+            self._journal.newest,
+        )
+        undelivered = self._delivery.deliver(stopping)
+        left_out = {one.rule.name: one.left_out for one in found.judged if one.left_out}
+        return Round(
+            len(self.rules), firing, written, found.broken + wordless, undelivered, left_out
+        )
+
+    def _judge(self) -> Judgement:
+        return judge_all(
+            self._warehouse, self.rules, self._settings.alerts, self._journal.recorded()
+        )
+
+
+def check_command(
+    settings: Settings, as_json: bool = False, at_ms: int | None = None,
+    only: Sequence[str] = (),
+) -> int:
+    """One round; 1 while an alert fires, else 0. At a time of the past it only looks.
+
+    A rule that cannot be judged is reported by name and does not keep the others from being
+    judged; it is a UserError if nothing fires.
+    """
+    evaluator = Evaluator(settings, only)
+    found = evaluator.round(threading.Event()) if at_ms is None else evaluator.look(at_ms)
+    _print(found, as_json)
+    if found.broken and not found.firing:
+        raise UserError.of_many(found.broken, "./spark-submit.sh alerts check --json")
+    for note in found.notes():
+        print(f"weir: {note}", file=sys.stderr)
+    return 1 if found.firing else 0
+
+
+def watch_command(
+    settings: Settings, interval_ms: int | None = None, as_json: bool = False,
+    only: Sequence[str] = (),
+) -> int:
+    """Rounds until SIGTERM or SIGINT; 0. What goes wrong is said once and tried again."""
+    stopping = threading.Event()
+    earlier = {
+        number: signal.signal(number, lambda *_: stopping.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        evaluator = Evaluator(settings, only)
+        sinks = [s for s in settings.alerts.sinks if isinstance(s, StdoutSink)]
+        formats = {"json"} if as_json else {sink.format for sink in sinks} or {"text"}
+        pause_ms = interval_ms or settings.alerts.interval_ms
+        if not pause_ms:
+            raise UserError(
+                "alerts.interval_ms: is 0, so run judges no rules; watch needs --interval-ms"
+            )
+        keep_watching(
+            evaluator, pause_ms, stopping,
+            lambda text: print(f"weir: {text}", file=sys.stderr, flush=True), sorted(formats),
+        )
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+    return 0
+
+
+def keep_watching(
+    evaluator: Evaluator, interval_ms: int, stopping: threading.Event, say: Say,
+    formats: Sequence[str], first_after_ms: int = 0,
+) -> set[str]:
+    """A round every `interval_ms`, from start to start, until `stopping` is set; what was wrong in
+    the last one."""
+    told: set[str] = set()
+    due = time.monotonic() + first_after_ms / 1000
+    while not stopping.wait(max(due - time.monotonic(), 0)):
+        due = time.monotonic() + interval_ms / 1000
+        told = one_round(evaluator, stopping, say, formats, told)
+    return told
+
+
+def one_round(
+    evaluator: Evaluator, stopping: threading.Event, say: Say, formats: Sequence[str],
+    told: set[str],
+) -> set[str]:
+    """One round; says what is wrong unless it was in `told`, and answers what is wrong now."""
+    try:
+        found = evaluator.round(stopping)
+    except UserError as error:
+        notes = [str(error)]
+    else:
+        notes = found.notes()
+        for each in formats:
+            show_changes(found.changes, each)
+    for note in notes:
+        if note not in told:
+            say(note)
+    return set(notes)
+
+
+def show_changes(rows: Sequence[Row], form: str) -> None:
+    """Print the alerts that began to fire or were resolved."""
+    for row in rows:
+        if row["state"] not in (FIRING, RESOLVED):
+            continue
+        text = json.dumps(plain(row), ensure_ascii=False) if form == "json" else line(row)
+        print(text, flush=True)
+
+
+def line(row: Row) -> str:
+    """A change in one line."""
+    severity = f" ({row['severity']})" if row["state"] == FIRING else ""
+    return f"{row['state']:9} {row['alert']}{severity} at {utc(row['at_ms'])}: {row['summary']}"
+
+
+def _print(found: Round, as_json: bool) -> None:
+    if as_json:
+        answer: dict[str, Any] = {
+            "rules": found.rules, "firing": [plain(row) for row in found.firing],
+            "changes": [plain(row) for row in found.changes], "broken": found.broken,
+            "undelivered": found.undelivered, "left_out": found.left_out,
+        }
+        print(json.dumps(answer, ensure_ascii=False))
+        return
+    for row in found.firing:
+        print(f"firing    {row['alert']} ({row['severity']}): {row['summary']}")
+        if row["runbook"]:
+            print(f"          what to do: {row['runbook']}")
+    for row in found.changes:
+        if row["state"] == RESOLVED:
+            print(f"resolved  {row['alert']} at {utc(row['at_ms'])}: {row['summary']}")
+    count = found.rules
+    print(f"{count} rule{'s' if count != 1 else ''} checked, {len(found.firing)} firing")

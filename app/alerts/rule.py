@@ -1,0 +1,56 @@
+"""What an alert rule is: when it holds (SQL over the tables), for how long, and what to say."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+
+from app.model import Model
+
+Text = Annotated[str, Field(min_length=1)]
+Severity = Literal["critical", "warning", "info"]
+UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PARTS = re.compile(r"(\d+)(ms|s|m|h|d)")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+
+
+def duration_ms(value: Any) -> Any:
+    """Milliseconds of a duration such as 90s, 5m or 1h30m; a whole number stays what it is."""
+    if not isinstance(value, str):
+        return value
+    if not value or _PARTS.sub("", value):
+        raise ValueError(f"{value!r} is not a duration (allowed: such as 90s, 5m, 1h30m, or 0)")
+    return sum(int(count) * UNITS_MS[unit] for count, unit in _PARTS.findall(value))
+
+
+class Rule(Model):
+    """One rule. docs/alerts.md explains the keys to whoever writes one."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    name: Text
+    sql: Text
+    """Gives start_ms, end_ms, value, labels, and further columns for the summary."""
+    now: Text
+    """SQL that gives the time which the tables have reached (ms since the epoch; null while they
+    are empty), or the name of a table of windows."""
+    for_ms: Annotated[int, Field(ge=0), BeforeValidator(duration_ms)] = Field(0, alias="for")
+    severity: Severity
+    summary: Text
+    """Braces name labels and other columns, `since`, `until`, `seconds` and `value`."""
+    runbook: str = ""
+    labels: list[Text] | None = None
+    """Columns that tell one alert from another; None: all but start_ms, end_ms and value."""
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    """How many alerts of the rule are kept at a time."""
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is not a name (allowed: a letter, then up to 99 of A-Z a-z 0-9 _ . -)"
+            )
+        return name

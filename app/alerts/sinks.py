@@ -1,0 +1,255 @@
+"""Tells others about alerts: webhooks and Alertmanager.
+
+The table `alerts` is the state. Each sink has the number of the last change that it has taken,
+below `_weir/alerts` of the warehouse; what it has not taken is sent with the next round, however
+long it was down. A sink that was never there before is told what fires now, and no history.
+Delivery is at least once: a crash between the answer and the note of it sends again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from app.alerts.episodes import FIRING, RESOLVED
+from app.alerts.journal import Journal, Row, key_of
+from app.alerts.settings import AlertmanagerSink, HttpSink, WebhookSink
+from app.errors import UserError
+from app.warehouse_files import local_path, read_text, write_text
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
+MOST_IN_ONE = 100
+"""Alerts in one request."""
+ROUNDS = 4
+"""So many rounds may fail until Alertmanager takes an alert for resolved."""
+SHORTEST_LIFE_MS = 300_000
+
+
+class Refused(Exception):
+    """A sink did not take what was sent; the message has no secrets."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A sink has taken all changes up to `number`, except those with the numbers in `but`."""
+
+    number: int
+    but: list[int]
+
+
+class Delivery:
+    """Delivers the changes of one warehouse's alerts to the sinks of its configuration."""
+
+    def __init__(self, settings: Settings, journal: Journal, names: Sequence[str]) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._names = names
+        self._resent_at: dict[str, float] = {}
+
+    def deliver(self, stopping: threading.Event) -> list[str]:
+        """One round over all sinks, side by side; what went wrong, a line each."""
+        sinks = self._settings.alerts.http_sinks
+        if not sinks:
+            return []
+        with self._alone() as alone:
+            if not alone:
+                return []
+            with ThreadPoolExecutor(max_workers=len(sinks)) as pool:
+                return [text for text in pool.map(lambda s: self._one(s, stopping), sinks) if text]
+
+    def _one(self, sink: HttpSink, stopping: threading.Event) -> str | None:
+        """One sink; what went wrong, if anything."""
+        try:
+            taken = self._taken(sink)
+            changes = self._changes(taken)
+            if isinstance(sink, WebhookSink):
+                for part in _parts(changes):
+                    post(sink, self._for_webhook(part), stopping)
+                    taken = self._note(sink, taken, part[-1]["number"])
+            else:
+                for rows in _parts(self._for_alertmanager(sink, changes)):
+                    post(sink, [_alert(sink, row, self._life_ms(sink)) for row in rows], stopping)
+                    self._resent_at[sink.identity] = time.monotonic()
+            self._note(sink, taken, self._journal.number)
+        except (Refused, UserError) as error:
+            self._resent_at.pop(sink.identity, None)
+            return f"{sink.title}: {error}; what it has missed is sent later"
+        return None
+
+    def _taken(self, sink: HttpSink) -> Taken:
+        """What a sink has taken so far."""
+        kept = read_text(self._settings, _note_of(sink))
+        if kept is not None:
+            return Taken(**json.loads(kept))
+        firing = [row["number"] for row in self._journal.firing(self._names) if row["number"]]
+        return self._note(sink, Taken(-1, sorted(firing)), self._journal.number, keep=True)
+
+    def _note(self, sink: HttpSink, taken: Taken, number: int, keep: bool = False) -> Taken:
+        """Note that a sink has taken everything up to a number; with `keep`, all but its list."""
+        left = taken.but if keep else [n for n in taken.but if n > number]
+        new = Taken(max(taken.number, number), left)
+        if new != taken:
+            write_text(self._settings, _note_of(sink), json.dumps(asdict(new)) + "\n")
+        return new
+
+    def _changes(self, taken: Taken) -> list[Row]:
+        """What a sink has not taken yet, in order."""
+        wanted = set(self._names)
+        return [row for row in self._journal.after(taken.number, taken.but)
+                if row["state"] in (FIRING, RESOLVED) and row["alert"] in wanted]
+
+    def _for_webhook(self, rows: Sequence[Row]) -> dict[str, Any]:
+        return {
+            "version": 1, "warehouse": self._settings.warehouse,
+            "alerts": [plain(row) for row in rows],
+        }
+
+    def _for_alertmanager(self, sink: AlertmanagerSink, changes: Sequence[Row]) -> list[Row]:
+        """What fires, if it is time to say so again or something is new; and what has ended."""
+        passed_s = time.monotonic() - self._resent_at.get(sink.identity, float("-inf"))
+        if not changes and passed_s * 1000 < sink.resend_ms:
+            return []
+        firing = self._journal.firing(self._names)
+        fires = {key_of(row) for row in firing}
+        ended = {key_of(row): row for row in changes if key_of(row) not in fires}
+        return [*firing, *(row for row in ended.values() if row["state"] == RESOLVED)]
+
+    def _life_ms(self, sink: AlertmanagerSink) -> int:
+        """How long Alertmanager may keep an alert that it does not hear of again."""
+        longest = max(self._settings.alerts.interval_ms, sink.resend_ms)
+        return max(ROUNDS * longest, SHORTEST_LIFE_MS)
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Whether nobody else delivers at this moment; an object store cannot tell."""
+        root = local_path(self._settings.warehouse)
+        if root is None:
+            yield True
+            return
+        folder = root / "_weir" / "locks"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = (folder / "alerts").open("w")
+        except OSError as error:
+            raise UserError(f"warehouse: cannot write {folder}: {error.strerror}") from error
+        with lock as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+
+def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Rows in portions for one request each."""
+    return (rows[start:start + MOST_IN_ONE] for start in range(0, len(rows), MOST_IN_ONE))
+
+
+def _note_of(sink: HttpSink) -> str:
+    return f"_weir/alerts/{sink.identity}.json"
+
+
+def post(sink: HttpSink, body: Any, stopping: threading.Event) -> None:
+    """Send JSON to a sink, again with growing pauses; Refused if it does not take it."""
+    data = json.dumps(body, ensure_ascii=False).encode()
+    address = sink.address()
+    if isinstance(sink, AlertmanagerSink):
+        address = f"{address.rstrip('/')}/api/v2/alerts"
+    headers = {"Content-Type": "application/json", "User-Agent": "weir", **sink.all_headers()}
+    for attempt in range(sink.retries + 1):
+        if attempt and stopping.wait(min(FIRST_PAUSE_S * 2 ** (attempt - 1), LONGEST_PAUSE_S)):
+            raise Refused("stopping")
+        reason, again = _attempt(address, data, headers, sink.timeout_ms / 1000)
+        if reason is None:
+            return
+        if not again:
+            break
+    raise Refused(reason)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would turn a POST into a GET, and carry secrets to somebody else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None: the answer stays what it is."""
+
+
+_OPEN: Callable[..., Any] = urllib.request.build_opener(_NoRedirect()).open
+
+
+def _attempt(
+    address: str, data: bytes, headers: dict[str, str], timeout_s: float
+) -> tuple[str | None, bool]:
+    """Why one attempt failed, and whether another may help; None if it did not."""
+    try:
+        request = urllib.request.Request(address, data, headers, method="POST")
+        with _OPEN(request, timeout=timeout_s):
+            return None, False
+    except urllib.error.HTTPError as error:
+        with error:
+            said = _said(error)
+        again = error.code >= 500 or error.code in (408, 429)
+        return f"answers with status {error.code}{said}", again
+    except TimeoutError:
+        return f"no answer in {timeout_s:g} s", True
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, TimeoutError):
+            return f"no answer in {timeout_s:g} s", True
+        why = getattr(error.reason, "strerror", None) or error.reason
+        return f"cannot be reached ({why})", True
+    except (OSError, http.client.HTTPException) as error:
+        return f"cannot be reached ({type(error).__name__})", True
+    except (ValueError, UnicodeError):
+        # The text of this error has the address or a header, which may be secret.
+        return "its address or a header cannot be sent", False
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    """The beginning of an answer that refuses."""
+    try:
+        text = error.read1(300).decode(errors="replace")  # type: ignore[attr-defined]
+    except (OSError, http.client.HTTPException, AttributeError):
+        return ""
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return f" ({text})" if text else ""
+
+
+def plain(row: Row) -> dict[str, Any]:
+    """A row as JSON; its `number` is the same however often it is sent."""
+    return {**row, "labels": dict(row["labels"])}
+
+
+def _alert(sink: AlertmanagerSink, row: Row, life_ms: int) -> dict[str, Any]:
+    """A row as Alertmanager's API v2 has it (postableAlert)."""
+    now_ms = time.time_ns() // 1_000_000
+    ends_ms = now_ms + life_ms if row["state"] == FIRING else min(row["at_ms"], now_ms)
+    annotations = {
+        "summary": row["summary"], "runbook": row["runbook"] or "",
+        "value": "" if row["value"] is None else f"{row['value']:g}",
+    }
+    return {
+        # An empty label is none to Alertmanager.
+        "labels": {**sink.labels, **{k: v for k, v in row["labels"] if v},
+                   "alertname": row["alert"], "severity": row["severity"]},
+        "annotations": {k: v for k, v in annotations.items() if v},
+        "startsAt": _rfc3339(min(row["since_ms"], ends_ms)), "endsAt": _rfc3339(ends_ms),
+    }
+
+
+def _rfc3339(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")

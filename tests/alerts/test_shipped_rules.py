@@ -1,0 +1,318 @@
+"""The shipped rules: rows that fire each of them, and rows that do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from app import alerts
+from app.alerts.rule_files import KEYS, SHIPPED, rules_of
+from app.alerts.settings import AlertSettings
+from app.settings import load_settings
+from app.tables import TABLES, VIEWS
+from app.warehouse import QUERIES, STATES, Warehouse, connect
+from tests.throttle_rows import COMMON, START_MS, TOPIC, window, write
+
+MINUTE = 60_000
+ROOT = Path(__file__).resolve().parents[2]
+RULES = {rule.name: rule for rule in rules_of(AlertSettings())}
+
+
+@pytest.fixture
+def firing(make_settings, tmp_warehouse, capsys):
+    """Writes rows and answers what fires of one rule: labels without cluster and broker, since."""
+
+    def ask(rule, **tables):
+        for name, rows in tables.items():
+            write(tmp_warehouse, name, rows)
+        capsys.readouterr()
+        alerts.check(make_settings(), as_json=True, only=[rule])
+        found = json.loads(capsys.readouterr().out)
+        assert found["broken"] == [] and found["undelivered"] == []
+        return [
+            ({k: v for k, v in row["labels"].items() if k not in ("cluster", "broker")},
+             row["since_ms"] - START_MS, row["summary"])
+            for row in found["firing"]
+        ]
+
+    return ask
+
+
+def limiter(minute, **changes):
+    """A quiet minute of a topic's bucket."""
+    start = START_MS + minute * MINUTE
+    return {
+        **COMMON, "ts_wall_ms": start + MINUTE, "window_start_ms": start, "window_ms": MINUTE,
+        "limiter": "topic", "limiter_name": TOPIC, "messages": 600, "bytes": None,
+        "limit_msgs": 100.0, "limit_bytes": None, "max_level": None, "limit_level": None,
+        "min_balance_msgs": 50, "min_balance_bytes": None, "throttles": 0, "max_waiting": 0,
+        "utilisation": 0.1, **changes,
+    }
+
+
+def limiters(minutes, **changes):
+    return [limiter(minute, **changes) for minute in minutes]
+
+
+def test_a_limit_that_is_nearly_used_up_for_five_minutes_fires(firing):
+    about = {"kind": "topic_msgs", "entity": TOPIC}
+    near = {"messages": 4800}
+    assert firing("quota-utilisation", limiter_stats=limiters(range(4), **near)) == []
+    ((labels, since, summary),) = firing("quota-utilisation", limiter_stats=limiters([4], **near))
+    assert (labels, since) == (about, 0)
+    assert "uses 80% of its limit of topic_msgs at most" in summary
+    assert summary.endswith("lately 80.0 of 100.0")
+    assert firing("quota-utilisation", limiter_stats=limiters([5], messages=4799)) == []
+
+
+def test_a_limit_that_is_reached_in_every_window_of_ten_minutes_fires(firing):
+    empty = {"min_balance_msgs": 0}
+    assert firing("quota-breach-sustained", limiter_stats=limiters(range(9), **empty)) == []
+    ((labels, since, _),) = firing("quota-breach-sustained", limiter_stats=limiters([9], **empty))
+    assert (labels, since) == ({"kind": "topic_msgs", "entity": TOPIC}, 0)
+    assert firing("quota-breach-sustained", limiter_stats=limiters([10])) == []
+
+
+@pytest.mark.parametrize(("changes", "fires"), [
+    ({"collateral_ns": 6_000_000_000}, True),
+    ({"collateral_ns": 5_999_999_999}, False),
+    ({"collateral_ns": 6_000_000_000, "culprit_ns": 1}, False),
+])
+def test_a_topic_that_waits_for_others_fires_after_two_minutes(firing, changes, fires):
+    rows = [window(0, **changes)]
+    assert firing("noisy-neighbour-victim", topic_throttle_stats=rows) == []
+    found = firing("noisy-neighbour-victim", topic_throttle_stats=[window(1, **changes)])
+    assert [(labels, since) for labels, since, _ in found] == (
+        [({"topic": TOPIC}, 0)] if fires else []
+    )
+    assert firing("noisy-neighbour-victim", topic_throttle_stats=[window(2)]) == []
+
+
+def eviction(minute, **changes):
+    return {
+        **COMMON, "job": "backlog", "ts_wall_ms": START_MS + minute * MINUTE, "topic": TOPIC,
+        "quota_type": "size", "subscription": "s", "from_position": "1:1", "to_position": "1:9",
+        "entries_skipped": 8, "rounds": 1, "factor": 0.5, "target_bytes": 10,
+        "expire_older_than_s": None, "backlog_before": 100, "backlog_after": 10, "phantom": False,
+        "count_delta": 1, **changes,
+    }
+
+
+def test_dropped_messages_fire_at_once_and_for_ten_minutes(firing):
+    rule = "backlog-messages-dropped"
+    assert firing(rule, backlog_evictions=[eviction(0, phantom=True, entries_skipped=0)]) == []
+    both = [eviction(1), eviction(1, subscription="t", row_no=1)]
+    ((labels, since, summary),) = firing(rule, backlog_evictions=both)
+    assert (labels, since) == ({"topic": TOPIC, "quota_type": "size"}, MINUTE)
+    assert "16 entries in a check" in summary
+    assert len(firing(rule, topic_throttle_stats=[window(9)])) == 1
+    assert firing(rule, topic_throttle_stats=[window(11)]) == []
+
+
+def cache(minute, hits, misses=0, **changes):
+    start, counts = START_MS + minute * MINUTE, [
+        "hit_bytes", "miss_bytes", "inserted", "evicted_time", "evicted_size", "invalidated",
+        "evicted_wanted", "extended", "stashed", "passes_size", "entries_visited", "entries",
+        "used_bytes", "wanted_bytes", "non_evictable_bytes", "max_used_bytes",
+    ]
+    reads = hits + misses
+    return {
+        **COMMON, **dict.fromkeys(counts, 0), "job": "entry_cache", "ts_wall_ms": start + MINUTE,
+        "policy": "fifo", "max_bytes": None, "window_start_ms": start, "window_ms": MINUTE,
+        "topic": None, "hits": hits, "misses": misses, "hit_ratio": hits / reads if reads else None,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(("before", "after", "fires"), [
+    ((90, 10), (40, 60), True),
+    ((90, 10), (45, 55), False),
+    ((90, 10), (4, 6), False),
+    ((19, 81), (0, 100), False),
+])
+def test_a_cache_that_finds_less_than_half_of_the_usual_fires(firing, before, after, fires):
+    usual = [cache(minute, *before) for minute in range(20)]
+    rows = [*usual, *(cache(minute, *after) for minute in range(20, 24))]
+    assert firing("cache-hit-drop", cache_stats=rows) == []
+    found = firing("cache-hit-drop", cache_stats=[cache(24, *after)])
+    expected = [({"policy": "fifo", "size": "unbounded"}, 20 * MINUTE)] if fires else []
+    assert [(labels, since) for labels, since, _ in found] == expected
+    assert firing("cache-hit-drop", cache_stats=[cache(25, *before)]) == []
+
+
+def checkpoint(warehouse, query, batches, committed, ago_s):
+    """A checkpoint whose batches began, and were committed, so many seconds ago."""
+    for log, count in (("offsets", batches), ("commits", committed)):
+        folder = Path(warehouse, "_weir", "checkpoints", query, log)
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            file = folder / str(number)
+            file.write_text("v1\n")
+            at = time.time() - ago_s
+            os.utime(file, (at, at))
+
+
+@pytest.mark.parametrize(("archive", "govern", "stalled"), [
+    ((3, 3, 1), (3, 3, 500), []),
+    ((3, 3, 1), (3, 3, 700), ["govern"]),
+    ((3, 3, 10_000), (3, 3, 10_100), []),
+    ((3, 2, 500), (3, 3, 1), []),
+    ((3, 2, 700), (3, 3, 100), ["archive"]),
+    ((1, 0, 700), (1, 0, 700), ["archive", "govern"]),
+])
+def test_a_query_that_does_not_get_on_fires(firing, tmp_warehouse, archive, govern, stalled):
+    checkpoint(tmp_warehouse, "archive", *archive)
+    checkpoint(tmp_warehouse, "govern", *govern)
+    found = firing("query-stalled")
+    assert [labels for labels, *_ in found] == [{"query": name} for name in stalled]
+
+
+def test_the_progress_of_queries_is_a_relation(tmp_warehouse):
+    checkpoint(tmp_warehouse, "govern", 12, 11, 60)
+    with connect(Warehouse(tmp_warehouse), f"SELECT * FROM {QUERIES}") as connection:
+        rows = connection.execute(
+            f"SELECT query, batch, is_open, begun_ms = committed_ms OR begun_ms > 0 FROM {QUERIES}"
+        ).fetchall()
+    assert rows == [("govern", 11, True, True)]
+
+
+@pytest.fixture
+def now_ms():
+    """The minute that runs. Commits are at the machine's time, so these tests are as well."""
+    return time.time_ns() // 1_000_000 // MINUTE * MINUTE
+
+
+def refused(at_ms, count=1, code="UNPARSEABLE", job=None):
+    row = {
+        "reason_code": code, "detail": "topic", "job": job, "source_feed": "contract",
+        "cluster": "east", "broker": "b1", "seq": 1, "ts_wall_ms": START_MS,
+        "source_partition": "0", "source_offset": 1, "raw": "{", "ingest_ms": at_ms,
+    }
+    return [row] * count
+
+
+@pytest.mark.parametrize(("minutes_ago", "counts", "fires"), [
+    ([1], {"UNPARSEABLE": 100}, True),
+    ([1], {"UNPARSEABLE": 99}, False),
+    ([2, 1], {"UNPARSEABLE": 60}, False),
+    ([1], {"TOO_LATE": 100, "DUPLICATE_RECORD": 100}, False),
+    ([9], {"UNPARSEABLE": 100}, False),
+])
+def test_a_minute_with_a_hundred_broken_records_fires_for_five(
+    firing, now_ms, minutes_ago, counts, fires
+):
+    rows = [row for ago in minutes_ago for code, count in counts.items()
+            for row in refused(now_ms - ago * MINUTE, count, code)]
+    found = firing("quarantine-spike", quarantine=rows)
+    assert [(labels, since + START_MS) for labels, since, _ in found] == (
+        [({"reason_code": "UNPARSEABLE", "source_feed": "contract"}, now_ms - MINUTE)]
+        if fires else []
+    )
+
+
+@pytest.mark.parametrize(("minutes_ago", "count", "fires"), [
+    ([4, 3, 2, 1], 10, True), ([4, 3, 2, 1], 9, False), ([4, 3, 1], 10, False),
+    ([2, 1], 10, False),
+])
+def test_records_that_are_late_for_three_minutes_fire(firing, now_ms, minutes_ago, count, fires):
+    # The minutes that run and follow count as well: the test may take that long.
+    minutes = [*minutes_ago, 0, -1, -2] if fires else minutes_ago
+    rows = [row for ago in minutes
+            for row in refused(now_ms - ago * MINUTE, count, "TOO_LATE", "chunks")]
+    found = firing("records-too-late", quarantine=rows)
+    assert [(labels, since + START_MS) for labels, since, _ in found] == (
+        [({"job": "chunks"}, now_ms - 4 * MINUTE)] if fires else []
+    )
+
+
+def command(minute, **changes):
+    at = START_MS + minute * MINUTE
+    return {
+        **COMMON, "ts_wall_ms": at, "cnx_id": "c1", "producer_id": 1, "producer_name": "p",
+        "topic": TOPIC, "partition": None, "reason": "TopicProduceQuotaExceeded", "start_ms": at,
+        "pause_ms": 500, "end_ms": at + 500, "request_id": 1, "throttled_ms_total": 500,
+        "sequence_id": None, "exception": None, **changes,
+    }
+
+
+def test_a_send_that_times_out_fires_for_five_minutes(firing):
+    rule, timeout = "producer-send-timeouts", {"sequence_id": 7, "exception": "TimeoutException"}
+    quiet = [window(0)]
+    assert firing(rule, producer_throttle=[command(0)], topic_throttle_stats=quiet) == []
+    found = firing(rule, producer_throttle=[command(0, **timeout)], topic_throttle_stats=[])
+    assert [(labels, since) for labels, since, _ in found] == [({"topic": TOPIC}, 0)]
+    assert found[0][2].endswith("1 in a minute at most; lately of p")
+    assert firing(rule, topic_throttle_stats=[window(5)]) == []
+
+
+def expectation(at_ms, success, **changes):
+    return {
+        "run_id": f"r{at_ms}", "checked_ms": START_MS + at_ms, "table": "events",
+        "expectation": "unique", "column": None, "success": success, "observed": "{}",
+        "unexpected_count": 0, **changes,
+    }
+
+
+def test_an_audit_that_fails_fires_until_the_next_one_of_the_table(firing):
+    rule = "quality-check-failed"
+    assert firing(rule, quality_results=[expectation(0, True)]) == []
+    bad = [expectation(1000, False), expectation(1000, True, expectation="in range")]
+    ((labels, since, summary),) = firing(rule, quality_results=bad)
+    assert (labels, since) == ({"table_name": "events"}, 1000)
+    assert summary.endswith("1 expectations at most; lately unique")
+    assert len(firing(rule, quality_results=[expectation(2000, True, table="alerts")])) == 1
+    assert firing(rule, quality_results=[expectation(3000, True)]) == []
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_has_a_page_that_says_what_it_means_how_to_confirm_and_what_to_do(name):
+    rule = RULES[name]
+    assert rule.runbook == f"docs/runbooks/{name}.md"
+    page = (ROOT / rule.runbook).read_text("utf-8")
+    parts = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    assert page.startswith(f"# {name}\n\n") and parts == ["How to confirm", "What to do"]
+    assert (SHIPPED / f"{name}.yaml").is_file() and "resolved" in page
+
+
+def test_every_page_has_a_rule_here_or_in_prometheus():
+    prometheus = (ROOT / "conf" / "prometheus" / "weir.rules.yml").read_text("utf-8")
+    theirs = set(re.findall(r"runbook: docs/runbooks/([\w-]+)\.md", prometheus))
+    pages = {path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md")}
+    assert pages == {*RULES, *theirs}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_queries_of_a_page_run(name, tmp_warehouse):
+    Path(tmp_warehouse, "_weir").mkdir(parents=True)
+    page = (ROOT / RULES[name].runbook).read_text("utf-8")
+    queries = [text.replace('\\"', '"')
+               for text in re.findall(r' query "\n(.*?)"\n', page, re.DOTALL)]
+    assert queries
+    for sql in queries:
+        with connect(Warehouse(tmp_warehouse), sql) as connection:
+            connection.execute(sql)
+
+
+def test_every_rule_reads_the_tables_of_the_warehouse_and_says_so_in_words():
+    known = {*TABLES, *VIEWS, STATES, QUERIES}
+    for rule in RULES.values():
+        assert known & set(re.findall(r"\w+", rule.sql)), rule.name
+        assert "{since}" in rule.summary, rule.name
+
+
+def test_the_rule_and_the_configuration_of_the_page_on_alerts_are_valid(make_settings, tmp_path):
+    page = (ROOT / "docs" / "alerts.md").read_text("utf-8")
+    rules, config = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "ours.yaml").write_text(rules)
+    (tmp_path / "weir.yaml").write_text(config.replace(", rules/shared", ""))
+    settings = load_settings(tmp_path / "weir.yaml")
+    assert [sink.type for sink in settings.alerts.sinks] == ["stdout", "webhook", "alertmanager"]
+    assert [rule.name for rule in rules_of(settings.alerts)] == ["topic-nearly-idle"]
+    for name in re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE):
+        assert name in KEYS

@@ -1,0 +1,171 @@
+"""`alerts watch`, and the process beside a run: rounds until they are stopped, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.alerts.beside import beside
+from app.alerts.rounds import Evaluator, one_round
+from app.alerts.rule_files import rules_of
+from app.cli import main
+from app.errors import UserError
+from app.package import pack_config
+from app.run import run
+from app.settings import load_settings
+from tests.alerts.receiver import receiving
+from tests.alerts.test_sinks import BUSY, RULE, minutes, states
+from tests.throttle_rows import TOPIC
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 60
+
+
+def wait_for(holds):
+    """Wait until something holds; the process that makes it true has to start first."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def configuration(folder, **alerts):
+    path = Path(folder, "weir.yaml")
+    Path(folder, "rules").mkdir()
+    Path(folder, "rules", "busy.yaml").write_text(yaml.safe_dump([RULE]))
+    path.write_text(yaml.safe_dump({
+        "warehouse": str(Path(folder, "warehouse")),
+        "alerts": {"rule_files": ["rules"], "interval_ms": 100, **alerts},
+    }))
+    return path
+
+
+def test_watch_judges_again_and_again_until_it_is_stopped(tmp_path, tmp_warehouse):
+    command = [sys.executable, "-m", "app.cli", "alerts", "watch", "--json", "--config",
+               str(configuration(tmp_path))]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        said = process.stderr.readline()
+        assert said == f"weir: warehouse: {tmp_warehouse} does not exist\n"
+        minutes(tmp_warehouse, 0, **BUSY)
+        first = json.loads(process.stdout.readline())
+        minutes(tmp_warehouse, 1)
+        second = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        rest, more = process.communicate(timeout=PATIENCE_S)
+    assert [(row["state"], row["labels"]["topic"]) for row in (first, second)] == [
+        ("firing", TOPIC), ("resolved", TOPIC)
+    ]
+    assert (process.returncode, rest) == (0, "")
+    assert "does not exist" not in more, "what is wrong is said once"
+
+
+def test_watch_needs_an_interval_and_rules_that_can_be_read(tmp_path, capsys):
+    path = configuration(tmp_path, interval_ms=0)
+    assert main(["alerts", "watch", "--config", str(path)]) == 2
+    assert "alerts.interval_ms: is 0" in capsys.readouterr().err
+    Path(tmp_path, "rules", "busy.yaml").write_text("[{name: x}]")
+    assert main(["alerts", "watch", "--config", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"weir: {tmp_path}/rules/busy.yaml: [0] (x): sql: field required")
+    for command in (["alerts", "check"], ["validate"]):
+        assert main([*command, "--config", str(path)]) == 2
+        assert f"{tmp_path}/rules/busy.yaml: [0] (x): sql" in capsys.readouterr().err
+
+
+def test_a_run_with_rules_that_cannot_be_read_is_refused_before_it_starts(make_settings, tmp_path):
+    with pytest.raises(UserError, match=r"no alert rules \(\*.yaml\) there"):
+        run(make_settings(alerts={"rule_files": [str(tmp_path)]}))
+
+
+def test_a_packed_configuration_carries_the_rules(tmp_path):
+    path = configuration(tmp_path)
+    pack_config(path, tmp_path / "sent.yaml")
+    sent = load_settings(tmp_path / "sent.yaml").alerts
+    assert sent.rule_files == [] and rules_of(sent) == rules_of(load_settings(path).alerts)
+
+
+def test_what_is_wrong_is_said_once_and_again_when_it_comes_back(make_settings, tmp_warehouse):
+    evaluator = Evaluator(make_settings(alerts={"rules": [RULE], "rule_files": []}))
+    said: list[str] = []
+    told: set[str] = set()
+    for step in range(4):
+        if step == 2:
+            minutes(tmp_warehouse, 0)
+        told = one_round(evaluator, threading.Event(), said.append, ["text"], told)
+        if step == 2:
+            Path(tmp_warehouse).rename(f"{tmp_warehouse}-elsewhere")
+    assert len(said) == 2 and all("does not exist" in text for text in said)
+
+
+def test_the_rules_are_judged_beside_a_run_and_once_more_at_its_end(
+    make_settings, tmp_warehouse, monkeypatch
+):
+    with receiving() as receiver:
+        monkeypatch.setenv("HOOK_URL", receiver.url)
+        settings = make_settings(alerts={
+            "rules": [RULE], "rule_files": [], "interval_ms": 50,
+            "sinks": [{"type": "webhook", "url": "${env:HOOK_URL}"}],
+        })
+        minutes(tmp_warehouse, 0, **BUSY)
+        said: list[str] = []
+        with beside(settings, said.append):
+            wait_for(lambda: receiver.posts)
+        last = settings.model_copy(
+            update={"alerts": settings.alerts.model_copy(update={"interval_ms": 3_600_000})}
+        )
+        with beside(last, said.append):
+            minutes(tmp_warehouse, 1)
+        assert states(receiver) == [("firing", TOPIC), ("resolved", TOPIC)]
+    assert said == []
+
+
+def test_the_process_beside_a_run_starts_again_when_it_dies_and_ends_with_the_run(
+    make_settings, tmp_warehouse, monkeypatch
+):
+    settings = make_settings(alerts={"rules": [RULE], "rule_files": [], "interval_ms": 50})
+    started: list[int] = []
+    popen = subprocess.Popen
+
+    def remembered(*args, **kwargs):
+        process = popen(*args, **kwargs)
+        started.append(process.pid)
+        return process
+
+    monkeypatch.setattr("app.alerts.beside.subprocess.Popen", remembered)
+    minutes(tmp_warehouse, 0)
+    said: list[str] = []
+    with beside(settings, said.append):
+        wait_for(lambda: started)
+        os.kill(started[0], signal.SIGKILL)
+        wait_for(lambda: len(started) == 2)
+    assert said == ["alerts: their process ended (-9); again in 1 s"]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in started)
+
+
+def test_a_run_whose_rules_cannot_be_read_goes_on_without(make_settings, tmp_path):
+    said: list[str] = []
+    with beside(make_settings(alerts={"rule_files": [str(tmp_path)]}), said.append):
+        wait_for(lambda: said)
+    assert said == [f"alerts: {tmp_path}: no alert rules (*.yaml) there; no alerts are judged"]
+
+
+def test_nothing_is_started_where_it_is_off_or_out_of_reach(make_settings):
+    said: list[str] = []
+    with beside(make_settings(alerts={"interval_ms": 0}), said.append):
+        pass
+    assert said == []
+    with beside(make_settings(warehouse="hdfs://h/w"), said.append):
+        pass
+    assert said == ["alerts: not judged, since only Spark reaches this warehouse"]
