@@ -166,6 +166,6 @@ def test_nothing_is_started_where_it_is_off_or_out_of_reach(make_settings):
     with beside(make_settings(alerts={"interval_ms": 0}), said.append):
         pass
     assert said == []
-    with beside(make_settings(warehouse="hdfs://h/w"), said.append):
+    with beside(make_settings(warehouse="hdfs://h/w", alerts={}), said.append):
         pass
     assert said == ["alerts: not judged, since only Spark reaches this warehouse"]
