@@ -133,7 +133,8 @@ class Checks(Part):
             fresh, "SELECT reason_code, job, count(*) FROM quarantine GROUP BY ALL"
         ))
         for alert, about, state, severity in rows(
-            fresh, "SELECT alert, labels, state, severity FROM alerts ORDER BY at_ms, state"
+            fresh, "SELECT alert, labels, state, severity FROM alerts"
+            " ORDER BY number NULLS FIRST, at_ms, state"
         ):
             rule = labels((alert, severity))
             who = tuple(sorted(about.items())) if about else ()

@@ -16,7 +16,7 @@ from tests.traces import all_rows, demo_trace
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVENTS = 6_000
+EVENTS = 17_000
 SOUND: dict[str, Any] = {
     "name": "paused", "severity": "info", "now": "topic_throttle_stats",
     "labels": ["cluster", "topic"], "summary": "{topic} was paused {value:.0f} times",

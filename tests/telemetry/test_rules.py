@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.alerts import RULES as ALERT_RULES
-from app.alerts.rule_files import load_rules
+from app.alerts.rule_files import rules_of
+from app.alerts.settings import AlertSettings
 from app.telemetry import engine
 from app.telemetry.catalogue import METRICS
 from tests.servers.prometheus import RULES
@@ -54,7 +54,7 @@ def test_every_alerting_rule_has_a_unit_test() -> None:
 
 
 def test_alerts_have_the_runbook_and_severity_of_the_rule_of_their_name() -> None:
-    shipped = {rule.name: rule for rule in load_rules(ALERT_RULES)}
+    shipped = {rule.name: rule for rule in rules_of(AlertSettings())}
     both = 0
     for rule in rules():
         if "alert" not in rule:
