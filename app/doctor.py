@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.jars import coordinates
-from app.session import build_session
+from app.session import build_session, stop_session
 from app.validate import unset_variables
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def doctor(settings: Settings, as_json: bool) -> int:
         _python, _java, _spark, _delta, _kafka, _workers, _warehouse, _partitions, _environment,
     )
     checks = [look(settings, spark) for look in looks]
-    spark.stop()
+    stop_session(spark)
     if as_json:
         print(json.dumps([asdict(check) for check in checks], indent=2))
     for check in () if as_json else checks:

@@ -16,7 +16,7 @@ from app.failures import Passing, failure
 from app.progress import Progress
 from app.quality.beside import beside as audits
 from app.run_lock import only_run
-from app.session import build_session
+from app.session import build_session, stop_session
 from app.shutdown import Stopping, drain, listening
 from app.telemetry.health import Health
 
@@ -85,7 +85,7 @@ def _with_spark(settings: Settings, groups: list[list[str]], available_now: bool
             Service(spark, settings, groups, available_now, stopping).work()
     finally:
         if ours:
-            spark.stop()
+            stop_session(spark)
     return 0
 
 

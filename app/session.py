@@ -76,6 +76,17 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
     return spark
 
 
+def stop_session(spark: SparkSession) -> None:
+    """Stop Spark, the maintenance of its state stores first.
+
+    Its thread lives as long as the JVM and complains once a minute that Spark is gone.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+    spark.stop()
+
+
 def _own_jvm() -> list[tuple[str, Any]]:
     """Confs of a JVM that this process starts itself."""
     confs = [
