@@ -70,12 +70,13 @@ SELECT s.* FROM {{batch}} AS s LEFT JOIN (
   AND t.window_ms = s.window_ms AND t.window_start_ms = s.window_start_ms
 WHERE s.limiter IN ('topic', 'broker', 'connection') AND s.throttles <> coalesce(t.marks, 0)
   AND {_DATED}"""
+# Who is only informed is not marked.
 _COMMAND_WITHOUT_MARK = """
 SELECT c.* FROM {batch} AS c
 ANTI JOIN throttle_events AS e
   ON e.cluster = c.cluster AND e.broker = c.broker AND e.cnx_id = c.cnx_id
   AND e.request_id = c.request_id AND e.action = 'mark'
-WHERE c.exception IS NULL
+WHERE c.exception IS NULL AND c.rule <> 'informed_only'
 """
 
 SUITES: dict[str, list[Check]] = {
