@@ -69,12 +69,13 @@ KEY = _layout(
     "cluster", "topic", "base", "namespace", "has_clock", "clock_ms", "latest_ms", "last_ms",
     "last_ns", "broker", "feed", "was", "has_state", "deleted", "version", "cached",
     "cached_ledger", "cached_entry", "cached_ms", "cached_name", "cached_version", "seen_ledger",
-    "seen_entry", "second", "kept",
+    "seen_entry", "second", "kept", "woken_ms",
 )
 """A cluster and topic, with its clock. `base`: the name that its policies have, -1 for a topic
 that is never judged. `last_ms` to `feed`: its last record. `was`: it had a backlog at the pass
 before. `cached` to `cached_version`: the cached oldest message. `seen_ledger`, `seen_entry`: the
-highest position that a record has shown (NULL: none); `kept`: samples that came in `second`."""
+highest position that a record has shown (NULL: none); `kept`: samples that came in `second`.
+`woken_ms`: when its page was read for a record (NULL: never)."""
 
 LINK = _layout("place", "turn", "due_ms", "summed")
 """What belongs to a key while a batch is judged: its broker, the next turn of it (the one before

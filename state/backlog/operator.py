@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from state import standing, wall
-from state.backlog import flow
+from state.backlog import flow, resting
 from state.backlog import layout as L
 from state.backlog import shard as shards
 from state.backlog import shared as common
@@ -43,6 +43,7 @@ from state.names import NONE, Names
 from state.records import Records, concat, empty, length, read_blob, take
 from state.refused import Refused
 from state.sequence import POLICY
+from udfs.hashing import hash64
 
 CHECKS = "forecast_checks"
 DEFAULTS: dict[str, Any] = {
@@ -92,6 +93,7 @@ class Backlog:
             "apply": int(bool(params.get("apply_evictions", False))),
             "all_rows": chosen("check_rows", "all"),
         }
+        self._hash = hash64(repr((self._base, self._settings)))
 
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
         """Judge a batch of one shard; see `state.job`."""
@@ -102,8 +104,11 @@ class Backlog:
         is_shared = (records["event_type"] == POLICY) | (
             records["event_type"] == common.STARTED
         )
-        self._take_shared(s, take(records, is_shared), stream_ms, refused)
         own = take(records, ~is_shared)
+        anew = s.config != self._policies or s.settings != self._hash
+        resting.wake(s, own, stream_ms, everything=anew or bool(is_shared.any()))
+        s.settings = self._hash
+        self._take_shared(s, take(records, is_shared), stream_ms, refused)
         both = concat([s.waiting, own])
         is_new = np.zeros(length(both), bool)
         is_new[length(s.waiting):] = True
@@ -128,8 +133,10 @@ class Backlog:
         needed = common.needed(s.shared, s.meaning, stream_ms)
         if not needed.all():
             s.shared, s.meaning = take(s.shared, needed), s.meaning[needed]
+        due = resting.rest(s, due, stream_ms)
+        first = resting.first_due(s.resting, due)
         return Step(
-            shards.write(s), tables, _wake(waiting, due), refused.needed_idle_advance_ms
+            shards.write(s), tables, _wake(waiting, first), refused.needed_idle_advance_ms
         )
 
     # -- policies ----------------------------------------------------------------------------
@@ -198,7 +205,7 @@ def _keys_of(keys: Array, r: Records, names: Names) -> tuple[Array, Array]:
         return keys, found
     fresh = np.zeros(made - count, L.KEY)
     fresh["cluster"], fresh["topic"] = known[count:made, 0], known[count:made, 1]
-    for field in ("clock_ms", "latest_ms", "last_ms", "last_ns", "seen_ledger"):
+    for field in ("clock_ms", "latest_ms", "last_ms", "last_ns", "seen_ledger", "woken_ms"):
         fresh[field] = NULL
     for field in ("broker", "feed", "cached_name"):
         fresh[field] = NONE

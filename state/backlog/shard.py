@@ -18,31 +18,45 @@ from state.names import Names
 from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
 
 NAME = "backlog"
-VERSION = 1
-_KEY_NAMES = ("cluster", "topic", "base", "namespace", "broker", "feed", "cached_name")
+VERSION = 2
+KEY_NAMES = ("cluster", "topic", "base", "namespace", "broker", "feed", "cached_name")
 _COMPACT_BELOW = 0.75
 """Names are renumbered when less than this share of them is in use."""
 _LAYOUTS: Mapping[str, np.dtype] = {"keys": L.KEY, "cursors": L.CURSOR}
-_POOLS = {
+POOLS = {
     "ledgers": L.STORED_LEDGER, "samples": L.SAMPLE_COLUMNS, "producers": L.PRODUCER_COLUMNS,
     "ranges": L.RANGE_COLUMNS,
 }
 """Pools that are kept, with the columns of each."""
 _COUNTS = ("ledgers", "samples", "producers", "cursors")
 """What the counts of a key are of, in the order of the pools."""
-_SEEN = ("seen_bytes", "seen_consumed")
+SEEN = ("seen_bytes", "seen_consumed")
 _BLOCK = 64
 Parts = dict[str, Array]
 
 
 def _nothing(checks: int) -> Parts:
     parts: Parts = {name: np.zeros(0, kind) for name, kind in _LAYOUTS.items()}
-    parts |= {name: np.zeros((columns, 0), np.int64) for name, columns in _POOLS.items()}
-    parts |= {name: np.zeros((0, checks), np.int64) for name in ("passes", *_SEEN)}
+    parts |= {name: np.zeros((columns, 0), np.int64) for name, columns in POOLS.items()}
+    parts |= {name: np.zeros((0, checks), np.int64) for name in ("passes", *SEEN)}
     return {
         **parts, "counts": np.zeros((L.KEY_POOLS, 0), np.int64),
         "range_count": np.zeros(0, np.int64),
     }
+
+
+@dataclass
+class Resting:
+    """Topics of which nothing is read; see `state.backlog.resting`."""
+
+    key: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Hashes of cluster and topic, in order."""
+    page: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Which page each of them is in."""
+    due_ms: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    """When the first pass of each page is due; NULL: never."""
+    pages: list[bytes] = field(default_factory=list)
+    """Shards of their own, without shared and waiting records."""
 
 
 @dataclass
@@ -59,6 +73,9 @@ class Shard:
     meaning: Array = field(default_factory=lambda: np.zeros(0, MEANING))
     config: tuple[str, ...] | None = None
     """Documents of the configuration that `shared` has; None before the first call."""
+    settings: int = 0
+    """Hash of the parameters that the last call was judged by."""
+    resting: Resting = field(default_factory=Resting)
 
 
 def new(checks: int) -> Shard:
@@ -78,18 +95,31 @@ def read(data: bytes, checks: int | None = None) -> Shard:
         }
 
     parts = {name: _rows(kind, name, arrays) for name, kind in _LAYOUTS.items()}
-    for name, columns in _POOLS.items():
+    for name, columns in POOLS.items():
         parts[name] = arrays[name].reshape(columns, -1)
     parts["counts"] = arrays["counts"].reshape(L.KEY_POOLS, -1)
     parts["range_count"] = arrays["range_count"]
     had = int(arrays["checks"][0])
-    for name in ("passes", *_SEEN):
+    for name in ("passes", *SEEN):
         parts[name] = _refit(arrays[name].reshape(-1, had), had if checks is None else checks)
     if checks is not None:
         parts["cursors"]["checks"] = np.minimum(parts["cursors"]["checks"], checks)
     return Shard(
         names, parts, records("waiting"), records("shared"), _typed(arrays["meaning"]),
-        tuple(names.get(int(text)) for text in arrays["config"]),
+        tuple(names.get(int(text)) for text in arrays["config"]), int(arrays["settings"][0]),
+        _resting(arrays),
+    )
+
+
+def _resting(arrays: Mapping[str, Array]) -> Resting:
+    end = np.cumsum(arrays["resting.length"])
+    data = arrays["resting.pages"].tobytes()
+    pages = [
+        data[at - size : at]
+        for at, size in zip(end.tolist(), arrays["resting.length"].tolist(), strict=True)
+    ]
+    return Resting(
+        arrays["resting.key"], arrays["resting.page"], arrays["resting.due_ms"], pages
     )
 
 
@@ -162,6 +192,11 @@ def write(shard: Shard) -> bytes:
     arrays: dict[str, Array] = {
         "config": np.array(config, np.int64), "meaning": shard.meaning.copy(),
         "checks": np.array([shard.parts["passes"].shape[1]], np.int64),
+        "settings": np.array([shard.settings], np.int64),
+        "resting.key": shard.resting.key, "resting.page": shard.resting.page,
+        "resting.due_ms": shard.resting.due_ms,
+        "resting.length": np.array([len(page) for page in shard.resting.pages], np.int64),
+        "resting.pages": np.frombuffer(b"".join(shard.resting.pages), np.uint8),
     }
     for name, part in shard.parts.items():
         arrays |= _columns(name, part) if name in _LAYOUTS else {name: part.reshape(-1)}
@@ -177,7 +212,7 @@ def _compact(names: Names, arrays: dict[str, Array]) -> Names:
     producers = arrays["producers"]
     connections = producers[: len(producers) // L.PRODUCER_COLUMNS]
     inside = [arrays["meaning"]["name"], arrays["config"], connections]
-    named = [f"keys.{field}" for field in _KEY_NAMES] + ["cursors.name"]
+    named = [f"keys.{field}" for field in KEY_NAMES] + ["cursors.name"]
     named += [f"{part}.{name}" for part in ("waiting", "shared") for name in TEXTS]
     used = np.zeros(len(names) + 1, bool)
     for column in (*inside, *(arrays[name] for name in named)):
@@ -225,7 +260,7 @@ def unpack(
     counts = np.concatenate([parts["counts"], np.zeros((L.KEY_POOLS, fresh), np.int64)], axis=1)
     pools = {
         name: _pool(parts[name], L.LEDGER_COLUMNS if name == "ledgers" else columns)
-        for name, columns in _POOLS.items()
+        for name, columns in POOLS.items()
     }
     links = np.zeros(len(keys), L.LINK)
     links["place"] = place
@@ -299,14 +334,15 @@ def _gathered(pool: Array, spans: Array, kept: Array, columns: int) -> Array:
     return out
 
 
-def pack(w: World, stream_ms: int) -> tuple[Parts, int | None]:
-    """The arrays to store, without what is as good as new; and when the first pass is due."""
+def pack(w: World, stream_ms: int) -> tuple[Parts, Array]:
+    """The arrays to store, without what is as good as new; and when the next pass of each of their
+    keys is due (NULL: never)."""
     e = w.store
     keys = e.keys
     is_kept = _kept(e, stream_ms)
     kept = np.flatnonzero(is_kept)
     lives = is_kept & (keys["last_ms"] != NULL) & (keys["base"] >= 0)
-    due = int(e.links["due_ms"][lives].min()) if lives.any() else None
+    due = np.where(lives, e.links["due_ms"], NULL)[kept]
     order = _gathered(e.slots, e.spans[L.SLOTS], kept, 1)[0]
     if len(kept) < len(keys):
         number = np.full(len(keys), -1, np.int64)
@@ -317,7 +353,7 @@ def pack(w: World, stream_ms: int) -> tuple[Parts, int | None]:
     parts: Parts = {"keys": keys, "passes": w.passes[kept]}
     parts["counts"] = np.ascontiguousarray(e.spans[:, kept, 1])
     for i, pool in enumerate((e.ledgers, e.samples, w.producers)):
-        parts[_COUNTS[i]] = _gathered(pool, e.spans[i], kept, _POOLS[_COUNTS[i]])
+        parts[_COUNTS[i]] = _gathered(pool, e.spans[i], kept, POOLS[_COUNTS[i]])
     parts["range_count"] = np.ascontiguousarray(e.range_spans[order, 1])
     parts["ranges"] = _gathered(e.ranges, e.range_spans, order, L.RANGE_COLUMNS)
     parts["cursors"] = e.cursors[order]
@@ -336,9 +372,10 @@ def _kept(e: Store, stream_ms: int) -> Array:
 def describe(shard: Shard) -> dict[str, Any]:
     """Sizes of what a shard keeps."""
     sizes = {
-        name: part.shape[-1] if name in _POOLS else len(part)
-        for name, part in shard.parts.items() if name in (*_LAYOUTS, *_POOLS)
+        name: part.shape[-1] if name in POOLS else len(part)
+        for name, part in shard.parts.items() if name in (*_LAYOUTS, *POOLS)
     }
     return {
         **sizes, "shared": len(shard.meaning), "waiting": len(shard.waiting["cluster"]),
+        "resting": len(shard.resting.key),
     }

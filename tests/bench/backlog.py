@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from app.pack import Route
 from state.backlog import shard
 from state.backlog.operator import Backlog
+from state.backlog.resting import all_awake
 from state.backlog.sequence import COLUMNS
 from state.events import SCHEMA
 from tests.bench import floors
@@ -128,10 +129,10 @@ class _Core:
         return self._step({place: [] for place in self.states}, stream_ms)
 
     def floor(self) -> float:
-        """Every state read and written, and nothing judged."""
+        """Every state read and written, topics that rest too, and nothing judged."""
         began = time.perf_counter()
         for state in filter(None, self.states.values()):
-            shard.write(shard.read(state))
+            shard.write(all_awake(shard.read(state)))
         return time.perf_counter() - began
 
     @property
@@ -155,9 +156,13 @@ def _idle(result: Result, topics: int) -> None:
     for idle in (0, topics // 10, topics):
         core = _Core(backlogQuotaCheckEnabled=False)
         core.take(iter([_poll(np.arange(active + idle), START_MS)]), 0)
-        parts = [_traffic(active, START_MS + 1000 * i, i) for i in range(1, 8)]
-        spent = core.take(iter(parts), 0)[2:]
-        result.events += sum(part.num_rows for part in parts)
+        spent = []
+        for i in range(1, 11):
+            at_ms = START_MS + 3000 * i
+            part = _traffic(active, at_ms, i)
+            spent += core.take(iter([part]), at_ms - 1000)
+            result.events += part.num_rows
+        spent = spent[-5:]
         value, spread = middle([1000 * s for s in spent])
         result.add(name.format(10 * active, idle), value, "ms", spread=spread)
         value, spread = middle([1000 * core.floor() for _ in range(3)])

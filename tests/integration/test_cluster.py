@@ -28,7 +28,9 @@ JAVA_OPTIONS = "-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 OF_PYTEST = (
     "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS",
 )
-NOT_COMPARED = {"ingest_ms"}
+NOT_COMPARED = {"ingest_ms", "compared_ms", "trace"}
+BY_THE_CLOCK = {"alerts", "quality_results"}
+"""What is evaluated beside the run, whenever there is time."""
 
 
 def spark_class(folder: Path) -> list[str]:
@@ -98,9 +100,12 @@ def on(master: str) -> Sequence[str]:
 
 
 def tables(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
-    """Every table with all its rows, in an order of their own; columns of the clock left out."""
+    """Every table that follows from the events, with all its rows, in an order of their own;
+    columns of the clock left out."""
     found = {}
     for log in sorted(warehouse.glob("*/_delta_log")):
+        if log.parent.name in BY_THE_CLOCK:
+            continue
         rows = DeltaTable(str(log.parent)).to_pyarrow_table().to_pylist()
         plain = [{k: v for k, v in row.items() if k not in NOT_COMPARED} for row in rows]
         found[log.parent.name] = sorted(plain, key=repr)

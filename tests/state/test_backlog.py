@@ -13,6 +13,7 @@ from state import codec, names
 from state.backlog import layout as L
 from state.backlog import shard
 from state.backlog.operator import Backlog
+from state.backlog.resting import all_awake
 from state.codec import StateFormatError
 from tests.reference.backlog import OWN, TABLES, judge, topic_of
 from tests.state.backlog_trace import (
@@ -83,7 +84,7 @@ def test_long_traces(trace: Trace) -> None:
 
 def canonical(state: bytes) -> dict[Any, Any]:
     """What a state says of its topics, free of places and of what nobody can see."""
-    s = shard.read(state)
+    s = all_awake(shard.read(state))
     p, at = s.parts, {"ledgers": 0, "samples": 0, "producers": 0, "cursors": 0, "ranges": 0}
 
     def block(name: str, count: int) -> list[Any]:
@@ -318,8 +319,8 @@ def test_other_states_are_refused() -> None:
     assert codec.describe(state)["job"] == "backlog"
     with pytest.raises(StateFormatError, match="state of job chunks, expected backlog"):
         shard.read(codec.encode("chunks", shard.VERSION, {}))
-    with pytest.raises(StateFormatError, match="has version 2, this release reads 1"):
-        shard.read(codec.encode("backlog", 2, {}))
+    with pytest.raises(StateFormatError, match="has version 3, this release reads 2"):
+        shard.read(codec.encode("backlog", shard.VERSION + 1, {}))
 
 
 def test_a_topic_without_anything_is_forgotten() -> None:
@@ -377,10 +378,11 @@ def test_state_of_idle_topics_is_small() -> None:
     ]
     state = job().step(None, [blob(numbered(records))], 0).state
     state = job().step(state, [], T0 + 20_001).state
-    s = shard.read(state)
+    assert shard.describe(shard.read(state))["resting"] == 2000
+    s = all_awake(shard.read(state))
     assert shard.describe(s) == {
         "keys": 2000, "cursors": 4000, "ledgers": 6000, "samples": 2000, "producers": 0,
-        "ranges": 0, "shared": 0, "waiting": 0,
+        "ranges": 0, "shared": 0, "waiting": 0, "resting": 0,
     }
     assert sum(part.nbytes for part in s.parts.values()) < 1300 * 2000
     assert len(state) < 200 * 2000

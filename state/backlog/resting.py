@@ -1,0 +1,195 @@
+"""Topics that rest: kept apart as pages of bytes, which a batch that does not need them passes on.
+
+A topic rests when nothing has come for it for a while and no shared record is ahead of its clock.
+Its page is read again when a record of one of its topics comes, when a pass of one is due, and with
+everything else when policies, broker starts or parameters come. In between nothing could happen to
+it: a page put off is one more way to cut a trace into batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from state.backlog import layout as L
+from state.backlog import shard as shards
+from state.backlog.layout import NULL, Array
+from state.backlog.shard import KEY_NAMES, POOLS, SEEN, Resting, Shard
+from state.names import NONE, Names
+from state.records import Records, length
+from udfs.hashing import combine_hashes, hash_strings
+
+
+@dataclass
+class Rest:
+    """When topics go to rest."""
+
+    after_ms: int = 10_000
+    """So much event time after their last record, or after their page was read for one."""
+    page: int = 512
+    """Topics of a page; fewer than half of it do not go."""
+
+
+REST = Rest()
+
+
+def hashes(cluster: Array, topic: Array, names: Names) -> Array:
+    """Hash of each cluster and topic."""
+    return combine_hashes(
+        hash_strings(names.lookup(cluster)), hash_strings(names.lookup(topic))
+    )
+
+
+def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
+    """Put the topics back that this batch may need."""
+    resting = s.resting
+    if not len(resting.pages):
+        return
+    called = np.zeros(len(resting.pages), bool)
+    if everything:
+        called[:] = True
+    elif length(own):
+        pairs = np.unique(np.stack([own["cluster"], own["topic"]]), axis=1)
+        called[resting.page[_found(resting.key, hashes(pairs[0], pairs[1], s.names))]] = True
+    due = (resting.due_ms != NULL) & (resting.due_ms <= stream_ms)
+    chosen = np.flatnonzero(called | due)
+    if not len(chosen):
+        return
+    pages = [
+        shards.read(resting.pages[i], s.parts["passes"].shape[1]) for i in chosen
+    ]
+    now = max([stream_ms, *(int(p.parts["keys"]["clock_ms"].max()) for p in (s, *pages)
+                            if len(p.parts["keys"]))])
+    for page, i in zip(pages, chosen, strict=True):
+        if called[i] and not everything:
+            page.parts["keys"]["woken_ms"] = now
+    _join(s, pages)
+    s.resting = _without(resting, chosen)
+
+
+def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
+    """Take topics that rest out of a shard; the dues (one per topic, NULL: none) of the others."""
+    keys = s.parts["keys"]
+    if not len(keys):
+        return due_ms
+    has = keys["has_clock"] != 0
+    now = max(stream_ms, int(keys["clock_ms"][has].max(initial=NULL)))
+    newest = int(s.shared["ts_wall_ms"].max(initial=NULL))
+    active = np.maximum(keys["last_ms"], keys["woken_ms"])
+    idle = has & (keys["clock_ms"] > newest) & (active < now - REST.after_ms)
+    idle &= ~_waits(keys, s.waiting)
+    chosen = np.flatnonzero(idle)
+    if len(chosen) < max(REST.page // 2, len(keys) // 4):
+        return due_ms
+    pages = [chosen[i : i + REST.page] for i in range(0, len(chosen), REST.page)]
+    key = hashes(keys["cluster"][chosen], keys["topic"][chosen], s.names)
+    known = len(s.resting.pages)
+    page = known + np.arange(len(chosen)) // REST.page
+    all_keys = np.concatenate([s.resting.key, key])
+    order = np.argsort(all_keys, kind="stable")
+    s.resting = Resting(
+        all_keys[order], np.concatenate([s.resting.page, page])[order],
+        np.concatenate([s.resting.due_ms, [_first(due_ms[rows]) for rows in pages]]),
+        [*s.resting.pages, *(shards.write(_part(s, rows)) for rows in pages)],
+    )
+    others = np.flatnonzero(~idle)
+    s.parts = _part(s, others).parts
+    return due_ms[others]
+
+
+def first_due(resting: Resting, due_ms: Array) -> int | None:
+    """When the first pass of a shard is due."""
+    first = _first(np.concatenate([resting.due_ms, due_ms]))
+    return None if first == NULL else first
+
+
+def all_awake(s: Shard) -> Shard:
+    """The same shard with every topic in its arrays."""
+    wake(s, s.waiting, 0, everything=True)
+    return s
+
+
+def _found(ordered: Array, wanted: Array) -> Array:
+    """Places of all that equal a wanted value."""
+    begin = np.searchsorted(ordered, wanted, "left")
+    count = np.searchsorted(ordered, wanted, "right") - begin
+    return np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
+
+
+def _first(due_ms: Array) -> int:
+    found = due_ms[due_ms != NULL]
+    return int(found.min()) if len(found) else int(NULL)
+
+
+def _waits(keys: Array, waiting: Records) -> Array:
+    if not length(waiting):
+        return np.zeros(len(keys), bool)
+    shift = np.int64(1) << np.int64(32)
+    return np.isin(
+        keys["cluster"] * shift + keys["topic"], waiting["cluster"] * shift + waiting["topic"]
+    )
+
+
+def _without(resting: Resting, gone: Array) -> Resting:
+    stays = np.ones(len(resting.pages), bool)
+    stays[gone] = False
+    number = np.cumsum(stays) - 1
+    keys = stays[resting.page]
+    return Resting(
+        resting.key[keys], number[resting.page[keys]], resting.due_ms[stays],
+        [page for page, stay in zip(resting.pages, stays, strict=True) if stay],
+    )
+
+
+def _part(s: Shard, rows: Array) -> Shard:
+    """Some topics of a shard, in its order, and what belongs to them."""
+    p, chosen = s.parts, np.zeros(len(s.parts["keys"]), bool)
+    chosen[rows] = True
+    counts = p["counts"]
+    parts = {"keys": p["keys"][rows], "passes": p["passes"][rows], "counts": counts[:, rows]}
+    cursor = np.repeat(chosen, counts[L.SLOTS])
+    masks = {
+        "ledgers": np.repeat(chosen, counts[L.LEDGERS]),
+        "samples": np.repeat(chosen, counts[L.SAMPLES]),
+        "producers": np.repeat(chosen, counts[L.PRODUCERS]),
+        "ranges": np.repeat(cursor, p["range_count"]),
+    }
+    for name, mask in masks.items():
+        parts[name] = np.ascontiguousarray(p[name][:, mask])
+    for name in ("cursors", "range_count", *SEEN):
+        parts[name] = p[name][cursor]
+    number = np.cumsum(chosen) - 1
+    parts["cursors"]["key"] = number[parts["cursors"]["key"]]
+    return Shard(s.names, parts)
+
+
+def _join(s: Shard, pages: Sequence[Shard]) -> None:
+    """Append the topics of pages to those of a shard."""
+    every = [s.parts, *(_renamed(page, s.names) for page in pages)]
+    joined = {
+        name: np.concatenate([parts[name] for parts in every], axis=int(name in POOLS))
+        for name in s.parts if name != "counts"
+    }
+    joined["counts"] = np.concatenate([parts["counts"] for parts in every], axis=1)
+    keys = [len(parts["keys"]) for parts in every]
+    before = np.cumsum(keys) - keys
+    joined["cursors"]["key"] += np.repeat(before, [len(parts["cursors"]) for parts in every])
+    s.parts = joined
+
+
+def _renamed(page: Shard, names: Names) -> shards.Parts:
+    """The arrays of a page with the integers of other names."""
+    number = np.append(names.intern(page.names.strings().cast("string")), NONE)
+    parts = page.parts
+    for name in KEY_NAMES:
+        parts["keys"][name] = number[parts["keys"][name]]
+    parts["cursors"]["name"] = number[parts["cursors"]["name"]]
+    connections, ids = parts["producers"]
+    connections = number[connections]
+    topic = np.repeat(np.arange(len(parts["keys"])), parts["counts"][L.PRODUCERS])
+    order = np.lexsort((ids, connections, topic))
+    parts["producers"] = np.ascontiguousarray(np.stack([connections[order], ids[order]]))
+    return parts
+
