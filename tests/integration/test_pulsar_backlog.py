@@ -333,7 +333,8 @@ def test_every_poll_with_precise_ages_and_a_run_of_the_service(
         ("size_masks_time", "disconnect_producers"),
     }
 
-    # The service reads the same polls, and makes one of its own.
+    # The service reads the same polls, and makes one of its own: behind the check after the last.
+    _sleep_until(seen[-1].to_ms / 1000 + 2 * CHECK_S)
     admin = {**scene.settings().model_dump(exclude_unset=True), "spool": str(spool)}
     config = make_settings(
         source={"format": "pulsar_admin", "admin": admin}, backlog={"check_rows": "all"}, shards=2
