@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from app.errors import UserError, did_you_mean
 from app.policies import problems
+from app.shipped import Place
 
 UNITS = {
     "_ms": "milliseconds", "Millis": "milliseconds", "_ns": "nanoseconds", "_bytes": "bytes",
@@ -39,7 +40,7 @@ class _UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_yaml(path: Path, shape: type) -> Any:
+def read_yaml(path: Place, shape: type) -> Any:
     """The document in a YAML file; an empty file is an empty one. It must be of `shape`."""
     try:
         # The loader is SafeLoader with one more check.

@@ -16,7 +16,7 @@ from app.settings import load_settings
 from udfs.compiled_cache import is_current
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("app", "state", "udfs")
+ROOMS = ("app", "state", "udfs", "configs")
 LAUNCHER = """\
 #!/bin/sh
 # The interpreter of a packed environment: the one it was made with where the worker has it in the

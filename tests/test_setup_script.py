@@ -57,7 +57,7 @@ class Checkout:
 
     def __init__(self, folder: Path) -> None:
         self.root, self.bin, self.calls = folder / "weir", folder / "bin", folder / "calls"
-        for name in ("app", "state", "udfs", "conf"):
+        for name in ("app", "state", "udfs", "conf", "configs"):
             left_out = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, self.root / name, ignore=left_out)
         for name in ("spark-submit.sh", "requirements.lock"):

@@ -13,8 +13,9 @@ from app.alerts.settings import AlertSettings
 from app.config_file import describe, read_yaml
 from app.errors import UserError, did_you_mean
 from app.query import write_json, write_table
+from app.shipped import Place, shipped, yaml_files
 
-SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "alerts"
+SHIPPED = shipped("alerts")
 """The folder of the rules that are shipped."""
 KEYS = ("name", "sql", "now", "for", "severity", "summary", "runbook", "labels", "limit")
 _RULE = TypeAdapter(Rule)
@@ -22,9 +23,10 @@ _RULE = TypeAdapter(Rule)
 
 def rules_of(settings: AlertSettings, only: Sequence[str] = ()) -> list[Rule]:
     """The rules of a configuration, in order; with `only`, those of these names."""
-    files = [str(SHIPPED)] if settings.rule_files is None else settings.rule_files
+    given = settings.rule_files
+    files = [SHIPPED] if given is None else [Path(name) for name in given]
     rules = _joined([("alerts.rules", list(settings.rules)),
-                     *(found for name in files for found in _read(Path(name)))])
+                     *(found for place in files for found in _read(place))])
     for name in only:
         if name not in rules:
             raise UserError(f"--rule {name}: no such rule\n{did_you_mean(name, list(rules))}")
@@ -53,17 +55,17 @@ def _joined(found: Sequence[tuple[str, list[Rule]]]) -> dict[str, Rule]:
     return rules
 
 
-def _read(path: Path) -> list[tuple[str, list[Rule]]]:
+def _read(path: Place) -> list[tuple[str, list[Rule]]]:
     """Files and their rules: those of a folder, or of the one file."""
     files = [path]
     if path.is_dir():
-        files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")])
+        files = yaml_files(path)
         if not files:
             raise UserError(f"{path}: no alert rules (*.yaml) there")
     return [(str(file), _rules(file)) for file in files]
 
 
-def _rules(file: Path) -> list[Rule]:
+def _rules(file: Place) -> list[Rule]:
     rules: list[Rule] = []
     problems: list[str] = []
     for i, document in enumerate(read_yaml(file, list)):

@@ -13,8 +13,10 @@ from app.errors import UserError
 from app.generate.backlog_spec import BacklogSpec
 from app.generate.cache_spec import CacheSpec
 from app.generate.section import Section, Share
+from app.shipped import Place, yaml_files
+from app.shipped import shipped as shipped_files
 
-SHIPPED = Path(__file__).parents[2] / "configs" / "scenarios"
+SHIPPED = shipped_files("scenarios")
 IncidentName = Literal[
     "noisy-neighbour", "burst", "policy-change", "connection-limit", "resource-group",
     "broker-limit", "broker-restart", "reconnect",
@@ -294,12 +296,12 @@ class Scenario(Section):
 
 def shipped() -> list[str]:
     """Names of the scenarios that come with Weir."""
-    return sorted(p.stem for p in SHIPPED.glob("*.yaml"))
+    return [file.name.removesuffix(".yaml") for file in yaml_files(SHIPPED)]
 
 
 def load_scenario(name: str) -> Scenario:
     """A shipped scenario by its name, or any other by the path of its file."""
-    path = SHIPPED / f"{name}.yaml"
+    path: Place = SHIPPED / f"{name}.yaml"
     if not path.is_file():
         path = Path(name)
     if not path.is_file():

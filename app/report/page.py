@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from app.query import plain
@@ -13,7 +13,6 @@ from app.report.charts import NARROW, WIDE, svg
 from app.report.model import Chart, Fold, Grid, Link, Page, Part, Section
 from app.report.words import NUMBERS, cell_text
 
-HERE = Path(__file__).resolve().parent
 KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link"}
 
 
@@ -24,10 +23,10 @@ def html(page: Page, day: str) -> str:
     SVG, in which Vega has escaped every text.
     """
     templates = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined,
+        loader=PackageLoader("app.report", ""), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )
-    style = Markup((HERE / "style.css").read_text("utf-8"))
+    style = Markup(files("app.report").joinpath("style.css").read_text("utf-8"))
     return templates.get_template("page.html.j2").render(
         page=page, style=style, kind=lambda part: KINDS[type(part)], numbers=NUMBERS,
         cell=lambda value, kind: cell_text(value, kind, day),

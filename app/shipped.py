@@ -1,0 +1,24 @@
+"""Files that come with Weir beside its code: of a checkout, or of the zip that is sent around."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+Place = Path | zipfile.Path
+
+
+def shipped(folder: str) -> Place:
+    """A folder below `configs`."""
+    if ROOT.is_file():
+        return zipfile.Path(ROOT, f"configs/{folder}/")
+    return ROOT / "configs" / folder
+
+
+def yaml_files(folder: Place) -> list[Place]:
+    """The YAML files of a folder, by name."""
+    found: list[Place] = [
+        file for file in folder.iterdir() if file.name.endswith((".yaml", ".yml"))
+    ]
+    return sorted(found, key=lambda file: file.name)
