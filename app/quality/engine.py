@@ -136,8 +136,8 @@ class DuckDbEngine(ExecutionEngine[str]):
         return values if column is None else [row[column] for row in values]
 
     def get_batch_data_and_markers(self, batch_spec: Any) -> NoReturn:
-        """There is one batch, the table."""
-        raise NotImplementedError
+        """Refuse: the one batch is the table, and every condition is SQL of `_condition`."""
+        raise TypeError(f"an audit has no other batches or row conditions: {batch_spec}")
 
     _comparison_condition_to_filter_clause = get_batch_data_and_markers
     _nullity_condition_to_filter_clause = get_batch_data_and_markers
