@@ -103,7 +103,7 @@ while [ $# -gt 0 ]; do
 done
 
 case $command in
-  demo|run|replay|doctor|state|maintain|bench) needs_spark=1 ;;
+  demo|run|doctor) needs_spark=1 ;;
   *) needs_spark='' ;;
 esac
 [ -z "$help" ] || needs_spark=''
@@ -285,12 +285,32 @@ if [ -z "$needs_spark$prepare_only" ]; then
   exec "${line[@]}"
 fi
 
+# Spark's own lines are written as those of the command.
+previous=''
+for word in ${app[@]+"${app[@]}"}; do
+  case $previous$word in
+    --log-formatjson|--log-format=json) export WEIR_LOG_FORMAT=json ;;
+    --log-formattext|--log-format=text) export WEIR_LOG_FORMAT=text ;;
+  esac
+  previous=$word
+done
+
+# Mistakes of the line and of the configuration: Python finds them in a second, Spark would take ten.
+preflight() { WEIR_PREFLIGHT=$1 "$python" "$here/app/main.py" ${app[@]+"${app[@]}"} || exit $?; }
+
 found=$(coordinates) || exit 2
 { read -r ours; read -r left_out; } <<< "$found"
 scala=${ours#*_} scala=${scala#*_} scala=${scala%%:*}
 spark_line=${ours#*_} spark_line=${spark_line%%_*}
 check_java
 check_spark_home
+master=${master:-$(conf spark.master)}
+master=${master:-${MASTER:-local[*]}}
+deploy_mode=${deploy_mode:-$(conf spark.submit.deployMode)}
+deploy_mode=${deploy_mode:-client}
+if [ -z "$dry_run$prepare_only$seen_spark_only" ]; then
+  case $deploy_mode in client) preflight here ;; *) preflight elsewhere ;; esac
+fi
 [ -n "$dry_run" ] || prepare_jars
 if [ -n "$prepare_only" ]; then
   [ -n "$dry_run" ] || prepare_cores
@@ -308,10 +328,6 @@ if [ -n "$seen_spark_only" ]; then
   exec "${line[@]}"
 fi
 
-master=${master:-$(conf spark.master)}
-master=${master:-${MASTER:-local[*]}}
-deploy_mode=${deploy_mode:-$(conf spark.submit.deployMode)}
-deploy_mode=${deploy_mode:-client}
 own=(--master "$master")
 [ "$deploy_mode" = client ] || own+=(--deploy-mode "$deploy_mode")
 
@@ -334,7 +350,7 @@ case $master in
   local*)
     export PYSPARK_PYTHON=$python PYSPARK_DRIVER_PYTHON=$python
     export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1}
-    case $command in run|demo|replay) [ -n "$dry_run" ] || prepare_cores ;; esac
+    case $command in run|demo) [ -n "$dry_run" ] || prepare_cores ;; esac
     ;;
   *)
     # What a stranger's cluster needs: sources as a zip, packages packed or already there.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets everything up, then ruff, mypy and pytest; arguments go to pytest.
 #
-#   ./test.sh                         all of it
+#   ./test.sh                         every test, two processes at a time; properties on fewer traces
+#   ./test.sh --slow                  the same on all traces, and the soaks
 #   ./test.sh tests/test_settings.py  one file
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -14,4 +15,6 @@ export WEIR_JARS=$WEIR_HOME/share/weir/jars NUMBA_CACHE_DIR=$WEIR_HOME/share/wei
 python=$WEIR_HOME/bin/python
 "$python" -m ruff check .
 "$python" -m mypy
-exec "$python" -m pytest "$@"
+[ "${1:-}" != --slow ] || { export WEIR_SLOW=1; shift; }
+[ $# -gt 0 ] || set -- --numprocesses 2 --no-loadscope-reorder
+exec "$python" -m pytest --durations 10 "$@"

@@ -1,1 +1,3 @@
 import udfs  # noqa: F401  (how compiled functions are kept)
+
+__version__ = "0.1.0"

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from app.commit import table_path
 from app.errors import UserError
 from app.operators import operators
+from app.queries.question import MOST
 from app.query import write_json, write_table
 from app.replay import packed_here
 from app.tables import TABLES
 from app.warehouse import Warehouse
+from app.writable import append
 from state.producer_ids.operator import ProducerIds
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def advise(
     """Print and keep in `producer_id_quota_advice` what each user needs; 0.
 
     A user needs the smallest bound under which at most `share` of its windows has an id that was
-    throttled or rejected. The highest come first; without `every` the first twenty are printed.
+    throttled or rejected. The highest come first; without `every` a table for
+    reading has the first twenty.
     """
     if JOB not in settings.jobs:
         raise UserError(f"what-if producer-ids: the configuration does not run the job {JOB}")
@@ -54,11 +56,15 @@ def advise(
     if warehouse.open("events") is None:
         raise UserError("what-if producer-ids: the archive is empty; run the job archive first")
     rows = advice(settings, share)
-    _keep(settings, rows)
-    rows = rows.sort_by([("rate_advised", "descending"), ("cluster", "ascending"),
-                         ("user", "ascending")])
-    told = [list(row.values())[1:] for row in (rows if every else rows[:SHOWN]).to_pylist()]
-    (write_json if as_json else write_table)(rows.column_names[1:], told, sys.stdout)
+    ranked = rows.sort_by([("rate_advised", "descending"), ("cluster", "ascending"),
+                           ("user", "ascending")])
+    told = [list(row.values())[1:] for row in ranked.to_pylist()]
+    if as_json:
+        write_json(rows.column_names[1:], told, sys.stdout)
+    else:
+        most = None if every else SHOWN
+        write_table(rows.column_names[1:], told, sys.stdout, most, "--all shows every user")
+    append(settings, ADVICE, rows, "these figures")
     return 0
 
 
@@ -78,15 +84,6 @@ def advice(settings: Settings, share: float) -> pa.Table:
         "rate_in_force": [in_force.get(user) for user in users],
         "rate_advised": [steps[user] * step for user in users],
     }, schema=TABLES[ADVICE].schema)
-
-
-def _keep(settings: Settings, rows: pa.Table) -> None:
-    from deltalake import write_deltalake
-
-    write_deltalake(
-        table_path(settings, ADVICE), rows, mode="append", description=TABLES[ADVICE].meaning,
-        storage_options=settings.storage(),
-    )
 
 
 def _search(archived: _Archive, users: set[User], step: float, share: float) -> dict[User, int]:
@@ -128,7 +125,7 @@ class _Archive:
         self._all = list(blobs.values())
         blobs, _ = packed_here(settings, group, _without_user_policies)
         self._blobs = list(blobs.values())
-        self._end_ms = latest + settings.stats_window_ms
+        self._end_ms = min(latest + settings.stats_window_ms, MOST)
         self.windows: Counter[User] = Counter()
         """Windows of each user, once `without_quota` has been asked."""
 

@@ -20,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.commit import Writer, application_id, table_path
+from app import checkpoints
+from app.batches import regrouped
+from app.commit import Writer, table_path
 from app.contract import DIGESTS, Limits, Parsed, parse_batch
 from app.govern import ANSWERS, decode, encode
 from app.payloads import redact
@@ -125,9 +127,7 @@ def _plain(column: Any) -> Any:
 def _judged(
     batches: Batches, limits: Limits, jobs: Sequence[str], with_payload: bool
 ) -> Iterator[tuple[str, pa.Table]]:
-    for batch in batches:
-        if not batch.num_rows:
-            continue
+    for batch in regrouped(batches):
         now = time.time_ns() // 1_000_000
         parsed = parse_batch(batch, limits, now, jobs)
         events = events_rows(parsed, batch, now, with_payload)
@@ -278,7 +278,11 @@ class Archivist:
     def __call__(self, written: DataFrame, batch: int) -> None:
         if self._by_spark:
             self._by_delta(written, batch)
-            return
+        else:
+            self._by_delta_rs(written, batch)
+        self._writer.settle()
+
+    def _by_delta_rs(self, written: DataFrame, batch: int) -> None:
         from deltalake.transaction import AddAction
 
         now = time.time_ns() // 1_000_000
@@ -309,7 +313,7 @@ def start(
     spark: SparkSession, settings: Settings, trigger: dict[str, Any] | None = None
 ) -> StreamingQuery:
     """Start the archive of the source."""
-    writer = Writer(settings, application_id(settings, NAME), spark)
+    writer = Writer(settings, NAME, spark)
     writer.prepare(["events", "quarantine"])
     limits, jobs = Limits(settings.max_future_ms), list(settings.jobs)
     raw = open_stream(spark, settings)
@@ -325,7 +329,7 @@ def start(
     return (
         frame.writeStream.queryName(NAME)
         .outputMode("append")
-        .option("checkpointLocation", table_path(settings, f"_weir/checkpoints/{NAME}"))
+        .option("checkpointLocation", checkpoints.location(settings, NAME))
         .trigger(**(trigger or {"processingTime": f"{settings.archive_trigger_ms} milliseconds"}))
         .foreachBatch(Archivist(writer, by_spark))
         .start()

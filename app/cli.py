@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from app import __version__, log
 from app.errors import CheckFound, UserError
+from app.interrupt import Terminated, stoppable
 
 app = typer.Typer(
     name="weir", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -27,6 +31,11 @@ explain_app = typer.Typer(
 )
 app.add_typer(explain_app, name="explain")
 
+FIXABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+"""Errors of the operating system about a file that its user can do something about."""
+
+HERE = "here"
+
 Config = Annotated[Path | None, typer.Option("--config", help="Configuration file (YAML).")]
 Warehouse = Annotated[
     str | None, typer.Option("--warehouse", help="Warehouse, in place of the configured one.")
@@ -36,7 +45,7 @@ Rules = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 At = Annotated[str | None, typer.Option(
-    "--at", help="The moment: ms since the epoch, or ISO 8601; the newest decision without it."
+    "--at", help="The moment: ISO 8601, -10m or ms since the epoch. Default: the newest decision."
 )]
 Window = Annotated[str | None, typer.Option(
     "--window", help="How far to either side of it, such as 500ms, 10s or 5m."
@@ -45,14 +54,41 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="Most sentences; the 
 Cluster = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.")]
 Broker = Annotated[str | None, typer.Option("--broker", help="Only this broker.")]
 AsOf = Annotated[
-    str | None, typer.Option(help="Tables as they were then: ms since the epoch, or ISO 8601.")
+    str | None, typer.Option(help="Tables as they were then: ISO 8601, -10m or ms since the epoch.")
 ]
 
+LEAST_MEMORY = 64_000_000
+"""Bytes below which a statement cannot begin."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+ANSWERING = frozenset({
+    "tables", "query", "explain", "report", "bakeoff", "what-if", "validate", "quality",
+    "demo", "doctor", "generate",
+})
+"""Commands that answer and end; Ctrl-C ends them at once."""
 
-def _settings(config: Path | None, warehouse: str | None = None) -> Any:
+
+def _answers(arguments: list[str]) -> bool:
+    """Whether a command line is one of them, or one round of a service."""
+    words = [word for word in arguments if not word.startswith("-")][:2]
+    return words[:1] != [] and (
+        words[0] in ANSWERING or words in (["alerts", "check"], ["alerts", "rules"])
+        or (words[0] == "metrics" and "--once" in arguments)
+    )
+
+
+def _settings(
+    config: Path | None, warehouse: str | None = None, *, reads: bool = False
+) -> Any:
     from app.settings import load_settings
 
-    return load_settings(config, {"warehouse": warehouse} if warehouse else None)
+    return load_settings(config, {"warehouse": warehouse} if warehouse else None, reads=reads)
+
+
+def _preflight() -> str | None:
+    """Where the command will run, while spark-submit.sh only asks for mistakes before Spark starts:
+    `here` or `elsewhere`; None when it is to do its work."""
+    return os.environ.get("WEIR_PREFLIGHT") or None
 
 
 def _found(code: int | None) -> None:
@@ -61,9 +97,18 @@ def _found(code: int | None) -> None:
         raise typer.Exit(code)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"weir {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _every_command(
     debug: Annotated[bool, typer.Option("--debug", help="Show stack traces.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Options before the command."""
 
@@ -75,6 +120,11 @@ def demo(
     events: Annotated[int, typer.Option(min=1, help="How many events.")] = 300_000,
 ) -> None:
     """Generate ten minutes of a fleet's events, judge them, and say what was found."""
+    if _preflight():
+        from app.demo_place import refuse
+
+        refuse(out, events, seed)
+        return
     from app.demo import demo as run_demo
 
     _found(run_demo(out, seed, events))
@@ -88,12 +138,25 @@ def run(
     ] = False,
     jobs: Annotated[str | None, typer.Option(help="Only these jobs, separated by commas.")] = None,
     warehouse: Warehouse = None,
+    log_format: Annotated[
+        Literal["text", "json"], typer.Option(
+            envvar="WEIR_LOG_FORMAT", show_envvar=False,
+            help="Lines of the log on standard error: text, or a JSON object each.",
+        )
+    ] = "text",
 ) -> None:
     """The service: archive and govern, until stopped."""
+    settings = _settings(config, warehouse, reads=True)
+    names = [job.strip() for job in jobs.split(",")] if jobs else None
+    if _preflight():
+        from app.preflight import chosen, refuse
+
+        # The driver of a cluster sees other folders and networks than the machine of this line.
+        (refuse if _preflight() == HERE else chosen)(settings, names)
+        return
     from app.run import run as run_service
 
-    names = [job.strip() for job in jobs.split(",")] if jobs else None
-    _found(run_service(_settings(config, warehouse), available_now, names))
+    _found(run_service(settings, available_now, names, log_format))
 
 
 @app.command()
@@ -103,29 +166,47 @@ def generate(
     scenario: Annotated[str, typer.Option(help="Which fleet and incidents.")] = "demo",
     out: Annotated[Path | None, typer.Option(help="Folder for JSON lines.")] = None,
     kafka: Annotated[str | None, typer.Option(help="SERVERS/TOPIC to produce to.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(
+            help="With --kafka: file for the configuration that fits the trace. Default: TOPIC.yaml"
+        )
+    ] = None,
 ) -> None:
     """A realistic trace, as JSON lines or into a Kafka topic."""
     from app.generate.cli import generate as run_generate
 
     if (out is None) == (kafka is None):
         raise UserError("generate: give one of --out DIR, --kafka SERVERS/TOPIC")
-    _found(run_generate(scenario=scenario, events=events, seed=seed, out=out, kafka=kafka))
+    if config is not None and kafka is None:
+        raise UserError("generate: --config goes with --kafka SERVERS/TOPIC")
+    _found(run_generate(scenario=scenario, events=events, seed=seed, out=out, kafka=kafka,
+                        config=config))
 
 
 @app.command()
-def validate(config: Config = None, as_json: Json = False) -> None:
+def validate(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    connect: Annotated[bool, typer.Option(
+        "--connect", help="Ask paths, brokers, topics and sinks as well, and for permissions."
+    )] = False,
+    as_json: Json = False,
+) -> None:
     """The resolved configuration and its hash, or every mistake with its key."""
     from app.validate import validate as run_validate
 
-    _found(run_validate(config, as_json))
+    _found(run_validate(config, as_json, connect, warehouse))
 
 
 @app.command()
 def doctor(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> None:
     """Versions, jars, Java, writable paths, partitions against the manifest."""
+    settings = _settings(config, warehouse)
+    if _preflight():
+        return
     from app.doctor import doctor as run_doctor
 
-    _found(run_doctor(_settings(config, warehouse), as_json))
+    _found(run_doctor(settings, as_json))
 
 
 @app.command()
@@ -163,11 +244,23 @@ def query(
     every: Annotated[bool, typer.Option("--list", help="List the ready questions.")] = False,
     as_json: Json = False,
     csv: Annotated[bool, typer.Option("--csv", help="Answer as CSV.")] = False,
+    timeout: Annotated[
+        str | None, typer.Option(help="Give up after this time, such as 30s. Default: never.")
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Most memory, such as 2GB. Default: half of the machine's."),
+    ] = None,
+    rows: Annotated[int | None, typer.Option(
+        min=1, help="Most rows. Default: 20 of a question and 200 of SQL, all with --json or --csv."
+    )] = None,
 ) -> None:
     """SQL over the warehouse (DuckDB over the Delta tables), or a ready question."""
     from app.query import list_questions
     from app.query import query as run_query
 
+    if as_json and csv:
+        raise UserError("query: --json and --csv exclude each other")
     output = "json" if as_json else "csv" if csv else "table"
     if every:
         _found(list_questions(output))
@@ -175,7 +268,12 @@ def query(
     if sql is None:
         raise UserError("query: give SQL, or the name of a ready question; query --list has them")
     as_of_ms = None if as_of is None else _moment(as_of, "--as-of")
-    _found(run_query(_settings(config, warehouse), sql, output, as_of_ms, param or []))
+    timeout_ms = None if timeout is None else _duration(timeout, "--timeout")
+    memory_bytes = None if memory is None else _memory(memory)
+    _found(run_query(
+        _settings(config, warehouse), sql, output, as_of_ms, param or [], timeout_ms, memory_bytes,
+        rows,
+    ))
 
 
 @app.command()
@@ -185,12 +283,12 @@ def report(
     warehouse: Warehouse = None,
     start: Annotated[
         str | None,
-        typer.Option("--from", help="From this event time: ms since the epoch, or ISO 8601."),
+        typer.Option("--from", help="From this event time: ISO 8601, -10m or ms since the epoch."),
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="Before this event time.")] = None,
     as_of: Annotated[
         str | None,
-        typer.Option(help="Tables as they were then: ms since the epoch, or ISO 8601."),
+        typer.Option(help="Tables as they were then: ISO 8601, -10m or ms since the epoch."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -264,12 +362,13 @@ def metrics(
         str | None, typer.Option(help="HOST:PORT to serve on.", show_default="127.0.0.1:9464")
     ] = None,
     refresh: Annotated[
-        int | None, typer.Option(help="Seconds between reads of the warehouse.", show_default="15")
+        str | None,
+        typer.Option(help="Between reads of the warehouse, such as 30s.", show_default="15s"),
     ] = None,
     idle: Annotated[
-        int | None,
-        typer.Option(help="Seconds after its last breach that an entity is shown.",
-                     show_default="3600"),
+        str | None,
+        typer.Option(help="How long an entity is shown after its last breach, such as 2h.",
+                     show_default="1h"),
     ] = None,
     top: Annotated[
         int | None, typer.Option(help="Entities of a kind that are shown.", show_default="100")
@@ -283,7 +382,10 @@ def metrics(
 
     if as_json and not once:
         raise UserError("metrics: --json goes with --once")
-    given = {"listen": listen, "refresh_s": refresh, "idle_s": idle, "top": top}
+    given = {
+        "listen": listen, "refresh_s": _number_or_text(refresh), "idle_s": _number_or_text(idle),
+        "top": top,
+    }
     overrides: dict[str, Any] = {
         "metrics": {key: value for key, value in given.items() if value is not None}
     }
@@ -296,7 +398,10 @@ def metrics(
 def what_if_dispatch(
     msgs: Annotated[int, typer.Option(help="Messages per period; -1: no limit.")] = -1,
     size: Annotated[int, typer.Option("--bytes", help="Bytes per period; -1: no limit.")] = -1,
-    period_s: Annotated[int, typer.Option(min=1, help="Length of the period (s).")] = 1,
+    period: Annotated[str, typer.Option(help="Length of the period, such as 10s.")] = "1s",
+    period_s: Annotated[
+        int | None, typer.Option(min=1, help="The same in seconds.", hidden=True)
+    ] = None,
     relative: Annotated[
         bool, typer.Option("--relative", help="The limit comes on top of the publish rate.")
     ] = False,
@@ -307,12 +412,13 @@ def what_if_dispatch(
     as_json: Json = False,
 ) -> None:
     """What a dispatch limit would have held back on the archived trace."""
-    from app.dispatch import NS_PER_S, what_if
+    from app.dispatch import NS_PER_MS, what_if
     from state.rate_limits.dispatch import Quota
 
     if by not in ("topic", "subscription"):
         raise UserError(f"--by {by}: is not a scope\nallowed: topic, subscription")
-    quota = Quota(msgs, size, period_s * NS_PER_S, relative)
+    period_ms = _duration(period, "--period") if period_s is None else 1000 * period_s
+    quota = Quota(msgs, size, period_ms * NS_PER_MS, relative)
     _found(what_if(_settings(config, warehouse), quota, by, every, as_json))  # type: ignore[arg-type]
 
 
@@ -447,7 +553,7 @@ def alerts_check(
     warehouse: Warehouse = None,
     at: Annotated[
         str | None,
-        typer.Option(help="Look back at this event time: ms since the epoch, or ISO 8601."),
+        typer.Option(help="Look back at this event time: ISO 8601, -10m or ms since the epoch."),
     ] = None,
     rule: Rules = None,
     as_json: Json = False,
@@ -463,8 +569,12 @@ def alerts_check(
 def alerts_watch(
     config: Config = None,
     warehouse: Warehouse = None,
+    interval: Annotated[
+        str | None,
+        typer.Option("--interval", help="Between the starts of two rounds, such as 30s."),
+    ] = None,
     interval_ms: Annotated[
-        int | None, typer.Option(min=1, help="Between the starts of two rounds (ms).")
+        int | None, typer.Option(min=1, help="The same in ms.", hidden=True)
     ] = None,
     rule: Rules = None,
     as_json: Json = False,
@@ -472,6 +582,8 @@ def alerts_watch(
     """Evaluate the rules again and again, until SIGTERM or Ctrl-C."""
     from app.alerts import watch
 
+    if interval is not None:
+        interval_ms = _duration(interval, "--interval")
     _found(watch(_settings(config, warehouse), interval_ms, as_json, rule or []))
 
 
@@ -482,22 +594,54 @@ def _moment(text: str, option: str = "--at") -> int:
     return moment_ms(text, f"{option} {text}")
 
 
+def _duration(text: str, option: str) -> int:
+    """Milliseconds of a duration on the command line; a UserError if it is none or 0."""
+    from app.moments import read_duration_ms
+
+    found = read_duration_ms(text, f"{option} {text}")
+    if not found:
+        raise UserError(f"{option} {text}: allowed: more than 0")
+    return found
+
+
+def _number_or_text(text: str | None) -> int | str | None:
+    """What the configuration takes: a number in the unit of its key, or a duration."""
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def _memory(text: str) -> int:
+    """Bytes of a size on the command line; a UserError if it is none, or too small to start."""
+    from app.sizes import read_size
+
+    found = read_size(text)
+    if found is None or found < LEAST_MEMORY:
+        raise UserError(f"--memory {text}: allowed: a size from 64MB on, such as 512MB or 2GB")
+    return found
+
+
 @alerts_app.command("rules")
-def alerts_rules(config: Config = None, as_json: Json = False) -> None:
+def alerts_rules(
+    config: Config = None, warehouse: Warehouse = None, as_json: Json = False
+) -> None:
     """The rules: what each looks at and when it fires."""
     from app.alerts import rules
 
-    _found(rules(_settings(config), as_json))
+    _found(rules(_settings(config, warehouse), as_json))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; exit code 0 done, 1 found, 2 for the user to fix, 3 a fault of ours."""
+    """Run one command; exit code 0 done, 1 found, 2 for the user to fix, 3 an internal error,
+    130 Ctrl-C, 143 SIGTERM."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     # The switch works anywhere on the line, also after the command.
     arguments = [a for a in arguments if a != "--debug"]
+    log.end()
     try:
-        return int(app(arguments, prog_name="./spark-submit.sh", standalone_mode=False) or 0)
+        with stoppable() if _answers(arguments) else nullcontext():
+            code = int(app(arguments, prog_name="./spark-submit.sh", standalone_mode=False) or 0)
+        # Typer answers a Ctrl-C with the code alone.
+        return _say("weir: interrupted", code, debug) if code == INTERRUPTED else code
     except typer.Exit as stop:
         return stop.exit_code
     except CheckFound as found:
@@ -509,7 +653,9 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (typer.Abort, KeyboardInterrupt):
-        return _say("weir: interrupted", 2, debug)
+        return _say("weir: interrupted", INTERRUPTED, debug)
+    except Terminated:
+        return _say("weir: terminated", 143, debug)
     except Exception as error:  # noqa: BLE001 - the outermost frame: reported, exit code 3
         return _unexpected(error, debug)
 
@@ -519,6 +665,8 @@ def _unexpected(error: Exception, debug: bool) -> int:
     if usage is not None:
         # A mistake on the command line, as click reports it.
         return _say(f"weir: {usage()} (--help lists the options)", 2, debug)
+    if isinstance(error, OSError) and error.errno in FIXABLE and error.filename:
+        return _say(f"weir: {error.filename}: {error.strerror}", 2, debug)
     text = (str(error).strip().splitlines() or [""])[0][:300]
     text = f"weir: {type(error).__name__}: {text}\nThis is a fault of ours; --debug shows where."
     return _say(text, 3, debug)
@@ -527,7 +675,8 @@ def _unexpected(error: Exception, debug: bool) -> int:
 def _say(text: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print(text, file=sys.stderr, flush=True)
+    if not log.error(text.removeprefix("weir: ")):
+        print(text, file=sys.stderr, flush=True)
     return code
 
 

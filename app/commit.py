@@ -8,16 +8,17 @@ cannot reach.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from app import checkpoints, durable
 from app.tables import TABLES, Table
-from app.warehouse_files import local_path, read_text, write_text
+from app.warehouse_files import local_path
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
     from app.settings import Settings
@@ -31,16 +32,6 @@ def table_path(settings: Settings, name: str) -> str:
     if local is not None:
         return str(local.absolute() / name)
     return f"{settings.warehouse.rstrip('/')}/{name}"
-
-
-def application_id(settings: Settings, query: str) -> str:
-    """The id under which a query's batches are committed; a new checkpoint gets a new one."""
-    name = f"_weir/checkpoints/{query}/weir-application-id"
-    kept = read_text(settings, name)
-    if kept is None:
-        kept = f"weir-{query}-{uuid.uuid4()}"
-        write_text(settings, name, kept)
-    return kept
 
 
 def shaped(rows: pa.Table, table: Table, constants: Mapping[str, pa.Scalar]) -> pa.Table:
@@ -57,12 +48,15 @@ def shaped(rows: pa.Table, table: Table, constants: Mapping[str, pa.Scalar]) -> 
 
 
 class Writer:
-    """Appends to the tables of one warehouse under one application id."""
+    """Appends to the tables of one warehouse under the application id of one query."""
 
-    def __init__(self, settings: Settings, application: str, spark: SparkSession) -> None:
+    def __init__(self, settings: Settings, query: str, spark: SparkSession) -> None:
         """`spark` is used only with `commit: spark`."""
         self._settings = settings
-        self._application = application
+        self._query = query
+        self._application = checkpoints.application_id(settings, query)
+        self._local = local_path(settings.warehouse)
+        self._commits = checkpoints.committed(settings, query)
         self._spark = spark
         self._by_spark = settings.commit == "spark"
         self._open: dict[str, Any] = {}
@@ -86,9 +80,11 @@ class Writer:
         table.update_incremental()
         done = table.transaction_version(self._application)
         if done is not None and done >= batch:
+            self._note(name, batch)
             return
         marker = CommitProperties(app_transactions=[Transaction(self._application, batch)])
         write_deltalake(table, rows, mode="append", commit_properties=marker)
+        self._note(name, batch)
 
     def add_files(self, name: str, actions: list[Any], batch: int) -> None:
         """Make files that tasks have written part of a table, unless that has been done."""
@@ -98,6 +94,7 @@ class Writer:
         table.update_incremental()
         done = table.transaction_version(self._application)
         if done is not None and done >= batch:
+            self._note(name, batch)
             return
         marker = CommitProperties(app_transactions=[Transaction(self._application, batch)])
         definition = TABLES[name]
@@ -105,6 +102,20 @@ class Writer:
             actions, "append", Schema.from_arrow(definition.schema),
             list(definition.partition_by), commit_properties=marker,
         )
+        self._note(name, batch)
+
+    def settle(self) -> None:
+        """End a batch: in a warehouse on this machine its commits survive a loss of power from
+        now on, and the query's checkpoint knows them."""
+        if self._local is not None and self._commits:
+            checkpoints.record(self._settings, self._query, self._commits)
+            durable.sync(self._local)
+
+    def _note(self, name: str, batch: int) -> None:
+        known = self._commits.get(name)
+        if known is None or known.batch < batch or known.application != self._application:
+            before = -1 if known is None or known.application != self._application else known.batch
+            self._commits[name] = checkpoints.Commit(self._application, batch, before)
 
     def _table(self, name: str) -> Any:
         if name not in self._open:
@@ -119,7 +130,9 @@ class Writer:
                     description=definition.meaning, configuration=CONFIGURATION,
                     storage_options=options,
                 )
-            self._open[name] = DeltaTable(path, storage_options=options)
+            table = DeltaTable(path, storage_options=options)
+            _add_columns(table, definition)
+            self._open[name] = table
         return self._open[name]
 
     def _create_by_spark(self, table: Table) -> None:
@@ -143,7 +156,21 @@ class Writer:
         """Append a Spark frame, unless that has been done: Spark's writer sees to it itself."""
         definition = TABLES[name]
         writer = frame.write.format("delta").mode("append")
+        # A table of an earlier version gets the columns that it lacks.
+        writer = writer.option("mergeSchema", "true")
         writer = writer.option("txnAppId", self._application).option("txnVersion", batch)
         if definition.partition_by:
             writer = writer.partitionBy(*definition.partition_by)
         writer.save(table_path(self._settings, name))
+        self._note(name, batch)
+
+
+def _add_columns(table: DeltaTable, definition: Table) -> None:
+    """Give a table of an earlier version the columns that it lacks, null in the rows it has."""
+    from deltalake import Schema
+
+    there = {field.name for field in table.schema().fields}
+    lacking = [f for f in Schema.from_arrow(definition.schema).fields if f.name not in there]
+    if lacking:
+        table.alter.add_columns(lacking)
+        table.update_incremental()

@@ -77,6 +77,10 @@ def policy_documents(
 
     Paths are relative to `folder`. A later document replaces the earlier one of its scope and name.
     """
+    source = document.get("source")
+    format = source.get("format") if isinstance(source, dict) else None
+    # An archive may be one of a Kafka feed.
+    kafka = format == "delta" or str(format).startswith("kafka_")
     found: list[tuple[str, str, Any]] = []
     inline, files = document.get("policies"), document.get("policy_files")
     for i, policy in enumerate(inline if isinstance(inline, list) else ()):
@@ -88,7 +92,7 @@ def policy_documents(
     kept: dict[tuple[str, str], Any] = {}
     mistakes: list[str] = []
     for file, key, policy in found:
-        wrong = list(problems(policy))
+        wrong = list(problems(policy, kafka))
         mistakes += [f"{file}: {key}{'.' if at else ''}{at}: {text}" for at, text in wrong]
         if not wrong:
             kept[policy["scope"], policy["name"]] = policy
@@ -115,7 +119,8 @@ def _describe(item: dict[str, Any], model: type[BaseModel]) -> str:
         return f"{key}.{text}" if ": " in text.split(" ")[0] + " " else f"{key}: {text}"
     if kind.startswith("int_"):
         unit = next((u for end, u in UNITS.items() if str(place[-1]).endswith(end)), None)
-        return f"{key}: {value!r} is not a whole number" + (f" of {unit}" if unit else "")
+        either = ", nor a duration such as 10s" if unit in ("milliseconds", "seconds") else ""
+        return f"{key}: {value!r} is not a whole number" + (f" of {unit}{either}" if unit else "")
     if kind in ("greater_than_equal", "less_than_equal"):
         word, bound = ("below", "ge") if kind == "greater_than_equal" else ("above", "le")
         return f"{key}: {value} is {word} {context[bound]}"

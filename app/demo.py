@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -12,15 +10,13 @@ import yaml
 from rich.console import Console
 
 from app import demo_report
-from app.errors import UserError
+from app.demo_place import prepare
+from app.generate.cli import CACHE_BYTES
+from app.generate.configuration import document
 from app.generate.scenario import load_scenario
 from app.generate.trace import Trace, plan_trace
 from app.generate.write import write_files, write_policies
 
-MARKER = "weir-demo.json"
-MADE_HERE = ("events", "warehouse", "weir.yaml", "policies.yaml", "report.html",
-             "cache-bakeoff.svg")
-CACHE_BYTES = 8 << 20
 FILES_PER_BATCH = 10
 """Several micro-batches, as a service would have, so that what comes too late is seen to be so."""
 
@@ -42,9 +38,7 @@ def demo(out: Path, seed: int, events: int) -> int:
         markup=False, soft_wrap=True,
     )
     began = time.monotonic()
-    code = _judge(config)
-    if code:
-        return code
+    _judge(config)
     console.print(f"Judged and committed in {time.monotonic() - began:.0f} s. What was found:\n",
                   markup=False)
     demo_report.render(_summary(out / "warehouse"), console, _of_other_jobs(out / "warehouse"))
@@ -79,52 +73,29 @@ def _kafka(trace: Trace) -> str:
         f"; {kafka.brokers} Kafka brokers with {len(kafka.users)} users")
 
 
-def prepare(out: Path, events: int, seed: int) -> None:
-    """An empty place for a demo; what an earlier demo made there is removed, nothing else ever."""
-    marker = out / MARKER
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out {out}: is a file; a folder is needed")
-    if out.is_dir() and any(out.iterdir()) and not marker.is_file():
-        raise UserError(f"--out {out}: is not empty and was not made by demo\n"
-                        "choose another folder, or empty this one")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        marker.write_text(json.dumps({"made_by": "weir demo", "events": events, "seed": seed}))
-        for name in MADE_HERE:
-            path = out / name
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {out}: {error.filename or out}: {error.strerror}") from error
-
-
 def write_config(trace: Trace, out: Path) -> Path:
     """The configuration with which `run` does what the demo does."""
     write_policies(trace, out / "policies.yaml")
-    document = {
-        "warehouse": str((out / "warehouse").absolute()),
-        "source": {
-            "format": "files",
-            "path": str((out / "events").absolute()),
-            "options": {"maxFilesPerTrigger": FILES_PER_BATCH},
-        },
-        "policy_files": ["policies.yaml"],
-        # The trace tells when an entry was read and released; without that a dispatch is both.
-        "entry_cache": {"release_event": "entry_released", "max_bytes": CACHE_BYTES},
+    source = {
+        "format": "files",
+        "path": str((out / "events").absolute()),
+        "options": {"maxFilesPerTrigger": FILES_PER_BATCH},
     }
+    warehouse = str((out / "warehouse").absolute())
+    found = document(trace, warehouse, source, "policies.yaml", CACHE_BYTES)
     path = out / "weir.yaml"
     path.write_text("# What demo ran: ./spark-submit.sh run --config FILE --available-now\n"
-                    + yaml.safe_dump(document, sort_keys=False))
+                    + yaml.safe_dump(found, sort_keys=False))
     return path
 
 
-def _judge(config: Path) -> int:
-    from app.run import run
+def _judge(config: Path) -> None:
+    """Run over the whole trace; a run that was stopped ends the demo."""
+    from app.run import work
     from app.settings import load_settings
 
-    return run(load_settings(config), available_now=True, jobs=None)
+    if work(load_settings(config), available_now=True, interactive=True):
+        raise KeyboardInterrupt
 
 
 def _with_exchange(config: Path) -> list[dict[str, Any]]:
@@ -164,10 +135,14 @@ def _caches_compared(config: Path, out: Path) -> str | None:
 
 
 def _summary(warehouse: Path) -> demo_report.Summary:
+    from app.report.reader import Reader, Span
+    from app.warehouse import Warehouse
+
     return demo_report.summarise(
         _rows(warehouse / "throttle_events", demo_report.THROTTLE_COLUMNS),
         _rows(warehouse / "topic_throttle_stats", demo_report.STATS_COLUMNS),
         _rows(warehouse / "quarantine", demo_report.QUARANTINE_COLUMNS),
+        Reader(Warehouse(str(warehouse)), Span()).ask("shared-limits", 1000),
     )
 
 

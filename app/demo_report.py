@@ -22,10 +22,10 @@ Message = tuple[str, str, str, str]
 """Cluster, topic, subscription, uuid: a large message as one subscription has it."""
 
 THROTTLE_COLUMNS = (
-    "cluster", "broker", "cnx_id", "ts_mono_ns", "ts_wall_ms", "row_no", "action", "transition",
-    "reads_paused", "limiter", "topic", "culprit_topic", "collateral_topics",
+    "cluster", "broker", "cnx_id", "ts_mono_ns", "ts_wall_ms", "row_no", "reads_paused",
+    "limiter", "limiter_name", "topic", "culprit_topic", "collateral_topics",
 )
-STATS_COLUMNS = ("topic", "culprit_times", "collateral_times", "culprit_ns", "collateral_ns")
+STATS_COLUMNS = ("topic", "culprit_ns", "shared_ns", "collateral_ns")
 DECISION_COLUMNS = (
     "cluster", "user", "producer_id", "verdict", "bound", "bound_source", "ts_wall_ms",
 )
@@ -56,19 +56,19 @@ GIVEN_UP = frozenset({"EVICTED", "ORPHANED", "GIVEN_UP_COUNT", "GIVEN_UP_OVERFLO
 """Outcomes that end a large message, by why; a message may have several."""
 SHORT_NAMES = {"resource_group": "group", "io_thread": "IO thread"}
 QUERIES = (
-    ("who suffers most from others",
+    ("which topics are paused most for the limits of others",
      "SELECT topic, sum(collateral_times) AS pauses, round(sum(collateral_ns) / 1e9, 1) AS seconds "
      "FROM topic_throttle_stats GROUP BY topic ORDER BY seconds DESC LIMIT 10"),
-    ("every pause of a connection and who caused it",
-     "SELECT cnx_id, (end_ns - start_ns) / 1e9 AS seconds, reasons, culprit_topics "
+    ("every pause of a connection and whose limit it was",
+     "SELECT cnx_id, (end_ns - start_ns) / 1e9 AS seconds, culprit_topics, shared_limits "
      "FROM throttle_intervals ORDER BY seconds DESC LIMIT 10"),
     ("what was not applied, with its text",
      "SELECT reason_code, count(*) AS records, max(detail) AS detail, max(raw) AS example "
      "FROM quarantine GROUP BY reason_code ORDER BY records DESC"),
     ("who brings new producer ids, and what the quota would refuse",
-     "SELECT d.user, count(DISTINCT producer_id) AS new_ids, "
+     "SELECT d.user, count(DISTINCT producer_id) AS distinct_ids, "
      "count(*) FILTER (WHERE verdict = 'rejected') AS rejected, max(bound) AS bound "
-     "FROM producer_id_decisions d GROUP BY d.user ORDER BY new_ids DESC LIMIT 10"),
+     "FROM producer_id_decisions d GROUP BY d.user ORDER BY distinct_ids DESC LIMIT 10"),
     ("what became of large messages, by consumer",
      "SELECT topic, consumer, outcome, count(DISTINCT uuid) AS messages "
      "FROM chunk_events GROUP BY topic, consumer, outcome ORDER BY messages DESC LIMIT 10"),
@@ -81,15 +81,27 @@ class Cause:
 
     limiter: str
     name: str
-    """Topic, broker or connection, by limiter; a resource group by the broker it was on."""
+    """Topic, group, broker, connection or IO thread."""
+    cluster: str = ""
+    broker: str = ""
+    """Where a shared limit holds; empty for a topic's own."""
     pauses: int = 0
     paused_ns: int = 0
     open_pauses: int = 0
     """Pauses that had not ended when the tables were read."""
-    culprits: set[str] = field(default_factory=set)
-    others: set[str] = field(default_factory=set)
-    """Topics that were paused without being over the limit."""
+    topics: set[str] = field(default_factory=set)
+    """Topics on the connections that were paused; without the culprit of a topic's own limit."""
     first_ms: int | None = None
+    most_used_by: str | None = None
+    """The topic that used most of a shared limit."""
+    share: float | None = None
+    used: str = "messages"
+    """What `share` is a share of: messages or bytes."""
+
+    @property
+    def key(self) -> tuple[str, str, str, str | None]:
+        """What `shared-limits` calls a shared limit by."""
+        return self.cluster, self.broker, self.limiter, self.name
 
 
 @dataclass(frozen=True)
@@ -99,45 +111,63 @@ class Summary:
     causes: tuple[Cause, ...]
     """By paused time, longest first."""
     culprit_ns: int
+    shared_ns: int
     collateral_ns: int
-    """Paused time of all topics, by whose fault (ns)."""
+    """Paused time of all topics, by whose limit it was (ns)."""
     quarantined: dict[str, int]
     """Records by code of the broken rule; a record may break several."""
     quarantined_records: int
 
+    @property
+    def paused_ns(self) -> int:
+        """Paused time of all topics (ns)."""
+        return self.culprit_ns + self.shared_ns + self.collateral_ns
+
 
 def summarise(
-    throttle_events: Iterable[Row], topic_throttle_stats: Iterable[Row], quarantine: Iterable[Row]
+    throttle_events: Iterable[Row], topic_throttle_stats: Iterable[Row], quarantine: Iterable[Row],
+    shared_limits: Iterable[Row] = (),
 ) -> Summary:
-    """The summary of rows of three tables; rows may come in any order."""
-    culprit_ns = collateral_ns = 0
+    """The summary of rows of three tables and of the question `shared-limits`; rows may come in
+    any order."""
+    paused = Counter[str]()
     for row in topic_throttle_stats:
-        culprit_ns += row["culprit_ns"] or 0
-        collateral_ns += row["collateral_ns"] or 0
+        paused.update({name: row[name] or 0 for name in ("culprit_ns", "shared_ns",
+                                                         "collateral_ns")})
+    most = {(row["cluster"], row["broker"], row["limiter"], row["limiter_name"]): row
+            for row in shared_limits}
     causes = sorted(_causes(throttle_events).values(), key=lambda c: (-c.paused_ns, c.name))
+    for cause in causes:
+        row = most.get(cause.key, {})
+        if row.get("most_used_by") and row["share"]:
+            cause.most_used_by, cause.share = row["most_used_by"], row["share"]
+            cause.used = row["used"]
     records = {(r["reason_code"], r["source_partition"], r["source_offset"]) for r in quarantine}
     counts = Counter(code for code, _, _ in records)
-    return Summary(tuple(causes), culprit_ns, collateral_ns,
+    return Summary(tuple(causes), *(paused[name] for name in ("culprit_ns", "shared_ns",
+                                                              "collateral_ns")),
                    dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
                    len({record[1:] for record in records}))
 
 
-def _causes(rows: Iterable[Row]) -> dict[tuple[str, str], Cause]:
-    """Joins the two transitions of each pause; a pause belongs to the limit that started it."""
+def _causes(rows: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
+    """Joins the first and the last row of each pause; a pause belongs to the limit that began it.
+
+    Rows that neither pause nor resume reads may be there or not.
+    """
     by_connection: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        if row["transition"] == "ConnectionStateChanged":
-            by_connection[row["cluster"], row["broker"], row["cnx_id"]].append(row)
-    causes: dict[tuple[str, str], Cause] = {}
+        by_connection[row["cluster"], row["broker"], row["cnx_id"]].append(row)
+    causes: dict[tuple[str, ...], Cause] = {}
     for changes in by_connection.values():
         # Wall time leads: the monotonic clock begins anew with the broker.
         changes.sort(key=lambda r: (r["ts_wall_ms"] or 0, r["ts_mono_ns"] or 0, r["row_no"]))
         open_since: tuple[Cause, int] | None = None
         for row in changes:
-            if row["action"] == "mark" and row["reads_paused"]:
+            if row["reads_paused"] and open_since is None:
                 cause = _cause_of(row, causes)
                 open_since = cause, row["ts_mono_ns"]
-            elif row["action"] == "unmark" and open_since:
+            elif not row["reads_paused"] and open_since is not None:
                 cause, since = open_since
                 cause.paused_ns += max(0, row["ts_mono_ns"] - since)
                 cause.open_pauses -= 1
@@ -145,14 +175,20 @@ def _causes(rows: Iterable[Row]) -> dict[tuple[str, str], Cause]:
     return causes
 
 
-def _cause_of(row: Row, causes: dict[tuple[str, str], Cause]) -> Cause:
+def _cause_of(row: Row, causes: dict[tuple[str, ...], Cause]) -> Cause:
     limiter = row["limiter"]
-    name = {"topic": row["culprit_topic"], "connection": row["cnx_id"]}.get(limiter, row["broker"])
-    cause = causes.setdefault((limiter, name), Cause(limiter, name))
+    topics = {row["topic"], *(row["collateral_topics"] or ())} - {None}
+    if limiter == "topic":
+        name, where = row["culprit_topic"], ("", "")
+        topics -= {name}
+    else:
+        # rows of earlier versions do not name the limit
+        name = row["limiter_name"] or (row["cnx_id"] if limiter == "connection" else row["broker"])
+        where = row["cluster"], row["broker"]
+    cause = causes.setdefault((limiter, name, *where), Cause(limiter, name, *where))
     cause.pauses += 1
     cause.open_pauses += 1
-    cause.culprits.add(row["culprit_topic"])
-    cause.others |= {row["topic"], *(row["collateral_topics"] or ())} - {row["culprit_topic"]}
+    cause.topics |= topics
     at = row["ts_wall_ms"]
     if at is not None:
         cause.first_ms = at if cause.first_ms is None else min(cause.first_ms, at)
@@ -165,27 +201,38 @@ def sentences(summary: Summary) -> list[str]:
         said = ["No connection was paused: every topic stayed within its limits."]
     else:
         said = [_sentence(cause) for cause in summary.causes[:SHOWN]]
-    total = summary.culprit_ns + summary.collateral_ns
-    if total:
-        share = round(100 * summary.collateral_ns / total)
-        said.append(f"Of all the time that topics were paused, {share} % fell on topics that had "
-                    "kept within their limits.")
+    parts = [
+        f"{round(100 * ns / summary.paused_ns)} % {words}" for ns, words in (
+            (summary.culprit_ns, "for their own limits"),
+            (summary.shared_ns, "for limits that they share"),
+            (summary.collateral_ns, "for the limits of other topics"),
+        ) if ns
+    ]
+    if parts:
+        said.append(f"Paused time, summed over topics, is {duration(summary.paused_ns)}: "
+                    f"{_listed(parts)}.")
     return said
 
 
+def _listed(parts: list[str]) -> str:
+    """a, b and c."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
 def other_protocol(stats: Iterable[Row], with_exchange: Iterable[Row]) -> str | None:
-    """What the throttle command would have spared the innocent, from rows of topic_throttle_stats
-    without and with it; None if nobody paid for others."""
+    """What the throttle command would have saved topics that are paused for the limits of others,
+    from rows of topic_throttle_stats without and with it; None without any."""
     lost: dict[str, int] = defaultdict(int)
     for row in stats:
         lost[row["topic"]] += row["collateral_ns"] or 0
-    innocent = [topic for topic, ns in lost.items() if ns]
-    if not innocent:
+    victims = [topic for topic, ns in lost.items() if ns]
+    if not victims:
         return None
     after = sum(row["collateral_ns"] or 0 for row in with_exchange)
     return (f"With the throttle command of PIP-385, if every client knew it, the "
-            f"{_counted(len(innocent), 'topic')} that stood still for others would have lost "
-            f"{duration(after)} instead of {duration(sum(lost.values()))}.")
+            f"{_counted(len(victims), 'topic')} paused for the limits of other topics would have "
+            f"lost {duration(after)} instead of {duration(sum(lost.values()))}, summed over "
+            "topics.")
 
 
 @dataclass
@@ -449,27 +496,37 @@ def _about(ms: int) -> str:
 
 
 def _sentence(cause: Cause) -> str:
-    paused, others = duration(cause.paused_ns), len(cause.others)
-    times = _counted(cause.pauses, "time")
+    # the time of several pauses is a sum over connections, which may pause at the same time
+    summed = ", summed over pauses" if cause.pauses > 1 else ""
+    paused = f"{duration(cause.paused_ns)}{summed}"
+    times, topics = _counted(cause.pauses, "time"), len(cause.topics)
     if cause.limiter == "topic":
         begin = f"Topic {short(cause.name)} broke its limit {times}"
-        end = (f"{_counted(others, 'other topic')} {_was(others)} paused for {paused} because of it"
-               if others else f"it was paused for {paused} and nobody else")
+        end = (f"it and {_counted(topics, 'other topic')} were paused for {paused}"
+               if topics else f"it was paused for {paused}, and no other topic was")
         return f"{begin}; {end}."
-    topics = len(cause.culprits | cause.others)
     begin = {
-        "resource_group": f"On {cause.name} a resource group was over its limit",
-        "broker": f"{cause.name} was over its own limit",
+        "resource_group": f"Resource group {cause.name} was over its limit on {cause.broker}",
+        "broker": f"Broker {cause.name} was over its own limit",
         "connection": f"Connection {cause.name} had too many requests in flight",
-        "io_thread": f"On {cause.name} an IO thread had too many bytes in its buffers",
+        "io_thread": f"IO thread {cause.name} of {cause.broker} had too many bytes in its buffers",
     }[cause.limiter]
-    return (f"{begin}: connections paused {times}, {paused} in all, "
-            f"with {_counted(topics, 'topic')} on them.")
+    used = ""
+    if cause.most_used_by is not None:
+        used = f"; {short(cause.most_used_by)} used most ({percent(cause.share)} of the " \
+               f"{cause.used})"
+    return (f"{begin} {times}: connections with {_counted(topics, 'topic')} were paused for "
+            f"{paused}{used}.")
 
 
 def short(topic: str) -> str:
     """A topic without the scheme that most have."""
     return topic.removeprefix("persistent://")
+
+
+def percent(share: float | None) -> str:
+    """A share in whole percent."""
+    return f"{round(100 * (share or 0))} %"
 
 
 def duration(ns: int) -> str:
@@ -510,13 +567,13 @@ def render(summary: Summary, console: Console, others: Iterable[str] = ()) -> No
         grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         grid.add_column("limit")
         grid.add_column("of", overflow="fold")
-        for name in ("pauses", "paused", "others"):
+        for name in ("pauses", "paused", "topics"):
             grid.add_column(name, justify="right", no_wrap=True)
         grid.add_column("first", no_wrap=True)
         for cause in summary.causes[:SHOWN]:
             limit = SHORT_NAMES.get(cause.limiter, cause.limiter)
             grid.add_row(limit, short(cause.name), str(cause.pauses),
-                         duration(cause.paused_ns), str(len(cause.others)),
+                         duration(cause.paused_ns), str(len(cause.topics)),
                          _clock(cause.first_ms))
         console.print()
         console.print(grid)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 Scope = Literal["topic", "subscription"]
-NS_PER_S = 1_000_000_000
+NS_PER_MS = 1_000_000
 SHOWN = 20
 COLUMNS = [
     "cluster", "broker", "topic", "subscription", "dispatches", "messages", "bytes", "held",
@@ -44,16 +44,17 @@ def what_if(
     """Print, per topic or subscription, how many dispatches would have waited under `quota`; 0.
 
     `held` dispatches found no permit; in the trace they were sent. Most held first; without
-    `every` the first twenty.
+    `every` a table for reading has the first twenty.
     """
     if quota.msgs <= 0 and quota.size <= 0:
         raise UserError("what-if dispatch: give a limit: --msgs N, --bytes N, or both")
     connection = connect(Warehouse.of(settings), TRACE)
     trace = connection.sql(TRACE).to_arrow_table()
     rows = sorted(_judge(trace, quota, scope), key=lambda r: (-r[7], r[:4]))
-    (write_json if as_json else write_table)(
-        COLUMNS, rows if every else rows[:SHOWN], sys.stdout
-    )
+    if as_json:
+        write_json(COLUMNS, rows, sys.stdout)
+    else:
+        write_table(COLUMNS, rows, sys.stdout, None if every else SHOWN, "--all shows every row")
     return 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 PAGES = {
     "events.md": "app.docs_events", "tables.md": "app.docs_tables",
+    "functions.md": "app.docs_functions",
     "queries.md": "app.docs_queries", "metrics.md": "app.docs_metrics",
 }
 """Module of each page; it has a function `render() -> str`."""

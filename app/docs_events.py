@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from app.rules import RULES
 from state.events import COLUMNS, COMMON, JOB_CLOCK, KINDS
-from state.policies import LIMIT_TYPES
+from state.policies import LIMIT_TYPES, WITHOUT_EFFECT
 
 _TYPES = {
     "string": "string", "int64": "bigint", "int32": "int", "bool": "boolean", "binary": "binary",
@@ -57,9 +57,16 @@ def render() -> str:
             "## Policy documents",
             "",
             '`{"scope": …, "name": …, "limits": {…}}` in `policy_json`; a limit that is missing '
-            "or -1 is off.",
+            "or -1 is off. A namespace is named `tenant/namespace`, a topic "
+            "`[scheme://]tenant/namespace/name` without the ending of a partition, or as Kafka "
+            "names it. An unknown limit costs a row in `quarantine` that names it; the rest of the "
+            "document holds. A policy file with one is refused.",
             "",
             *_table(("scope", "limits"), limits),
+            "",
+            "Accepted and without effect on any decision: " + _listed(WITHOUT_EFFECT) + ". "
+            "`cacheEvictionWatermark` is another name of `managedLedgerCacheEvictionWatermark`, "
+            "which wins where a document has both.",
             "",
             "## Reason codes",
             "",

@@ -19,6 +19,10 @@ the warehouse. `run` serves them itself if the configuration has a section `metr
 ./spark-submit.sh metrics --warehouse /data/weir --once   # print them and stop; --json
 ```
 
+`/metrics` has the metrics. `/healthz` answers 200 while the process serves, for liveness probes.
+`/ready` answers 200 or 503 with the reason: of `run`, whether every query works and the source
+answers; of `metrics`, whether the warehouse could be read. Any other path is 404.
+
 It listens on loopback unless told otherwise: names of topics and users are in the metrics, and
 there is no password. `conf/prometheus` has a scrape configuration, recording and alerting rules;
 `conf/grafana` has dashboards of the fleet, a tenant, a topic and the engine. An alerting rule has
@@ -44,12 +48,13 @@ times it alone. What there is instead is `weir_query_phase_seconds_total`.
 `pulsar_broker_throttled_connections_global_limit` and the dispatch metrics of PIP-406 follow from
 limits that Weir does not replay.
 
-**How many series.** Metrics marked "bounded" have series only for entities that have breached a
-quota or were paused: an entity appears with its first breach and disappears an hour (`idle_s`) of
-event time after its last. At most 100 (`top`) of a kind have series, those that breached most
-(culprits before their victims); what the others add is counted under `other`. An increment is
-counted in one place only: an entity that gets series after others had pushed it into `other`
-begins at 0. `weir_exporter_entities` says how many there are.
+**How many series.** Metrics marked "bounded" have series only for entities that are near a quota,
+breach one or are paused. An entity appears when it uses half of a quota (`share`, 0.5), or when its
+backlog is predicted to reach a quota within an hour. It disappears an hour (`idle_s`) of event
+time after it last did or last breached. At most 100 (`top`) of a kind have series: those that
+breached most (culprits before their victims), then those nearest to their quota. What the others
+add is counted under `other`. An increment is counted in one place only: an entity that gets series
+after others had pushed it into `other` begins at 0. `weir_exporter_entities` is the number of both.
 
 **Reading.** The warehouse is read every 15 s (`refresh_s`), only the files of commits since the
 last time; a scrape gets what the last reading left and reads nothing. `weir_exporter_up` is 0 and

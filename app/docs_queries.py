@@ -23,14 +23,17 @@ without Spark. [tables.md](tables.md) has the tables and views.
 ./spark-submit.sh query "SELECT topic, max(ts_wall_ms) FROM throttle_events GROUP BY topic" --csv
 ```
 
-**Parameters** are `--param name=value`. `since` and `until` take milliseconds since the epoch or
-ISO 8601, UTC unless it says otherwise; windows count by their start. A table that a warehouse does
-not have yet is empty, and so is what is asked of it.
+**Parameters** are `--param name=value`. `since` and `until` take a time; windows count by their
+start. A table that a warehouse does not have yet is empty, and so is what is asked of it.
 
-**The past.** `--as-of T` reads every table as it was at T, ms since the epoch or ISO 8601: the
-newest version that was committed at or before T, by the time that the commit carries. A table that
-came later is empty. T is a time of commits, not of events. A log keeps seven days (the table's
-property `delta.logRetentionDuration`), and VACUUM removes the files of older versions.
+**Times** are ISO 8601 (UTC unless it says otherwise), a duration before now (`-10m`), or
+milliseconds since the epoch. **Durations** are `500ms`, `10s`, `5m`, `2h`, `1d` or several of them
+(`1h30m`). Every command and every parameter reads them so.
+
+**The past.** `--as-of T` reads every table as it was at T: the newest version that was committed
+at or before T, by the time that the commit carries. A table that came later is empty. T is a time
+of commits, not of events. A log keeps seven days (the table's property
+`delta.logRetentionDuration`), and VACUUM removes the files of older versions.
 
 ```sh
 ./spark-submit.sh query "SELECT count(*) AS marks FROM throttle_events" --as-of 2026-01-05T14:05:00Z
@@ -52,9 +55,20 @@ statistics. **`weir_queries`** has a row per streaming query, from its checkpoin
 warehouse is a folder: `query`, its newest `batch`, `begun_ms`, `committed_ms` of the newest that
 has ended, and `is_open`, whether the newest has not.
 
-**Exit codes**: 0 answered, 2 something to put right (the SQL, a name, the warehouse), 3 a fault of
-ours. A warehouse or table that a newer Weir has written is read where its rows are still those of
-its files, with the new columns; otherwise the message says what is not known.
+**Output.** A table for reading shows 20 rows of a question and 200 of SQL, and how many there are;
+`--rows N` shows more. `--json` and `--csv` have every row unless `--rows` is given. On a terminal a
+table that is too wide has a line for each column. Times are UTC: `2026-01-05T14:03:07.120Z`.
+
+**Limits.** Ctrl-C ends a statement at once. `--timeout 30s` ends it after that time; without the
+option it may take as long as it needs. A statement takes up to half of the memory of the machine or
+container, or what `--memory 2GB` allows; sorts and aggregations that need more go to the temporary
+folder of the system (`TMPDIR`), which is emptied at the end.
+
+**Exit codes**: 0 answered, 2 something to put right (the SQL, a name, the warehouse) or a limit
+reached, 3 an internal error, 130 Ctrl-C, 143 SIGTERM.
+
+A warehouse or table that a newer Weir has written is read where its rows are still those of its
+files, with the new columns; otherwise the message says what is not known.
 
 **Another engine.** `tables --ddl` prints statements that make the tables and views known to
 Spark's catalogue, `--engine duckdb` for DuckDB with its extension `delta`:

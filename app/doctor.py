@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import assignment, integrity
+from app.errors import UserError
 from app.jars import coordinates
 from app.session import build_session, stop_session
 from app.validate import unset_variables
@@ -37,7 +39,8 @@ def doctor(settings: Settings, as_json: bool) -> int:
     """Run every check; exit code 1 if one fails."""
     spark = build_session(settings, "weir-doctor")
     looks: tuple[Callable[[Settings, SparkSession], Check], ...] = (
-        _python, _java, _spark, _delta, _kafka, _workers, _warehouse, _partitions, _environment,
+        _python, _java, _spark, _delta, _kafka, _workers, _warehouse, _partitions, _tables,
+        _environment,
     )
     checks = [look(settings, spark) for look in looks]
     stop_session(spark)
@@ -140,6 +143,20 @@ def _partitions(settings: Settings, spark: SparkSession) -> Check:
     kept = {key: manifest.get(key) for key in now}
     remedy = f"the warehouse was made with {kept}: set `partitions` and `shards` to these"
     return Check("partitions", kept == now, found, remedy)
+
+
+def _tables(settings: Settings, spark: SparkSession) -> Check:
+    """Whether the tables have what the checkpoints have committed to them."""
+    try:
+        queries = {**assignment.known(settings), "archive": (integrity.ARCHIVE,)}
+        lost = list(integrity.problems(settings, queries))
+    except UserError as error:
+        lost = [str(error)]
+    found = [text.partition("\n") for text in lost]
+    return Check(
+        "tables", not lost, "; ".join(first for first, _, _ in found) or "as the queries left them",
+        "; ".join(dict.fromkeys(remedy for _, _, remedy in found)),
+    )
 
 
 def _environment(settings: Settings, spark: SparkSession) -> Check:

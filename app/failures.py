@@ -39,6 +39,11 @@ _FIXABLE = (
         "rows of the source table were changed or deleted, which a stream cannot follow\n"
         "source.options.skipChangeCommits true goes past such commits",
     ),
+    (
+        re.compile(r"state of (?P<job>\w+) has version \S+, this release reads \S+"),
+        "{found}\nrun the release that wrote it; or take another warehouse and have the archive "
+        "of this one judged: source {{format: delta, path: {warehouse}/events}}",
+    ),
     (re.compile(r"No space left on device"), "no space left on the device of the warehouse"),
 )
 _FEED = re.compile(r'throttle_feed\.py", line \d+, in publish')
@@ -71,8 +76,10 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
         return UserError(ours[1])
     feed = _FEED.search(text) is not None
     for pattern, message in _FEED_FIXABLE if feed else _FIXABLE:
-        if pattern.search(text):
-            return UserError(f"query {name}: {message}")
+        found = pattern.search(text)
+        if found:
+            said = message.format(found=found[0], warehouse=settings.warehouse.rstrip("/"))
+            return UserError(f"query {name}: {said}")
     found = _PASSING.search(text)
     if found:
         return Passing(found[0].rpartition(".")[2] + (" of throttle_feed" if feed else ""))
@@ -81,8 +88,9 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
 
 def without_secrets(text: str, settings: Settings) -> str:
     """The text with every secret of the options of the source and of the throttle feed masked."""
-    feed = settings.throttle_feed
-    text = _masked(text, settings.source.options, settings.source.reader_options())
+    source, feed = settings.source, settings.throttle_feed
+    if source is not None:
+        text = _masked(text, source.options, source.reader_options())
     return text if feed is None else _masked(text, feed.options, feed.writer_options())
 
 

@@ -8,8 +8,9 @@ from pydantic import Field, field_validator, model_validator
 
 from app.model import Model, as_text, resolved, shown
 from state.rate_limits import wire
+from udfs.protobuf import MOST_NUMBER
 
-FieldNumber = Annotated[int, Field(ge=1, le=wire.MOST_NUMBER)]
+FieldNumber = Annotated[int, Field(ge=1, le=MOST_NUMBER)]
 
 
 class CommandFields(Model):

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from app.commit import Writer, application_id, shaped, table_path
+from app import checkpoints
+from app.assignment import query_name
+from app.commit import Writer, shaped
 from app.contract import Limits
-from app.job_settings import JOBS
 from app.operators import Operator, operators
 from app.pack import PACKED, STAGED_ROW, packer
 from app.payloads import ADDED, WHOLE
@@ -39,13 +40,6 @@ ANSWERS = "table_name string, blob binary"
 STATE = "state binary"
 SIGNAL = ""
 """Table name of an answer that is for the driver: the `idle_advance_ms` that was needed."""
-
-
-def query_name(group: Sequence[str]) -> str:
-    """A job that runs alone gives its query its name; all of them together are `govern`."""
-    if len(group) == 1:
-        return group[0]
-    return "govern" if set(group) == set(JOBS) else "govern-" + "-".join(group)
 
 
 def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> DataFrame:
@@ -179,6 +173,7 @@ class Committer:
             self._feed.publish(self._rows(COMMANDS, blobs[COMMANDS]))
         for name, parts in blobs.items():
             self._writer.append(name, self._rows(name, parts), batch)
+        self._writer.settle()
 
     def _add_files(self, table: str, told: Sequence[Any], batch: int) -> None:
         from deltalake.transaction import AddAction
@@ -197,10 +192,11 @@ class Committer:
 def start(
     spark: SparkSession, settings: Settings, group: Sequence[str],
     trigger: dict[str, Any] | None = None, on_late: Callable[[int], None] | None = None,
+    name: str | None = None,
 ) -> StreamingQuery:
-    """Start the query of a group of jobs."""
-    name = query_name(group)
-    writer = Writer(settings, application_id(settings, name), spark)
+    """Start the query of a group of jobs, under the name that holds their progress."""
+    name = name or query_name(group)
+    writer = Writer(settings, name, spark)
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
     committer = Committer(writer, operators(settings, group, in_stream=True), on_late, feed)
     committer.prepare()
@@ -208,7 +204,7 @@ def start(
         frame(spark, settings, group)
         .writeStream.queryName(name)
         .outputMode("append")
-        .option("checkpointLocation", table_path(settings, f"_weir/checkpoints/{name}"))
+        .option("checkpointLocation", checkpoints.location(settings, name))
         .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
         .foreachBatch(committer)
         .start()

@@ -124,12 +124,14 @@ RetentionPolicy = Literal[
 class BacklogSettings(JobModel):
     """Parameters of the job backlog (PIP-323, and the broker settings of the same names)."""
 
+    profile: Literal["intended", "upstream"] = "intended"
     size_estimate: Literal["consumed_average", "ledger_sum"] = "consumed_average"
     age_without_quota: Literal["always", "quota_only"] = "always"
     age_reset: Literal["reset", "keep"] = "reset"
     age_when_empty: Literal["minus_one", "zero"] = "minus_one"
     age_reading: Literal["live", "last_check"] = "live"
-    eviction_count_rule: Literal["every_call", "evicted_only"] = "every_call"
+    eviction_count_rule: Literal["every_call", "evicted_only"] | None = None
+    """None: as the profile says."""
     check_duration_rule: Literal["per_topic", "per_pass"] = "per_topic"
     apply_evictions: bool = False
     check_rows: Literal["backlogged", "all"] = "backlogged"
@@ -144,8 +146,11 @@ class BacklogSettings(JobModel):
     exposeTopicLevelMetricsInPrometheus: bool = True
 
     def params(self) -> dict[str, Any]:
-        """What the job is told."""
-        return {**self.model_dump(), "extra_outputs": []}
+        """What the job is told: a rule that is set wins over the profile."""
+        found = self.model_dump(exclude={"profile"})
+        usual = "every_call" if self.profile == "upstream" else "evicted_only"
+        rule = self.eviction_count_rule or usual
+        return {**found, "eviction_count_rule": rule, "extra_outputs": []}
 
 
 CachePolicy = Literal[

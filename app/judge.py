@@ -83,7 +83,7 @@ class Judgement:
     """What holds of each record of a block."""
 
     valid: Array
-    """Every rule but MISSING_CLOCK holds (bool)."""
+    """Every rule but MISSING_CLOCK holds (bool); of a policy, if only keys are unknown, too."""
     applies: Array
     """Jobs that could apply the record, enabled or not: bit j is job j of `JOBS` (uint8)."""
     missing_clock: Array
@@ -184,9 +184,8 @@ def judge(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Judgement
     no_clock, kinds, kafka = np.zeros(n, np.uint8), np.full(n, -1, np.int8), np.zeros(n, np.bool_)
     enabled = sum(1 << JOBS.index(job) for job in dict.fromkeys(jobs))
     latest = 2**63 - 1 if latest_ms is None else min(max(latest_ms, -(2**63)), 2**63 - 1)
-    problems = [
-        policies.parse_document(text)[1] for text in block.text("policy_json")[1].to_pylist()
-    ]
+    found = [_policy(text) for text in block.text("policy_json")[1].to_pylist()]
+    problems = [text for text, _ in found]
     flags = _flags(block, problems)
     _judge(
         block.present, block.empty, block.negative, block.bad_type,
@@ -196,7 +195,10 @@ def judge(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Judgement
     )
     wrong_markers = _wrong_markers(block)
     failed[wrong_markers] |= 1 << BAD_POSITION
-    valid = (failed & ~np.int32(1 << MISSING_CLOCK)) == 0
+    holds = np.array([*(holds for _, holds in found), False], np.bool_)
+    partly = holds[block.text("policy_json")[0]]
+    pardoned = partly.astype(np.int32) << BAD_POLICY | np.int32(1 << MISSING_CLOCK)
+    valid = (failed & ~pardoned) == 0
     bad = SCHEMA.empty_table()
     if failed.any():
         wrong = {"mark_delete": flags.mark_delete, "read_pos": flags.read_pos}
@@ -207,6 +209,12 @@ def judge(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Judgement
             ),
         )
     return Judgement(valid, np.where(valid, applies, np.uint8(0)), no_clock, kinds, kafka, bad)
+
+
+def _policy(text: str) -> tuple[str | None, bool]:
+    """What is wrong with a document, and whether what is left of it holds all the same."""
+    document, wrong = policies.parse_document(text)
+    return (wrong, False) if document is None else (policies.unknown_limits(document), True)
 
 
 def _flags(block: Block, problems: list[str | None]) -> _Flags:

@@ -11,7 +11,10 @@ sys.path[:] = [p for p in sys.path if not p or Path(p).resolve() != HERE]
 if (HERE / "__init__.py").exists():
     sys.path.insert(0, str(HERE.parent))
 
-from app.cli import main  # noqa: E402
+try:
+    from app.cli import main
+except KeyboardInterrupt:
+    sys.exit(130)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,14 +1,16 @@
 """The manifest of a warehouse: what must stay as it was at its first start.
 
 State cannot move between partitions or shards, so both numbers are written down once, with the
-version of the layout, in `<warehouse>/_weir/manifest.json`.
+version of the layout, in `<warehouse>/_weir/manifest.json`. It also has the jobs of each query that
+has begun (`app.assignment`).
 """
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
@@ -29,6 +31,8 @@ class Manifest:
     partitions: int
     shards: int
     created_ms: int
+    queries: dict[str, list[str]] | None = None
+    """Jobs by the query that judges them; None in a manifest of an earlier version."""
 
 
 def load(settings: Settings) -> Manifest | None:
@@ -46,7 +50,10 @@ def load(settings: Settings) -> Manifest | None:
                 f"this version of Weir reads layout version {LAYOUT_VERSION}; "
                 "take another warehouse, or the Weir that wrote this one"
             )
-        kept = {name: found[name] for name in Manifest.__dataclass_fields__}
+        kept = {
+            name: found[name] for name in Manifest.__dataclass_fields__
+            if name in found or name != "queries"
+        }
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{where}: is not a manifest ({error!r})\nput it back from a copy: without it the "
@@ -80,8 +87,20 @@ def claim(settings: Settings, partitions: int) -> Manifest:
     if manifest is None:
         now_ms = time.time_ns() // 1_000_000
         manifest = Manifest(LAYOUT_VERSION, partitions, settings.shards, now_ms)
-        write_text(settings, NAME, json.dumps(asdict(manifest), indent=1) + "\n")
+        _write(settings, manifest)
     return manifest
+
+
+def record(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
+    """Keep which query judges which jobs."""
+    manifest = load(settings)
+    wanted = {name: list(jobs) for name, jobs in queries.items()}
+    if manifest is not None and manifest.queries != wanted:
+        _write(settings, replace(manifest, queries=wanted))
+
+
+def _write(settings: Settings, manifest: Manifest) -> None:
+    write_text(settings, NAME, json.dumps(asdict(manifest), indent=1) + "\n")
 
 
 def path(settings: Settings) -> str:

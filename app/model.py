@@ -10,9 +10,10 @@ import os
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.errors import UserError
+from app.moments import duration_ms, has_unit
 
 SECRET = re.compile(
     r"password|secret|jaas|token|credential|access_?key|account_?key|sas_?key|private|keystore\.key",
@@ -20,7 +21,14 @@ SECRET = re.compile(
 )
 ENV = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 MASK = "********"
+_PARTS = re.compile(r"(?:\$\{env:[A-Za-z_][A-Za-z0-9_]*\}|[^:])+")
+_USER_OF_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s\"',]+)@")
 
+UNIT_OF_KEY = {
+    1: re.compile(r"(_ms|\.ms|Ms|Millis|MillisMax)$"),
+    1000: re.compile(r"(_s|[._]seconds|Seconds)$"),
+}
+"""Milliseconds in the unit of a key, and how the name of such a key ends."""
 Milliseconds = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
@@ -30,10 +38,53 @@ class Model(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _durations(cls, document: Any) -> Any:
+        """Keys of milliseconds and seconds may be written as durations, such as 10s or 5m."""
+        if not isinstance(document, dict):
+            return document
+        return {key: _in_unit(key, value) for key, value in document.items()}
+
+
+def _in_unit(key: Any, value: Any) -> Any:
+    """A duration as the number that its key stands for; anything else stays what it is."""
+    if not isinstance(key, str) or not isinstance(value, str) or not has_unit(value):
+        return value
+    unit_ms = next((ms for ms, ends in UNIT_OF_KEY.items() if ends.search(key)), None)
+    try:
+        found = duration_ms(value)
+    except ValueError:
+        return value
+    return value if unit_ms is None or found % unit_ms else found // unit_ms
+
+
 
 def shown(options: dict[str, str]) -> dict[str, str]:
     """Options as they may be printed: a secret written out in the file is masked."""
-    return {k: MASK if SECRET.search(k) and not ENV.search(v) else v for k, v in options.items()}
+    return {k: masked(v) if SECRET.search(k) else without_users(v) for k, v in options.items()}
+
+
+def masked(text: str) -> str:
+    """A secret as it may be printed: nothing of it but the variables that it is made of."""
+    if ENV.fullmatch(text):
+        return text
+    names = [match[0] for match in ENV.finditer(text)]
+    return MASK + "".join(name + MASK for name in names)
+
+
+def without_users(value: Any) -> Any:
+    """Text, or every text of a document, with the users and passwords of its addresses masked."""
+    if isinstance(value, str):
+        return _USER_OF_URL.sub(lambda found: f"{found[1]}{_user(found[2])}@", value)
+    if isinstance(value, dict):
+        return {key: without_users(each) for key, each in value.items()}
+    return [without_users(each) for each in value] if isinstance(value, list) else value
+
+
+def _user(text: str) -> str:
+    """`user:password` of an address; variables stay."""
+    return ":".join(each if ENV.fullmatch(each) else MASK for each in _PARTS.findall(text))
 
 
 def resolved(options: dict[str, str], where: str) -> dict[str, str]:

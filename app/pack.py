@@ -20,13 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.batches import regrouped
 from app.contract import DIGESTS, Limits, Parsed, from_table, parse_batch
 from app.layout import INDEX
 from app.payloads import Payloads
 from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
 from state.producer_ids.shard import USER
 from state.records import INGEST_KEY, SOURCE_COLUMNS
-from udfs.hashing import combine_hashes, hash_strings, shard_of
+from udfs.arrow import offsets_of, plain
+from udfs.hashing import NULL_HASH, combine_hashes, hash_strings, shard_of
 from udfs.users import user_of
 
 Array = np.ndarray
@@ -47,6 +49,17 @@ DISPATCH = KIND_INDEX["dispatch"]
 STAGED_ROW = "+"
 """Job of a row that tells of a staged file instead of carrying records."""
 PLACES = ("payload_file", "payload_row")
+BLOB_BYTES = 3 << 19
+"""Limit of one blob, which only a single record can exceed. Spark puts up to
+`app.session.OPERATOR_ROWS` blobs into one Arrow vector, which holds less than 2 GiB."""
+COLUMN_BYTES = 9
+"""A number, or the place of a text among the distinct ones, with the bit that says whether it is
+null."""
+TOPIC_BYTES = 64
+"""What a topic's one spelling adds to the topic as it came: scheme and partition."""
+POSITION_BYTES = 42
+"""The longest position of a marker and a comma."""
+SMALL_BYTES = 2_048
 _TEXTS = {f.name for f in SCHEMA if f.type == pa.string()} - {"event_type"}
 
 
@@ -93,9 +106,7 @@ def packer(
     """
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
+        for batch in regrouped(batches):
             now = time.time_ns() // 1_000_000
             parsed = parse_batch(batch, limits, now if live else None, list(routes))
             yield pack_parsed(parsed, batch, routes, shards, now)
@@ -112,9 +123,7 @@ def typed_packer(
     """
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
+        for batch in regrouped(batches):
             parsed = from_table(batch, list(routes))
             ingest = batch.column("ingest_ms").to_numpy(zero_copy_only=False)
             left_out = _left_out(batch)
@@ -163,11 +172,14 @@ def pack_parsed(
         rows = np.flatnonzero(wanted)
         if not len(rows):
             continue
-        parts = list(_by_shard(parsed, route, rows, shards))
+        content = _content(parsed, identity, route) if route.assembles else None
+        widths = _widths(parsed, route, content)
+        parts = [
+            cut for part in _by_shard(parsed, route, rows, shards) for cut in _cut(*part, widths)
+        ]
         jobs += [job] * len(parts)
         places += [shard for shard, _, _ in parts]
         picked = [chosen for _, _, chosen in parts]
-        content = _content(parsed, identity, route) if route.assembles else None
         blobs += packer_.blobs(route.columns, picked, [home for _, home, _ in parts], content)
         for told in route.payloads.drain() if route.payloads is not None else ():
             jobs.append(STAGED_ROW)
@@ -200,7 +212,8 @@ def _by_shard(
         codes, values = parsed.block.text(PRINCIPAL if column == USER else column)
         if column == USER:
             values = user_of(values)
-        hashes.append(hash_strings(values)[codes[rows]])
+        # A null key column has code -1: the last place, whatever else the batch holds.
+        hashes.append(np.append(hash_strings(values), NULL_HASH)[codes[rows]])
     home = shard_of(combine_hashes(*hashes), shards)
     order = np.argsort(home.astype(np.int16), kind="stable")
     bounds = np.searchsorted(home[order], np.arange(shards + 1))
@@ -214,6 +227,44 @@ def _by_shard(
             flags = np.concatenate([flags, np.zeros(len(foreign), np.int8)])
         if len(mine):
             yield shard, flags, mine
+
+
+def _cut(
+    shard: int, home: Array, rows: Array, widths: Array | int
+) -> Iterator[tuple[int, Array, Array]]:
+    """The records of a shard in parts that each fit into one blob; `widths` are bytes a record."""
+    if isinstance(widths, int):
+        bounds = list(range(0, len(rows), max(BLOB_BYTES // widths, 1)))
+    else:
+        bounds, size = [0], 0
+        for i, width in enumerate(widths[rows].tolist()):
+            if i and size + width > BLOB_BYTES:
+                bounds.append(i)
+                size = 0
+            size += width
+    for begin, end in pairwise([*bounds, len(rows)]):
+        yield shard, home[begin:end], rows[begin:end]
+
+
+def _widths(parsed: Parsed, route: Route, content: _Content | None) -> Array | int:
+    """Bytes that a record takes in a blob, at most: one number where no record is large."""
+    block = parsed.block
+    texts = [block.text(name) for name in route.columns if name in _TEXTS]
+    lengths = [np.append(np.diff(offsets_of(plain(values))), 0) for _, values in texts]
+    fixed = COLUMN_BYTES * (len(route.columns) + 4)
+    most = fixed + TOPIC_BYTES + sum(int(length.max()) for length in lengths)
+    inline = content is not None and bool(content.inline.any())
+    if most <= SMALL_BYTES and not inline and block.marker_ids is None:
+        return most
+    widths = np.full(block.n, fixed + TOPIC_BYTES, np.int64)
+    for (codes, _), length in zip(texts, lengths, strict=True):
+        widths += length[codes]
+    if content is not None and inline:
+        widths += np.where(content.inline, block.digests[0], 0)
+    if block.marker_ids is not None and "marker_ids" in route.columns:
+        listed = pc.list_value_length(block.marker_ids).fill_null(0)
+        widths += POSITION_BYTES * listed.to_numpy(zero_copy_only=False)
+    return widths
 
 
 def _for_all(parsed: Parsed, rows: Array, everywhere: tuple[str, ...]) -> Array:

@@ -1,7 +1,8 @@
 """What is wrong with a policy document of the configuration.
 
 `state.policies` says what a document may hold, on the stream and here. A configuration is written
-by hand, so more is refused in it: a forgotten key, a rate below -1, a fraction of a message.
+by hand, so more is refused in it: an unknown or forgotten key, a rate below -1, a fraction of a
+message, and a topic that no record of the source can have.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ from typing import Any
 
 from app.errors import did_you_mean
 from state.policies import LIMIT_TYPES as SCOPES
-from state.policies import problem
+from state.policies import WITHOUT_EFFECT, limit_problem, name_problem
+from udfs.topics import split_topic
 
-__all__ = ["SCOPES", "problems"]
+__all__ = ["SCOPES", "problems", "without_effect"]
 
 KEYS = ("scope", "name", "limits")
 FRACTIONS = (
     "producer_ids_rate", "backlogQuotaDefaultLimitGB", "managedLedgerCacheSizeMB",
-    "managedLedgerCacheEvictionWatermark",
+    "managedLedgerCacheEvictionWatermark", "cacheEvictionWatermark",
 )
 
 
-def problems(document: Any) -> Iterator[tuple[str, str]]:
-    """Every mistake of a policy document as (key, what is wrong with it)."""
+def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, str]]:
+    """Every mistake of a policy document as (key, what is wrong with it).
+
+    `kafka_topics`: records of the source can have topics of Kafka, which are no paths.
+    """
     if not isinstance(document, dict):
         yield "", f"{document!r} is not an object with scope, name and limits"
         return
@@ -41,6 +46,8 @@ def problems(document: Any) -> Iterator[tuple[str, str]]:
         return
     if not isinstance(name, str) or not name:
         yield "name", f"{name!r} is not a name"
+    elif wrong := name_problem(scope, name) or _never(scope, name, kafka_topics):
+        yield "name", wrong.removeprefix("name ")
     if not isinstance(limits, dict):
         yield "limits", f"{limits!r} is not an object"
         return
@@ -48,10 +55,29 @@ def problems(document: Any) -> Iterator[tuple[str, str]]:
         if key not in SCOPES[scope]:
             hint = did_you_mean(str(key), tuple(SCOPES[scope]))
             yield f"limits.{key}", f"no limit of scope {scope} ({hint})"
-        elif wrong := problem({"scope": scope, "name": "any", "limits": {key: value}}):
-            yield f"limits.{key}", wrong.removeprefix(f"{key} ")
+        elif wrong := limit_problem(scope, key, value):
+            yield f"limits.{key}", wrong
         else:
             yield from ((f"limits.{at}", text) for at, text in _numbers(key, value))
+
+
+def without_effect(document: dict[str, Any]) -> list[str]:
+    """Limits of a valid document that decide nothing."""
+    return [key for key in document["limits"] if key in WITHOUT_EFFECT]
+
+
+def _never(scope: str, name: str, kafka_topics: bool) -> str | None:
+    """Why no record can have the name of a policy, though it is one of its scope."""
+    topic = split_topic(name) if scope == "topic" else None
+    if scope == "topic" and topic is None and not kafka_topics:
+        return (
+            f"{name!r} is not a topic of Pulsar (allowed: [scheme://]tenant/namespace/name), and"
+            " source.format gives no topics of Kafka"
+        )
+    if topic is not None and topic.partition is not None:
+        whole = name.removesuffix(f"-partition-{topic.partition}")
+        return f"{name!r} is one partition; a policy holds for the topic ({whole})"
+    return None
 
 
 def _numbers(key: str, value: Any) -> Iterator[tuple[str, str]]:

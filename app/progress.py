@@ -1,15 +1,15 @@
-"""What a run shows while it works: one line of figures, rewritten on a terminal."""
+"""What a run reports: messages, and a line of figures, which a terminal rewrites."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from app.shutdown import waits
+from app import log
+from app.shutdown import ended, waits
 from app.sources.raw import METRIC
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ IN_LOG_S = 10.0
 REST_MS = 1000
 """A query without a new batch is asked this often whether it waits for records."""
 DAY_S = 86_400.0
+FIRST = "first batch"
 
 
 @dataclass
@@ -40,8 +41,9 @@ class Figures:
     """When the newest batch was seen to have ended, or the query to wait (ms since the epoch)."""
 
     def take(self, progress: dict[str, Any]) -> None:
-        """Take in the progress of one more batch, as Spark reports it."""
-        if progress["batchId"] <= self.batch:
+        """Take in the progress of one more batch, as Spark reports it; other reports change
+        nothing."""
+        if not ended(progress) or progress["batchId"] <= self.batch:
             return
         self.batch = progress["batchId"]
         self.batches += 1
@@ -77,14 +79,15 @@ class Figures:
 
 
 class Progress:
-    """Shows the figures of a run's queries."""
+    """The log of a run: messages, and the figures of its queries."""
 
-    def __init__(self, out: TextIO | None = None) -> None:
-        self._out = out or sys.stderr
-        self._live = self._out.isatty()
+    def __init__(self, out: TextIO | None = None, log_format: log.Format = "text") -> None:
+        self._log, self._lines = log.begin(log_format, out)
         self._figures: dict[str, Figures] = {}
+        self._seen: dict[str, tuple[int, str]] = {}
         self._shown_at = time.monotonic()
-        self._shown = ""
+        self._began: dict[str, float] = {}
+        self._news = False
 
     def look(self, queries: Sequence[StreamingQuery]) -> None:
         """Take in what the queries have done since the last look, and show it when it is time."""
@@ -93,17 +96,21 @@ class Progress:
             last = query.lastProgress
             if last is None:
                 continue
-            if last["batchId"] <= figures.batch:
+            report = (int(last["batchId"]), str(last["timestamp"]))
+            if self._seen.get(figures.name) == report:
                 figures.rest(query)
                 continue
+            self._seen[figures.name] = report
             # Spark keeps the last hundred; reading them all is work: only where some were missed.
             missed = last["batchId"] > figures.batch + 1
+            batches = figures.batches
             for progress in query.recentProgress if missed else (last,):
                 figures.take(progress)
-        pause = ON_TERMINAL_S if self._live else IN_LOG_S
+            self._news = self._news or figures.batches > batches
+        pause = ON_TERMINAL_S if self._lines.live else IN_LOG_S
         if time.monotonic() - self._shown_at >= pause:
             self._shown_at = time.monotonic()
-            self._show()
+            self._show(queries)
 
     @property
     def figures(self) -> list[Figures]:
@@ -112,31 +119,45 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A message of its own line."""
-        self._clear()
-        print(text, file=self._out, flush=True)
+        self._log.info(text)
+
+    def warn(self, text: str) -> None:
+        """A message about something that is not as it should be."""
+        self._log.warning(text)
 
     def close(self) -> None:
         """The last word: what each query has read."""
-        self._clear()
         for figures in self._figures.values():
-            self.say(f"{figures.name}: {figures.events:,} events read, to batch {figures.batch}")
+            upto = f", to batch {figures.batch}" if figures.batch >= 0 else ""
+            text = f"{figures.name}: {figures.events:,} events read{upto}"
+            self._log.info(text, extra={"fields": {"queries": [asdict(figures)]}})
 
-    def _show(self) -> None:
+    def _show(self, queries: Sequence[StreamingQuery]) -> None:
+        """The live line of a terminal; in a log a line where a batch has ended since the last one,
+        or the first is under way."""
         now_s = time.time()
-        line = " | ".join(f.text(now_s) for f in self._figures.values() if f.batch >= 0)
-        if self._live:
-            self._clear()
-            self._out.write(line)
-            self._out.flush()
-            self._shown = line
-        elif line and line != self._shown:
-            print(line, file=self._out, flush=True)
-            self._shown = line
+        running = {str(query.name): query for query in queries}
+        texts = [
+            figures.text(now_s) if figures.batch >= 0 else self._first(name, running.get(name))
+            for name, figures in self._figures.items()
+        ]
+        line = " | ".join(filter(None, texts))
+        if self._lines.live:
+            self._lines.show(line)
+        elif line and (self._news or FIRST in line):
+            fields = {"queries": [asdict(figures) for figures in self.figures]}
+            self._log.info(line, extra={"fields": fields})
+            self._news = False
 
-    def _clear(self) -> None:
-        if self._live and self._shown:
-            self._out.write("\r\x1b[K")
-            self._shown = ""
+    def _first(self, name: str, query: StreamingQuery | None) -> str:
+        """What is said of a query before its first batch has ended."""
+        if query is None or not query.isActive:
+            return ""
+        if query.lastProgress is not None and waits(query):
+            self._began.pop(name, None)
+            return f"{name}: no records yet"
+        self._began.setdefault(name, time.monotonic())
+        return f"{name}: {FIRST}, {time.monotonic() - self._began[name]:.0f} s"
 
 
 def records(progress: dict[str, Any]) -> int:

@@ -15,6 +15,8 @@ from typing import Any
 
 import duckdb
 
+from app.functions import add_functions
+
 _TERM = r"\((\w+) (>=|<=|!=|=|>|<) (-?\d+)\)"
 _FILTER = re.compile(rf"{_TERM}|\({_TERM}(?: AND {_TERM})+\)")
 """A whole filter of the plan: anything else in it, such as a string or an OR, does not match."""
@@ -40,6 +42,7 @@ def needed(
             for name, columns in tables.items():
                 typed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
                 connection.execute(f'CREATE TABLE "{name}" ({typed})')
+            add_functions(connection, sql)
             for name, text in views.items():
                 connection.execute(f'CREATE VIEW "{name}" AS {text}')
             row = connection.execute(f"EXPLAIN (FORMAT json) {sql}", dict(params)).fetchone()

@@ -10,11 +10,14 @@ import csv
 import json
 import math
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 from uuid import UUID
 
@@ -22,9 +25,11 @@ import duckdb
 
 from app.ddl import ENGINES, ddl
 from app.errors import UserError, did_you_mean
+from app.interrupt import stoppable
 from app.manifest import load as load_manifest
+from app.memory import bounded, default_bytes
 from app.queries import QUESTIONS
-from app.queries.question import given
+from app.queries.question import MOST, given
 from app.tables import TABLES, VIEWS
 from app.warehouse import GONE, Warehouse, connect, first_lines, only_select, states
 
@@ -36,7 +41,10 @@ SHOWN_ROWS = 200
 """Rows that a table for reading shows; JSON and CSV have them all."""
 COUNTED_ROWS = 1000
 """Rows beyond these that it counts; it does not wait for the others."""
-SHOWN_WIDTH = 60
+LEAST_TEXT = 24
+"""Columns of a terminal that a wrapped last column has at least."""
+FIRST_WORDS = frozenset({"from", "select", "with", "describe", "show", "summarize", "values"})
+"""Words that SQL begins with and no question does."""
 
 
 def tables(
@@ -61,13 +69,34 @@ def tables(
 
 def query(
     settings: Settings, sql: str, output: Output = "table", as_of_ms: int | None = None,
-    params: Sequence[str] = (),
+    params: Sequence[str] = (), timeout_ms: int | None = None, memory_bytes: int | None = None,
+    rows: int | None = None,
 ) -> int:
-    """Answer a ready question, or one reading statement over the tables and views; 0."""
+    """Answer a ready question, or one reading statement over the tables and views; 0.
+
+    It ends at once at a signal or after `timeout_ms` ms, and takes about `memory_bytes` of memory
+    (default: half of the machine's). `rows` is how many rows are shown; without it JSON and CSV
+    have all, and a table for reading says how many it leaves out.
+    """
+    with stoppable(timeout_ms):
+        return _query(
+            settings, sql, output, as_of_ms, params, memory_bytes or default_bytes(), rows
+        )
+
+
+def _query(
+    settings: Settings, sql: str, output: Output, as_of_ms: int | None, params: Sequence[str],
+    memory_bytes: int, shown_rows: int | None,
+) -> int:
     question = QUESTIONS.get(sql.strip())
     values: dict[str, Any] = {}
     if question is not None:
         sql, values = question.sql, question.values(given(params))
+        if "rows" in values:
+            chosen = "rows" in given(params)
+            usual = values["rows"] if chosen or output == "table" else None
+            shown_rows = shown_rows or usual
+            values["rows"] = MOST  # what is left out is counted
     elif params:
         raise UserError("--param: goes with a ready question; query --list has them")
     else:
@@ -75,11 +104,20 @@ def query(
     warehouse = _warehouse(settings).at(as_of_ms)
     with duckdb.connect(config={"enable_external_access": "false"}) as reader:
         only_select(reader, sql, "query")
-    connection = connect(warehouse, sql, values, alone=True, in_order=question is None)
+    limits = {"memory_limit": f"{memory_bytes}B"}
     try:
-        connection.execute(sql, values)
-        names = [column[0] for column in connection.description or []]
-        WRITERS[output](names, _rows(connection), sys.stdout)
+        connection = connect(
+            warehouse, sql, values, alone=True, in_order=question is None, limits=limits,
+            calendar=question is not None,
+        )
+        with connection, bounded(memory_bytes, "query"):
+            connection.execute(sql, values)
+            names = [column[0] for column in connection.description or []]
+            found = _rows(connection)
+            if output == "table":
+                write_table(names, found, sys.stdout, shown_rows or SHOWN_ROWS)
+            else:
+                WRITERS[output](names, islice(found, shown_rows), sys.stdout)
     except duckdb.IOException as error:
         raise UserError(f"query: {first_lines(error)}\n{GONE}") from error
     except duckdb.Error as error:
@@ -120,6 +158,8 @@ def _require_sql(text: str) -> None:
     """UserError for words that can only be meant as the name of a question."""
     words = re.findall(r"[\w-]+", text)
     if not words or re.fullmatch(r"[\w\s-]+", text) is None:
+        return
+    if len(words) > 1 and words[0].lower() in FIRST_WORDS:
         return
     name = "-".join(words).replace("_", "-").lower()
     if len(words) > 1 and not get_close_matches(name, QUESTIONS, n=1, cutoff=0.75):
@@ -184,11 +224,20 @@ def plain(value: Any) -> Any:
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, date | datetime | time):
+    if isinstance(value, datetime):
+        return instant(value)
+    if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, timedelta | UUID):
         return str(value)
     return value
+
+
+def instant(moment: datetime) -> str:
+    """A time as every command writes it, in UTC: 2026-01-05T14:03:07.120Z."""
+    moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
+    return moment.isoformat(timespec=precision).removesuffix("+00:00") + "Z"
 
 
 def write_json(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
@@ -210,35 +259,83 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) 
         writer.writerow([_cell(value) for value in row])
 
 
-def write_table(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
-    """Aligned columns for reading: numbers to the right, long cells and long results cut."""
-    shown: list[list[str]] = []
-    numbers = [True] * len(names)
-    more = 0
+def write_table(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO,
+    shown_rows: int | None = SHOWN_ROWS, more: str = "--rows N shows more",
+) -> None:
+    """Aligned columns for reading, numbers to the right, of at most `shown_rows` rows (None: all).
+
+    How many there are is said at the end, with `more`. On a terminal a table that is too wide for
+    it has its last column wrapped between words, or one column a line.
+    """
+    kept: list[Sequence[Any]] = []
+    beyond = 0
     for row in rows:
-        if len(shown) == SHOWN_ROWS:
-            more += 1
-            if more == COUNTED_ROWS:
-                break
-            continue
-        numbers = [
-            n and (v is None or (isinstance(v, int | float | Decimal) and not isinstance(v, bool)))
-            for n, v in zip(numbers, row, strict=True)
-        ]
-        last = len(row) - 1
-        cells = [_cell(v).replace("\n", " ") for v in row]
-        shown.append([c if i == last else _cut(c) for i, c in enumerate(cells)])
-    widths = [max(map(len, column)) for column in zip(names, *shown, strict=True)]
-    for line in (list(names), ["-" * width for width in widths], *shown):
-        cells = [
-            c.rjust(w) if n else c.ljust(w) for c, w, n in zip(line, widths, numbers, strict=True)
-        ]
-        out.write("  ".join(cells).rstrip() + "\n")
-    if more:
-        least = "at least " if more == COUNTED_ROWS else ""
-        out.write(f"{least}{more} more rows: --csv and --json give all, LIMIT fewer\n")
-    elif not shown:
+        if shown_rows is None or len(kept) < shown_rows:
+            kept.append(row)
+        elif (beyond := beyond + 1) == COUNTED_ROWS:
+            break
+    numbers = [all(_is_number(row[i]) for row in kept) for i in range(len(names))]
+    cells = [[" ".join(_cell(value).split("\n")) for value in row] for row in kept]
+    for line in _laid_out(names, cells, numbers, _width(out)):
+        out.write(line.rstrip() + "\n")
+    if beyond:
+        total = len(kept) + beyond
+        least = "at least " if beyond == COUNTED_ROWS else ""
+        out.write(f"{len(kept):,} of {least}{total:,} rows; {more}\n")
+    elif not kept:
         out.write("no rows\n")
+
+
+def _width(out: TextIO) -> int | None:
+    """The columns of a terminal; None for a file or pipe, whose lines are as long as they are."""
+    return shutil.get_terminal_size().columns if out.isatty() else None
+
+
+def _laid_out(
+    names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool],
+    width: int | None,
+) -> Iterator[str]:
+    """The lines of a table that is at most so wide, where words allow it."""
+    if not names:
+        return
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    before = sum(widths[:-1]) + 2 * (len(names) - 1)
+    if width is not None and before + widths[-1] > width:
+        if numbers[-1] or width - before < LEAST_TEXT:
+            yield from _one_a_line(names, cells, width)
+            return
+        widths[-1] = width - before
+    for line in (list(names), ["-" * one for one in widths], *cells):
+        *first, last = line
+        start = "".join(
+            (c.rjust(w) if n else c.ljust(w)) + "  "
+            for c, w, n in zip(first, widths, numbers, strict=False)
+        )
+        parts = textwrap.wrap(last, widths[-1], break_long_words=False, break_on_hyphens=False)
+        for i, part in enumerate(parts or [""]):
+            shown = part.rjust(widths[-1]) if numbers[-1] else part
+            yield (start if i == 0 else " " * before) + shown
+
+
+def _one_a_line(
+    names: Sequence[str], cells: Sequence[Sequence[str]], width: int
+) -> Iterator[str]:
+    """Every row as a block, a column a line."""
+    name_width = max(map(len, names))
+    for number, row in enumerate(cells, 1):
+        yield f"-- {number} ".ljust(width, "-")
+        for name, cell in zip(names, row, strict=True):
+            yield from textwrap.wrap(
+                cell, width, initial_indent=name.ljust(name_width) + "  ",
+                subsequent_indent=" " * (name_width + 2), break_long_words=False,
+                break_on_hyphens=False,
+            ) or [name]
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, int | float | Decimal) and not isinstance(value, bool))
 
 
 def _cell(value: Any) -> str:
@@ -248,10 +345,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 1] + "…"
 
 
 WRITERS = {"table": write_table, "json": write_json, "csv": write_csv}

@@ -1,14 +1,16 @@
 """What SQL from outside may say: one statement that reads, over the tables and nothing else.
 
 DuckDB itself refuses files outside the warehouse (`app.warehouse.connect`). That is not enough: a
-COPY in a WITH clause counts as a SELECT and writes, and some table functions run the text that
-they are given. So the parsed statement is looked at as well, by lists of what is known to be
-harmless: whatever a later DuckDB adds is refused until somebody has looked at it.
+COPY in a WITH clause counts as a SELECT and writes, some table functions run the text that they are
+given, and a name that is no table's may be a file of the warehouse. So the parsed statement is
+looked at as well, by lists of what is known to be harmless: whatever a later DuckDB adds is refused
+until somebody has looked at it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +28,8 @@ TABLE_FUNCTIONS = frozenset({
     "pragma_version",
 })
 """Table functions that neither read a file nor run the text that they are given."""
+SCHEMAS = frozenset({"", "main", "temp", "information_schema", "pg_catalog"})
+CATALOGS = frozenset({"", "memory", "system", "temp"})
 ALLOWED = "allowed is one statement that reads: SELECT, WITH, DESCRIBE"
 
 
@@ -46,6 +50,8 @@ def only_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
         kind = node.get("type")
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in NODES:
             raise UserError(f"{where}: {ALLOWED}")
+        if kind in ("BASE_TABLE", "SHOW_REF"):
+            _require_table(node, where)
         if kind == "TABLE_FUNCTION":
             name = str(node.get("function", {}).get("function_name", "")).lower()
             if name not in TABLE_FUNCTIONS:
@@ -53,6 +59,21 @@ def only_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
                     f"{where}: the table function {name} is not allowed: SQL reads the tables and"
                     " views of the warehouse, no files"
                 )
+
+
+def _require_table(node: dict[str, Any], where: str) -> None:
+    """UserError if a table of a statement may be a file: DuckDB takes what it does not know, such
+    as x.json, for one."""
+    catalog, schema, table = (
+        str(node.get(f"{part}_name") or "") for part in ("catalog", "schema", "table")
+    )
+    plain = re.fullmatch(r"\w*", table.strip('"')) is not None
+    if catalog.lower() not in CATALOGS or schema.lower() not in SCHEMAS or not plain:
+        name = ".".join(part for part in (catalog, schema, table) if part)
+        raise UserError(
+            f"{where}: there is no table {name}: SQL reads the tables and views of the warehouse,"
+            " no files"
+        )
 
 
 def first_lines(error: duckdb.Error) -> str:

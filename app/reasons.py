@@ -55,7 +55,7 @@ class Findings:
     wrong_markers: Array
     """Rows whose `marker_ids` hold something else than entries."""
     policy_problems: list[str | None]
-    """By code of `policy_json`."""
+    """By code of `policy_json`; also of documents that hold without a key."""
 
 
 def bad_rows(block: Block, found: Findings) -> pa.Table:

@@ -27,7 +27,8 @@ RULES: tuple[tuple[str, str], ...] = (
     ("CHUNK_ID_OUT_OF_RANGE", "chunked, and not 0 <= `chunk_id` < `num_chunks`"),
     ("CHUNK_IN_BATCH", "chunked, and `num_messages` is above 1"),
     ("CHUNK_NON_PERSISTENT", "chunked on a non-persistent topic"),
-    ("BAD_POLICY", "`policy_json` is not a policy document"),
+    ("BAD_POLICY", "`policy_json` is not a policy document; of one with unknown limit keys the"
+     " detail names these, and the rest of the document holds"),
 )
 """Codes and what they say, in the order of the rows of one record."""
 (

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from app import archive, configuration, govern, manifest, sources, staging, throttle_feed
+from app import archive, assignment, configuration, govern, log, manifest, sources, staging
 from app.alerts import beside as alerts
+from app.assignment import Plan
 from app.errors import UserError
 from app.failures import Passing, failure
+from app.interrupt import stoppable
+from app.preflight import ARCHIVE, assigned, refuse
 from app.progress import Progress
 from app.quality.beside import beside as audits
 from app.run_lock import only_run
 from app.session import build_session, stop_session
-from app.shutdown import Stopping, drain, listening
+from app.shutdown import Stopping, drain, listening, waits
+from app.source_watch import SourceWatch
 from app.telemetry.health import Health
 
 if TYPE_CHECKING:
@@ -26,84 +30,97 @@ if TYPE_CHECKING:
 
     from app.settings import Settings
 
-ARCHIVE = [archive.NAME]
 POLL_S = 0.25
 LONGEST_PAUSE_S = 60.0
 SWEEP_S = 600.0
 ATTEMPTS = 5
 """How often a query with an end is started again in a row; one without an end, for ever."""
 
-
-def run(settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None) -> int:
+def run(
+    settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
+    log_format: log.Format = "text",
+) -> int:
     """Run archive and govern; with `available_now` to the end of what is there.
 
     With `jobs` only these jobs run, without the archive unless it is among them. Answers 0 when
     the run ends by itself or is stopped; a failure is an exception.
     """
-    groups = chosen(settings, jobs)
-    sources.check(settings)
-    alerts.check(settings)
-    if groups != [ARCHIVE]:
-        throttle_feed.check(settings)
+    work(settings, available_now, jobs, log_format)
+    return 0
+
+
+def work(
+    settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
+    log_format: log.Format = "text", *, interactive: bool = False,
+) -> bool:
+    """`run`; whether it was stopped before its end.
+
+    An `interactive` run ends at Ctrl-C as any other command: no batch is finished first.
+    """
+    queries, made = refuse(settings, jobs), assigned(settings, jobs)
     kept = manifest.check(settings)
     if kept is not None:
         settings = settings.model_copy(update={"partitions": kept.partitions})
-    with only_run(settings, [govern.query_name(group) for group in groups]):
-        return _with_spark(settings, groups, available_now)
-
-
-def chosen(settings: Settings, jobs: Sequence[str] | None) -> list[list[str]]:
-    """The groups of queries to run, cut down to `jobs` if given; the archive is one of its own.
-
-    The settings stay whole: which records the archive keeps must not depend on who runs beside.
-    """
-    groups = [*settings.queries, ARCHIVE]
-    if jobs is None:
-        return groups
-    allowed = [job for group in groups for job in group]
-    for job in jobs:
-        if job not in allowed:
+    with only_run(settings, list(dict.fromkeys([*made.touched, *queries]))):
+        if assigned(settings, jobs) != made:
             raise UserError(
-                f"--jobs {job}: is not a job of this configuration\n"
-                f"allowed: {', '.join(allowed)}"
+                f"warehouse: another run has just begun or ended on {settings.warehouse}\n"
+                "start again"
             )
-    cut = [[job for job in group if job in jobs] for group in groups]
-    return [group for group in cut if group]
+        # What is refused up to here is an answer to whoever started the run; the log begins now.
+        progress = Progress(log_format=log_format)
+        stopped = _with_spark(settings, made, queries, available_now, progress, interactive)
+    log.end()
+    return stopped
 
 
-def _with_spark(settings: Settings, groups: list[list[str]], available_now: bool) -> int:
+def _with_spark(
+    settings: Settings, made: Plan, queries: Mapping[str, tuple[str, ...]], available_now: bool,
+    progress: Progress, interactive: bool,
+) -> bool:
+    """Whether the run was asked to stop."""
     from pyspark import SparkContext
 
     ours = SparkContext._active_spark_context is None
-    spark = build_session(settings, "weir")
+    progress.say(f"warehouse {settings.warehouse}, source {settings.feed.format}: starting Spark")
     stopping = Stopping()
+    with stoppable():
+        spark = build_session(settings, "weir")
     try:
-        partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
-        manifest.claim(settings, partitions)
-        configuration.keep(settings)
-        with listening(spark, stopping):
-            Service(spark, settings, groups, available_now, stopping).work()
+        with stoppable():
+            partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
+            manifest.claim(settings, partitions)
+            assignment.apply(settings, made)
+            configuration.keep(settings)
+        with listening(spark, stopping, python=not interactive):
+            for note in made.notes():
+                progress.say(note)
+            Service(spark, settings, queries, available_now, stopping, progress).work()
     finally:
         if ours:
             stop_session(spark)
-    return 0
+    return stopping.asked
 
 
 class Service:
     """The queries of a run, watched until they end."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, groups: list[list[str]],
-        available_now: bool, stopping: Stopping,
+        self, spark: SparkSession, settings: Settings, queries: Mapping[str, tuple[str, ...]],
+        available_now: bool, stopping: Stopping, progress: Progress | None = None,
     ) -> None:
+        """`queries` has the jobs of each."""
         self._spark = spark
         self._settings = settings
         self._endless = not available_now
         self._stopping = stopping
-        self._progress = Progress()
-        self._health = Health(settings, self._progress.say)
+        self._progress = progress or Progress()
+        self._health = Health(settings, self._progress.warn)
+        self._source = SourceWatch(
+            settings, self._progress.say, self._progress.warn, silence=self._endless
+        )
         self._late = Late(settings, self._progress)
-        self._groups = {govern.query_name(group): group for group in groups}
+        self._groups = dict(queries)
         self._queries: dict[str, StreamingQuery] = {}
         self._again: dict[str, tuple[float, int]] = {}
         self._swept = time.monotonic()
@@ -116,7 +133,9 @@ class Service:
             if group == ARCHIVE:
                 query = archive.start(self._spark, self._settings, trigger)
             else:
-                query = govern.start(self._spark, self._settings, group, trigger, self._late)
+                query = govern.start(
+                    self._spark, self._settings, group, trigger, self._late, name
+                )
         except PySparkException as error:
             # Its text has the plan, and the plan every option of the source.
             raise failure(name, str(error), self._settings) from None
@@ -126,10 +145,10 @@ class Service:
         """Start every query and watch until all have ended or a stop is asked for."""
         try:
             with (
-                alerts.beside(self._settings, self._progress.say),
-                sources.beside(self._settings, self._endless, self._progress.say),
+                alerts.beside(self._settings, self._progress.warn),
+                sources.beside(self._settings, self._endless, self._progress.warn),
                 self._metrics(),
-                audits(self._settings, self._endless, self._progress.say),
+                audits(self._settings, self._endless, self._progress.warn),
             ):
                 self._watch()
         finally:
@@ -141,26 +160,49 @@ class Service:
             return nullcontext()
         from app.telemetry.serve import exporting
 
-        return exporting(self._settings, self._progress.say)
+        return exporting(self._settings, self._progress.say, obstacle=self._obstacle)
+
+    def _busy(self) -> bool:
+        """Whether a query is at work on a batch."""
+        return any(query.isActive and not waits(query) for query in self._queries.values())
+
+    def _obstacle(self) -> str:
+        """Why the run is not at work on new records; empty while it is."""
+        if len(self._queries) < len(self._groups):
+            return "the queries are being started"
+        waiting = [name for name, (due, _) in self._again.items() if due]
+        if waiting:
+            return f"{', '.join(waiting)}: starting again"
+        if self._stopping.asked:
+            return "the run is being stopped"
+        return self._source.problem
 
     def _watch(self) -> None:
         try:
             for name in self._groups:
                 self._start(name)
+            self._progress.say(f"started: {', '.join(self._groups)}")
             while not self._stopping.wait(POLL_S):
                 self._progress.look(list(self._queries.values()))
                 self._health.look(self._progress.figures)
+                self._source.look(self._progress.figures, self._busy())
                 if time.monotonic() - self._swept >= SWEEP_S:
                     self._sweep()
                 if not self._tend():
                     break
             if self._stopping.asked:
                 self._progress.say("stopping: the running batches are finished first")
+        except KeyboardInterrupt:
+            # What Spark logs of batches that are interrupted helps nobody.
+            self._spark.sparkContext.setLogLevel("OFF")
+            self._stopping.ask()
+            self._stopping.ask()
+            raise
         finally:
             queries = list(self._queries.values())
             interrupted = drain(queries, self._stopping)
             for name in interrupted:
-                self._progress.say(f"{name}: batch interrupted; the next start repeats it")
+                self._progress.warn(f"{name}: batch interrupted; the next start repeats it")
             self._progress.look(queries)
             self._health.look(self._progress.figures, last=True)
             if not interrupted:
@@ -181,7 +223,7 @@ class Service:
         try:
             staging.sweep(self._settings)
         except (DeltaError, OSError) as error:  # the next one tries again
-            self._progress.say(f"chunk_payloads: could not be swept ({type(error).__name__})")
+            self._progress.warn(f"chunk_payloads: could not be swept ({type(error).__name__})")
 
     def _tend(self) -> bool:
         """Whether there is still work; queries that something passing has ended start again."""
@@ -209,7 +251,7 @@ class Service:
                 )
             pause = min(2.0**attempt, LONGEST_PAUSE_S)
             self._again[name] = (time.monotonic() + pause, attempt + 1)
-            self._progress.say(
+            self._progress.warn(
                 f"{name}: Kafka does not answer ({reason}); again in {pause:.0f} s"
             )
         elif time.monotonic() >= due:
@@ -229,7 +271,7 @@ class Late:
         if needed_ms <= self._allowed_ms:
             return
         self._allowed_ms = needed_ms
-        self._progress.say(
+        self._progress.warn(
             f"TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; "
             f"the records are in quarantine\nidle_advance_ms: {needed_ms} would have judged them"
         )

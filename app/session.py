@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +21,23 @@ LOCAL_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 )
 
+OPERATOR_ROWS = 1000
+"""Blobs that the stateful operator is given in one Arrow batch; with `app.pack.BLOB_BYTES` it
+stays below Arrow's limit of 2 GiB, whatever a trigger takes."""
+
 REQUIRED = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
     # Blobs of bytes and int64 columns go to Python through Arrow, never through rows.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Spark's only limit of rows for every Python stage; `app.batches` joins what is to be parsed.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(OPERATOR_ROWS),
 }
 """What the results depend on: not for the user to change."""
 
 PREFERRED = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     # Payloads make large records: a task holds a few of these batches at a time.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     # 50 by default: fifty tasks to read the log of a table of a few files.
@@ -70,7 +77,11 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
     if "://" not in settings.warehouse or settings.warehouse.startswith("file:"):
         # The other manager wants atomic renames of the object stores it was made for.
         conf.setIfMissing("spark.sql.streaming.checkpointFileManagerClass", LOCAL_CHECKPOINTS)
+    earlier = signal.getsignal(signal.SIGINT)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # Spark's own handler asks the JVM, which a Ctrl-C may have ended already.
+        signal.signal(signal.SIGINT, earlier)
     partitions = settings.partitions or spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     return spark

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
@@ -29,13 +29,27 @@ from app.job_settings import (
     ProducerIdsSettings,
     RateLimitsSettings,
 )
-from app.model import Milliseconds, Model, Positive, as_text, resolved, shown
+from app.model import (
+    Milliseconds,
+    Model,
+    Positive,
+    as_text,
+    resolved,
+    shown,
+    without_users,
+)
 from app.quality.settings import QualitySettings
 from app.source_settings import SourceSettings
 from app.telemetry.settings import MetricsSettings
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 """delta-rs takes it for the sign it stands for, and cannot work on a path with a `[`."""
+
+NO_SOURCE = (
+    "source: is missing; it names where the records come from\n"
+    "--config FILE names a configuration with a source; README.md has examples, and "
+    "`./spark-submit.sh demo` needs no configuration"
+)
 
 
 class PolicyDocument(Model):
@@ -50,7 +64,7 @@ class Settings(Model):
     """The whole configuration."""
 
     warehouse: str = Field(default="weir-warehouse", min_length=1)
-    source: SourceSettings = SourceSettings()
+    source: SourceSettings | None = None
     queries: list[list[str]] = [list(JOBS)]
     shards: Annotated[int, Field(ge=1, le=4096)] = 16
     partitions: Positive | None = None
@@ -77,6 +91,12 @@ class Settings(Model):
     policy_files: list[str] = []
 
     _text = field_validator("storage_options", mode="before")(as_text)
+
+    @field_validator("quality", "alerts", mode="before")
+    @classmethod
+    def _off(cls, section: Any) -> Any:
+        """Null switches a section off; the commands of the same name work all the same."""
+        return {"interval_ms": None} if section is None else section
 
     @field_validator("warehouse")
     @classmethod
@@ -124,6 +144,13 @@ class Settings(Model):
         return feed
 
     @property
+    def feed(self) -> SourceSettings:
+        """Where the records come from; a UserError where the configuration does not name it."""
+        if self.source is None:
+            raise UserError(NO_SOURCE)
+        return self.source
+
+    @property
     def jobs(self) -> tuple[str, ...]:
         """Every job of every query, in the order of the configuration."""
         return tuple(job for group in self.queries for job in group)
@@ -161,16 +188,14 @@ class Settings(Model):
     def display(self) -> dict[str, Any]:
         """The configuration as it may be printed."""
         plain = self.model_dump()
-        plain["source"]["options"] = shown(self.source.options)
-        if self.source.admin is not None:
-            plain["source"]["admin"] = self.source.admin.display()
-        if self.source.groups is not None:
-            plain["source"]["groups"] = self.source.groups.display()
+        if self.source is not None:
+            plain["source"] = self.source.display()
         plain["storage_options"] = shown(self.storage_options)
         if self.throttle_feed is not None:
             plain["throttle_feed"]["options"] = shown(self.throttle_feed.options)
         plain["alerts"] = self.alerts.display()
-        return plain
+        found: dict[str, Any] = without_users(plain)
+        return found
 
     def storage(self) -> dict[str, str]:
         """Options for the object store of the warehouse, secrets put in from the environment."""
@@ -198,10 +223,13 @@ def _beside_file(document: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**document, "alerts": {**alerts, "rule_files": paths}}
 
 
-def load_settings(path: Path | None = None, overrides: dict[str, Any] | None = None) -> Settings:
+def load_settings(
+    path: Path | None = None, overrides: dict[str, Any] | None = None, *, reads: bool = False
+) -> Settings:
     """The configuration in `path` (defaults without one) with `overrides` merged over it.
 
-    Every mistake is collected; a UserError carries all of them and shows the first.
+    With `reads` it must name a source. Every mistake is collected; a UserError carries all of them
+    and shows the first.
     """
     where = str(path) if path else "configuration"
     document = merge(read_yaml(path, dict) if path else {}, overrides or {})
@@ -215,6 +243,11 @@ def load_settings(path: Path | None = None, overrides: dict[str, Any] | None = N
         settings = Settings.model_validate(document)
     except ValidationError as error:
         mistakes = [f"{where}: {text}" for text in describe(error, Settings)] + mistakes
+    if reads and document.get("source") is None:
+        if path is None:
+            raise UserError(NO_SOURCE)
+        formats = ", ".join(get_args(SourceSettings.model_fields["format"].annotation))
+        mistakes = [f"{where}: source: is missing (source.format allowed: {formats})", *mistakes]
     if mistakes or settings is None:
         hint = f"./spark-submit.sh validate --config {path}" if path else "validate"
         raise UserError.of_many(mistakes, hint)

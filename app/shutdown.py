@@ -46,8 +46,11 @@ class Stopping:
 
 
 @contextmanager
-def listening(spark: SparkSession, stopping: Stopping) -> Iterator[None]:
-    """SIGTERM and SIGINT ask to end the run, whichever of Python and the JVM gets them.
+def listening(
+    spark: SparkSession, stopping: Stopping, *, python: bool = True
+) -> Iterator[None]:
+    """SIGTERM and SIGINT ask to end the run, whichever of Python and the JVM gets them; without
+    `python` its own handlers stay, and the JVM leaves a SIGINT to them.
 
     Under spark-submit the process that a service manager knows is the JVM: left alone, it would
     end Spark in the middle of a batch. A Ctrl-C reaches both, so requests that come within a
@@ -63,16 +66,21 @@ def listening(spark: SparkSession, stopping: Stopping) -> Iterator[None]:
                 last[0] = now
                 stopping.ask()
 
-    python = {}
-    if threading.current_thread() is threading.main_thread():
-        python = {number: signal.signal(number, lambda *_: ask()) for number in SIGNALS}
-    restore = _listen_in_jvm(spark, _JvmHandler(ask))
+    earlier = {}
+    if python and threading.current_thread() is threading.main_thread():
+        earlier = {number: signal.signal(number, lambda *_: ask()) for number in SIGNALS}
+    handler = _JvmHandler(ask if python else _nothing)
+    restore = _listen_in_jvm(spark, handler, ("TERM", "INT") if python else ("INT",))
     try:
         yield
     finally:
         restore()
-        for number, handler in python.items():
+        for number, handler in earlier.items():
             signal.signal(number, handler)
+
+
+def _nothing() -> None:
+    """What the JVM does at a signal that Python gets as well."""
 
 
 class _JvmHandler:
@@ -91,14 +99,14 @@ class _JvmHandler:
         implements = ("sun.misc.SignalHandler",)
 
 
-def _listen_in_jvm(spark: SparkSession, handler: _JvmHandler) -> Any:
+def _listen_in_jvm(spark: SparkSession, handler: _JvmHandler, names: Sequence[str]) -> Any:
     """Install the handler; answers a function that puts the earlier ones back."""
     from pyspark.java_gateway import ensure_callback_server_started
 
     ensure_callback_server_started(spark.sparkContext._gateway)
     kinds = spark._jvm.sun.misc
     earlier = {
-        name: kinds.Signal.handle(kinds.Signal(name), handler) for name in ("TERM", "INT")
+        name: kinds.Signal.handle(kinds.Signal(name), handler) for name in names
     }
 
     def restore() -> None:
@@ -130,13 +138,24 @@ def drain(queries: Sequence[StreamingQuery], stopping: Stopping) -> list[str]:
 
 
 def _batch(query: StreamingQuery) -> int:
+    """Number of the last batch that has ended; -1 if none has."""
     progress = query.lastProgress
-    return -1 if progress is None else int(progress["batchId"])
+    if progress is None:
+        return -1
+    return int(progress["batchId"]) - (not ended(progress))
 
 
 def _between_batches(query: StreamingQuery, batch: int) -> bool:
     """Whether the batch that ran when the stop was asked for is done, or none has begun."""
     return waits(query) or _batch(query) > batch
+
+
+def ended(progress: dict[str, Any]) -> bool:
+    """Whether a report of Spark is that of a batch that has ended.
+
+    A query that waits for records reports as well, under the number of the batch to come.
+    """
+    return "addBatch" in progress["durationMs"]
 
 
 def waits(query: StreamingQuery) -> bool:

@@ -75,9 +75,11 @@ class SourceSettings(Model):
     format: Literal[
         "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "pulsar_admin", "files", "delta",
         "demo",
-    ] = "demo"
+    ]
     path: str | None = None
     options: dict[str, str] = {}
+    max_records_per_trigger: Positive = 500_000
+    max_bytes_per_trigger: Positive = 512 << 20
     messages: MessagesSettings = MessagesSettings()
     logs: KafkaLogsSettings = KafkaLogsSettings()
     admin: PulsarAdminSettings | None = None
@@ -110,6 +112,15 @@ class SourceSettings(Model):
     def reader_options(self) -> dict[str, str]:
         """Options for the reader, secrets put in from the environment."""
         return resolved(self.options, "source.options")
+
+    def display(self) -> dict[str, Any]:
+        """These settings as they may be printed."""
+        plain = {**self.model_dump(), "options": shown(self.options)}
+        if self.admin is not None:
+            plain["admin"] = self.admin.display()
+        if self.groups is not None:
+            plain["groups"] = self.groups.display()
+        return plain
 
     def __repr_args__(self) -> Any:
         return [

@@ -86,7 +86,12 @@ def _throttle_events() -> Table:
         TableColumn("transition", TEXT, "ConnectionStateChanged, TypeStateChanged or Dropped"),
         TableColumn("reads_paused", FLAG, "whether reads are paused after this row"),
         TableColumn("culprit_topic", TEXT,
-                    "topic whose bucket ran out, else the topic of the triggering publish"),
+                    "topic whose own limit is used up; null where the limit is shared"),
+        TableColumn("trigger_topic", TEXT,
+                    "topic of the publish at which the limiter acted; on an unmark that of its "
+                    "mark"),
+        TableColumn("limiter_name", TEXT,
+                    "whose limit it is: topic, group, broker, connection or thread number"),
         TableColumn("collateral_topics", TEXTS,
                     "other topics with a producer on the paused connection, sorted"),
         TableColumn("balance_msgs", LONG, "balance of its message bucket (tokens)"),
@@ -115,20 +120,28 @@ def _topic_throttle_stats() -> Table:
         TableColumn("window_start_ms", LONG, "start of the window (ms since the epoch)"),
         TableColumn("window_ms", LONG, "length of the window (ms)"),
         TableColumn("limited_times", LONG, "pauses of connections that the topic was on"),
-        TableColumn("culprit_times", LONG, "of these, pauses that the topic caused"),
-        TableColumn("collateral_times", LONG, "of these, pauses that another topic caused"),
+        TableColumn("culprit_times", LONG, "of these, pauses for the topic's own limit"),
+        TableColumn("shared_times", LONG,
+                    "of these, pauses for a limit that the topic shares: of its group, the broker, "
+                    "the connection or the IO thread"),
+        TableColumn("collateral_times", LONG, "of these, pauses for a limit of other topics"),
         TableColumn("culprit_ns", LONG, "paused time as culprit, summed over connections (ns)"),
-        TableColumn("collateral_ns", LONG, "paused time as victim, summed over connections (ns)"),
+        TableColumn("shared_ns", LONG,
+                    "paused time for shared limits, summed over connections (ns)"),
+        TableColumn("collateral_ns", LONG,
+                    "paused time as victim of other topics, summed over connections (ns)"),
         TableColumn("by_reason", COUNTS, "time each reason was active on a paused connection (ns)"),
         TableColumn("messages", LONG, "messages published"),
         TableColumn("bytes", LONG, "bytes published"),
         TableColumn("limit_msgs", RATE, "message limit of the topic at the window's end (per s)"),
         TableColumn("limit_bytes", RATE, "byte limit of the topic at the window's end (per s)"),
         TableColumn("limited_by_limiter", COUNTS, "limited_times split by the limiter that paused"),
+        TableColumn("resource_group", TEXT,
+                    "resource group of the topic at the window's end; null without one"),
     )
     return Table(
         "topic_throttle_stats",
-        "Per topic and window: how often and how long it was paused, and by whose fault.",
+        "Per topic and window: how often and how long it was paused, and for whose limit.",
         COMMON_OUTPUT + own, sort_by=("cluster", "topic", "window_start_ms"), job="rate_limits",
     )
 
@@ -237,6 +250,9 @@ def _chunk_tables() -> tuple[Table, ...]:
         TableColumn("integrity", TEXT,
                     "exact, short (fewer bytes than declared), unknown (sizes not known) or "
                     "too_large (above max_payload_bytes: not assembled)"),
+        TableColumn("marker_position", TEXT,
+                    "ledger:entry of the marker that brought it and is acknowledged with it "
+                    "(shared_mode=marker); null without"),
     )
     decisions = (
         *whose,
@@ -640,7 +656,9 @@ def _producer_id_quota_advice() -> Table:
             TableColumn("cluster", TEXT, "cluster name"),
             TableColumn("user", TEXT, "name in the principal, what follows its first colon"),
             TableColumn("windows", LONG, "statistics windows of the user in the archive"),
-            TableColumn("new_ids", LONG, "new producer ids in them, without a quota"),
+            TableColumn("new_ids", LONG,
+                        "ids counted in them without a quota; one that two brokers see counts for"
+                        " each"),
             TableColumn("rate_in_force", RATE,
                         "producer_ids_rate at the user's last new id; null = unlimited"),
             TableColumn("rate_advised", RATE,

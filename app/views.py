@@ -25,11 +25,14 @@ class View:
 # the exchange of PIP-385, a receipt that did not come; it ends at the row after which they are not.
 # Pauses are numbered by counting their first rows in time order; rows outside a pause are left out.
 # Wall time leads the order, since the monotonic clock starts anew with the broker; where it is null
-# the two engines would disagree about nulls, so their place is written out.
+# the two engines would disagree about nulls, so their place is written out. They also disagree
+# about aggregating nothing into an array: the intersections leave out what stands for no value.
+# Only a topic's own limit has a culprit; rows of earlier versions name one for every limit.
 _THROTTLE_INTERVALS = """
 WITH flagged AS (
-  SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, reason, culprit_topic,
-    reads_paused,
+  SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, reason, limiter,
+    coalesce(trigger_topic, culprit_topic, '') AS publisher,
+    concat(limiter, ' ', coalesce(limiter_name, '')) AS whose, reads_paused,
     coalesce(lag(reads_paused) OVER (
       PARTITION BY cluster, broker, cnx_id
       ORDER BY ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no
@@ -53,8 +56,12 @@ SELECT
   min(ts_wall_ms) FILTER (WHERE starts) AS start_ms,
   min(ts_wall_ms) FILTER (WHERE ends) AS end_ms,
   array_sort(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL)) AS reasons,
-  array_sort(array_agg(DISTINCT culprit_topic)
-    FILTER (WHERE culprit_topic IS NOT NULL)) AS culprit_topics
+  array_sort(array_intersect(
+    array_agg(DISTINCT CASE WHEN limiter = 'topic' THEN publisher ELSE 'none' END),
+    array_agg(DISTINCT publisher))) AS culprit_topics,
+  array_sort(array_intersect(
+    array_agg(DISTINCT CASE WHEN limiter = 'topic' THEN 'none' ELSE whose END),
+    array_agg(DISTINCT whose))) AS shared_limits
 FROM rows_of_pauses
 WHERE pause_no > 0 AND (reads_paused OR ends)
 GROUP BY cluster, broker, cnx_id, pause_no
@@ -176,7 +183,8 @@ SELECT s.cluster, s.broker, s.user AS user, s.window_start_ms, s.window_ms,
 FROM producer_id_stats AS s
 LEFT JOIN producer_id_decisions AS d
   ON d.cluster = s.cluster AND d.broker = s.broker AND d.user = s.user
-  AND d.ts_wall_ms >= s.window_start_ms AND d.ts_wall_ms < s.window_start_ms + s.window_ms
+  AND d.ts_wall_ms >= s.window_start_ms
+  AND d.ts_wall_ms < CAST(s.window_start_ms AS DOUBLE) + s.window_ms
   AND d.verdict <> 'rejected' AND d.switches['membership'] = 'exact'
 WHERE s.switches['membership'] = 'exact'
 GROUP BY s.cluster, s.broker, s.user, s.window_start_ms, s.window_ms, s.new_ids

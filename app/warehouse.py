@@ -25,6 +25,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from app import pruning
 from app.errors import UserError
+from app.functions import add_functions
+from app.interrupt import watch
+from app.memory import SHARE as MEMORY_SHARE
 from app.read_only import first_lines, only_select
 from app.tables import TABLES, VIEWS, Table
 from app.time_travel import committed_at, version_at
@@ -51,6 +54,12 @@ GONE = (
     "a file that is gone was removed by VACUUM or compaction: ask again, and with --as-of take a "
     "later time"
 )
+
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999 (ms since the epoch). A clock may say anything; no calendar has the rest."""
+EVENT_TIMES = ("pass_ms", "window_start_ms", "at_ms", "ts_wall_ms")
+"""Columns that say when something was, by preference."""
+NARROWER = "ask for a shorter time, or where there is more memory"
 
 
 @dataclass(frozen=True)
@@ -158,11 +167,12 @@ def connect_files(
 ) -> duckdb.DuckDBPyConnection:
     """A connection that knows each of these tables by some of its files, given as the log's paths.
 
-    A table without files is there, and empty. Rows come in any order.
+    A table without files is there, and empty. Rows come in any order, with times as `calendar` of
+    `connect` has them.
     """
     connection = _sealed(warehouse, in_order=False)
     for name, found in tables.items():
-        relation = _Relation(TABLES[name], found[0] if found else None)
+        relation = _Relation(TABLES[name], found[0] if found else None, calendar=True)
         relation.take(found[1] if found else ())
         relation.add(connection, warehouse)
     return connection
@@ -172,6 +182,7 @@ def connect(
     warehouse: Warehouse, sql: str | None = None, params: Mapping[str, Any] | None = None,
     *, alone: bool = False, in_order: bool = True, recent: Recent | None = None,
     limits: Mapping[str, str] | None = None, opened: Mapping[str, DeltaTable] | None = None,
+    calendar: bool = False,
 ) -> duckdb.DuckDBPyConnection:
     """A connection that knows the tables and views named in `sql` (all without it).
 
@@ -180,7 +191,9 @@ def connect(
     connection is good for this one statement: files that it cannot need are left out. Without
     `in_order` rows come in any order unless the statement says which, and sooner. With `recent`
     older rows are not there. `limits` are settings of DuckDB, such as threads and memory_limit.
-    Tables in `opened` are taken as they have been opened.
+    Tables in `opened` are taken as they have been opened. With `calendar` times and durations (ms)
+    that no calendar has are null, and rows at such a time are not there: a statement can reckon
+    with them.
     """
     warehouse.require()
     words = set(re.findall(r"\w+", sql.lower())) if sql else {*TABLES, *VIEWS}
@@ -193,7 +206,7 @@ def connect(
         name: warehouse.open(name) for name in closed
     }
     found |= opened or {}
-    relations = [_Relation(TABLES[name], found[name]) for name in tables]
+    relations = [_Relation(TABLES[name], found[name], calendar) for name in tables]
     if alone and sql is not None and any(len(r.paths) > FEW_FILES for r in relations):
         columns = {r.table.name: r.columns for r in relations}
         texts = {name: VIEWS[name].sql for name in views}
@@ -210,6 +223,7 @@ def connect(
             _Relation(table, None).add(connection, warehouse)
     for name in views if tables else VIEWS:
         connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
+    add_functions(connection, sql or "")
     if STATES in words:
         _add_states(connection, warehouse)
     if QUERIES in words:
@@ -251,13 +265,14 @@ def sql_type(kind: pa.DataType) -> str:
 class _Relation:
     """A table as DuckDB gets it: the files of its log, each a path below the table."""
 
-    def __init__(self, table: Table, delta: DeltaTable | None) -> None:
+    def __init__(self, table: Table, delta: DeltaTable | None, calendar: bool = False) -> None:
         self.table = table
+        self._calendar = calendar
         self._delta = delta
         self.paths: list[str] = []
         self._written_ms: list[int] = []
         self._whole = True
-        self._where = ""
+        self._conditions: list[str] = []
         self.columns = {c.name: sql_type(c.type) for c in table.columns}
         self._there = list(self.columns)
         if delta is None:
@@ -302,12 +317,12 @@ class _Relation:
         if not self.paths or not self._has_statistics:
             return None
         found = ((most or {}).get(self.clock) for most in self._column("max"))
-        return max((value for value in found if value is not None), default=None)
+        return max((v for v in found if v is not None and v <= LAST_MS), default=None)
 
     def leave_out_before(self, start_ms: int) -> None:
         """Show only rows from `start_ms` on, and leave out files that have none."""
         clock = self.clock
-        self._where = f' WHERE "{clock}" >= {start_ms}'
+        self._conditions.append(f'"{clock}" >= {start_ms}')
         if self.paths and self._has_statistics:
             least = [(most or {}).get(clock) for most in self._column("max")]
             keep = [value is None or value >= start_ms for value in least]
@@ -318,15 +333,30 @@ class _Relation:
         """Make the table known to a connection."""
         name = self.table.name
         shown = ", ".join(
-            f'"{c}"' if c in self._there else f'CAST(NULL AS {kind}) AS "{c}"'
+            self._shown(c) if c in self._there else f'CAST(NULL AS {kind}) AS "{c}"'
             for c, kind in self.columns.items()
         )
         source = self._source(connection, warehouse)
         if source is None:
             shown = ", ".join(f'CAST(NULL AS {k}) AS "{c}"' for c, k in self.columns.items())
             source = "(SELECT 1) WHERE false"
-        where = self._where if self.paths else ""
+        conditions = [*self._conditions, *self._own_time()] if self.paths else []
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         connection.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {source}{where}")
+
+    def _shown(self, column: str) -> str:
+        """A stored column as it is shown."""
+        if not self._calendar or not column.endswith("_ms") or self.columns[column] != "BIGINT":
+            return f'"{column}"'
+        return f'CASE WHEN {_in_calendar(column)} THEN "{column}" END AS "{column}"'
+
+    def _own_time(self) -> list[str]:
+        """The condition that rows are at a time that a calendar has."""
+        if not self._calendar:
+            return []
+        # Of what is refused the senders' own time may be the reason.
+        times = [self.clock] if self.table.job is None else [*EVENT_TIMES, "window_ms"]
+        return [f'("{c}" IS NULL OR {_in_calendar(c)})' for c in times if c in self._there]
 
     def _source(
         self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse
@@ -377,8 +407,10 @@ def _sealed(
     connection = duckdb.connect(config={
         "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
         "allow_persistent_secrets": "false", "temp_directory": str(spill),
-        "preserve_insertion_order": str(in_order).lower(), **(limits or {}),
+        "preserve_insertion_order": str(in_order).lower(), "memory_limit": MEMORY_SHARE,
+        **(limits or {}),
     })
+    watch(connection, spill)
     connection.execute("SET python_enable_replacements = false")
     if warehouse.folder is not None:
         allowed = str(warehouse.folder.resolve())
@@ -426,7 +458,7 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
         return list(adds.column(column).to_pylist()) if column in there else []
 
     rows, sizes = values("num_records"), values("size_bytes")
-    newest = next((f"max.{c}" for c in NEWEST if c in TABLES[name].names), "")
+    newest = next((f"max.{c}" for c in _clocks(name) if c in TABLES[name].names), "")
     version = delta.version()
     committed_ms = committed_at(warehouse.location(name), warehouse.storage_options, version)
     return State(
@@ -434,8 +466,15 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
         # Every writer of Weir records the rows of a file; without them only a scan would tell.
         None if None in rows else sum(r for r in rows if r is not None),
         sum(s for s in sizes if s is not None),
-        max((v for v in values(newest) if v is not None), default=None),
+        max((v for v in values(newest) if v is not None and FIRST_MS <= v <= LAST_MS),
+            default=None),
     )
+
+
+def _clocks(name: str) -> tuple[str, ...]:
+    """Columns that may say what time a table has reached, by preference."""
+    # What is refused may be refused for its time.
+    return ("ingest_ms",) if name == "quarantine" else NEWEST
 
 
 def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
@@ -486,6 +525,10 @@ def _stored(connection: duckdb.DuckDBPyConnection, file: str) -> set[str]:
     except duckdb.Error as error:
         raise UserError(f"{first_lines(error)}\n{GONE}") from error
     return {name for (name,) in found.fetchall()}
+
+
+def _in_calendar(column: str) -> str:
+    return f'"{column}" BETWEEN {FIRST_MS} AND {LAST_MS}'
 
 
 def _literal(text: str) -> str:

@@ -7,7 +7,10 @@ Source: event contract, section 5; the broker keys are those that the job files 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, NoReturn
+
+from udfs.topics import split_topic
 
 NUMBER, FLAG, TEXT, QUOTA, RETENTION = "number", "flag", "text", "backlog quota", "retention policy"
 
@@ -48,11 +51,19 @@ _BROKER = {
     "cacheEvictionByMarkDeletedPosition": FLAG,
     "managedLedgerCacheSizeMB": NUMBER,
     "managedLedgerCacheEvictionWatermark": NUMBER,
+    "cacheEvictionWatermark": NUMBER,
     "managedLedgerCacheEvictionIntervalMs": NUMBER,
     "managedLedgerCacheEvictionTimeThresholdMillis": NUMBER,
     "managedLedgerCacheEvictionTimeThresholdMillisMax": NUMBER,
     "managedLedgerCacheEvictionExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes": NUMBER,
     "managedLedgerCacheEvictionExtendTTLOfRecentlyAccessed": FLAG,
+    "managedLedgerMinimumBacklogCursorsForCaching": NUMBER,
+    "managedLedgerMinimumBacklogEntriesForCaching": NUMBER,
+    "managedLedgerMaxBacklogBetweenCursorsForCaching": NUMBER,
+    "managedLedgerCacheCopyEntries": FLAG,
+    "brokerAdaptiveRecvByteBufAllocatorMinimumSize": NUMBER,
+    "brokerAdaptiveRecvByteBufAllocatorInitialSize": NUMBER,
+    "brokerAdaptiveRecvByteBufAllocatorMaximumSize": NUMBER,
     # producer_ids
     "producer.id.quota.window.num": NUMBER,
     "producer.id.quota.window.size.seconds": NUMBER,
@@ -72,12 +83,37 @@ LIMIT_TYPES: dict[str, dict[str, str]] = {
 }
 """Type of each limit key, by scope."""
 
+WITHOUT_EFFECT: tuple[str, ...] = (
+    "managedLedgerMinimumBacklogCursorsForCaching",
+    "managedLedgerMinimumBacklogEntriesForCaching",
+    "managedLedgerMaxBacklogBetweenCursorsForCaching",
+    "resourceUsageTransportPublishIntervalInSecs",
+    "connectionsPerBroker",
+    "topicPublisherThrottlingTickTimeMillis",
+    "brokerPublisherThrottlingTickTimeMillis",
+    "preciseTopicPublishRateLimiterEnable",
+    "exposeTopicLevelMetricsInPrometheus",
+    "managedLedgerCacheCopyEntries",
+    "brokerAdaptiveRecvByteBufAllocatorMinimumSize",
+    "brokerAdaptiveRecvByteBufAllocatorInitialSize",
+    "brokerAdaptiveRecvByteBufAllocatorMaximumSize",
+    "producer.id.quota.cache.cleanup.scheduler.interval.ms",
+    "producer.id.expiration.check.interval.ms",
+    "transactional.id.expiration.ms",
+)
+"""Broker keys that documents may have and that decide nothing here."""
+
+_KAFKA_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
 SCOPES: dict[str, frozenset[str]] = {scope: frozenset(keys) for scope, keys in LIMIT_TYPES.items()}
 """Limit keys of each scope."""
 
 
 def problem(document: object) -> str | None:
-    """What is wrong with a decoded policy document, in one phrase, or None."""
+    """Why a decoded policy document cannot be applied, in one phrase, or None.
+
+    An unknown limit key is no reason: see `unknown_limits`.
+    """
     if not isinstance(document, dict):
         return "not an object"
     scope, name = document.get("scope"), document.get("name")
@@ -85,20 +121,50 @@ def problem(document: object) -> str | None:
         return f"unknown scope {_shown(scope)}"
     if not _is_text(name) or not name:
         return "name is not a string"
+    wrong = name_problem(scope, str(name))
+    if wrong is not None:
+        return wrong
     limits = document.get("limits", {})
     if not isinstance(limits, dict):
         return "limits is not an object"
     for key, value in limits.items():
-        if key not in SCOPES[scope]:
-            return f"unknown limit {_shown(key)} in scope {scope}"
-        wrong = _limit_problem(LIMIT_TYPES[scope][key], value)
+        wrong = limit_problem(scope, key, value) if key in SCOPES[scope] else None
         if wrong is not None:
             return f"{key} {wrong}"
     return None
 
 
+def limit_problem(scope: str, key: str, value: object) -> str | None:
+    """Why a limit of the scope cannot have a value, in one phrase without the key, or None."""
+    return _limit_problem(LIMIT_TYPES[scope][key], value)
+
+
+def name_problem(scope: str, name: str) -> str | None:
+    """Why a scope cannot have a name, or None. A topic is one of Pulsar or of Kafka."""
+    if scope == "namespace":
+        parts = name.split("/")
+        if len(parts) != 2 or not all(parts):
+            return f"name {_shown(name)} is not tenant/namespace"
+    if scope == "topic" and not split_topic(name) and not _KAFKA_TOPIC.fullmatch(name):
+        return f"name {_shown(name)} is not a topic ([scheme://]tenant/namespace/name)"
+    return None
+
+
+def unknown_limits(document: dict[str, Any]) -> str | None:
+    """The limit keys of an applicable document that its scope does not have, in one phrase.
+
+    Such a key is left out and the rest of the document holds: brokers get new settings with every
+    release.
+    """
+    scope = document["scope"]
+    unknown = [_shown(key) for key in document.get("limits", {}) if key not in SCOPES[scope]]
+    if not unknown:
+        return None
+    return f"unknown limit{'s' * (len(unknown) > 1)} {','.join(unknown)} in scope {scope}"
+
+
 def parse_document(text: str) -> tuple[dict[str, Any] | None, str | None]:
-    """Decode a `policy_json`: the document and None, or None and what is wrong."""
+    """Decode a `policy_json`: the document and None, or None and why it cannot be applied."""
     try:
         document = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
+
+from tests.effort import SLOW, examples
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,6 +31,9 @@ os.environ.update(
     WEIR_JAVA_OPTIONS="-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     TZ="UTC",
 )
+# What a machine is busy with is no property of the code.
+hypothesis.settings.register_profile("weir", deadline=None, max_examples=examples(100))
+hypothesis.settings.load_profile("weir")
 os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / "numba"))
 os.environ.pop("SPARK_HOME", None)
 time.tzset()
@@ -34,6 +42,54 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from app.settings import Settings
+
+
+LONG = ("tests/integration/test_cluster.py", "brokers", "tests/crash/", "tests/integration/")
+"""What takes longest is begun first, so that the processes of a run end together."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Several processes share the tests by file; those with a broker are all of one process."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid.partition("::")[0])
+
+    return ByGroup(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow unless it is asked for; the order is that of their beginning."""
+    if not SLOW:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+    items.sort(key=lambda item: _turn(_group(item.location[0])))
+
+
+@functools.cache
+def _group(file: str) -> str:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return "brokers" if re.search(r"tests\.servers\.(kafka|pulsar)\b", text) else file
+
+
+def _turn(group: str) -> tuple[int, str]:
+    at = (number for number, prefix in enumerate(LONG) if group.startswith(prefix))
+    return next(at, len(LONG)), group
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI every server is there: what would be skipped fails."""
+    report = yield
+    if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{report.longrepr}; with CI set nothing is skipped"
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +119,7 @@ def make_settings(tmp_warehouse: str) -> Callable[..., Settings]:
 
     def make(**overrides: Any) -> Settings:
         return load_settings(None, {
-            "warehouse": tmp_warehouse, "partitions": 2, "alerts": {"interval_ms": 0}, **overrides
+            "warehouse": tmp_warehouse, "partitions": 2, "alerts": None, **overrides
         })
 
     return make

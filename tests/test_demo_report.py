@@ -51,8 +51,8 @@ def _row(at_s: float, action: str, **changed: Any) -> Row:
     return {
         "cluster": "demo", "broker": "broker-0", "cnx_id": "10.0.0.1:1", "row_no": 0,
         "ts_mono_ns": 10**16 + int(at_s * SECOND), "ts_wall_ms": START_MS + int(at_s * 1000),
-        "action": action, "transition": "ConnectionStateChanged", "reads_paused": paused,
-        "limiter": "topic", "topic": NOISY, "culprit_topic": NOISY,
+        "reads_paused": paused, "limiter": "topic", "limiter_name": NOISY, "topic": NOISY,
+        "culprit_topic": NOISY,
         "collateral_topics": OTHERS if paused else [], **changed,
     }
 
@@ -90,17 +90,16 @@ def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
     rows = [row for i in range(14) for row in _pause(60 + 5 * i, 2.714)]
     summary = summarise(rows, [], [])
     assert summary.causes == (Cause(
-        "topic", NOISY, 14, 14 * 2_714_000_000, 0, {NOISY}, set(OTHERS),
-        START_MS + 60_000,
+        "topic", NOISY, "", "", 14, 14 * 2_714_000_000, 0, set(OTHERS), START_MS + 60_000,
     ),)
     assert sentences(summary) == [
-        "Topic shop/orders/a broke its limit 14 times; 11 other topics were paused for 38 s "
-        "because of it."
+        "Topic shop/orders/a broke its limit 14 times; it and 11 other topics were paused for "
+        "38 s, summed over pauses."
     ]
 
 
 def test_order_of_rows_does_not_matter_and_marks_within_a_pause_count_once() -> None:
-    second = _row(60.5, "mark", transition="TypeStateChanged")
+    second = _row(60.5, "mark")
     rows = [*_pause(60, 2), second, *_pause(70, 3)]
     assert summarise(rows, [], []) == summarise(rows[::-1], [], [])
     assert summarise(rows, [], []).causes[0].pauses == 2
@@ -115,37 +114,59 @@ def test_pause_that_has_not_ended_counts_without_a_time() -> None:
 def test_connections_are_told_apart() -> None:
     other = {"cnx_id": "10.0.0.2:1", "collateral_topics": []}
     (cause,) = summarise([*_pause(60, 4), *_pause(61, 1, **other)], [], []).causes
-    assert (cause.pauses, cause.paused_ns, cause.others) == (2, 5 * SECOND, set(OTHERS))
+    assert (cause.pauses, cause.paused_ns, cause.topics) == (2, 5 * SECOND, set(OTHERS))
 
 
 @pytest.mark.parametrize(("changed", "said"), [
     ({"collateral_topics": []},
-     "Topic shop/orders/a broke its limit once; it was paused for 2.0 s and nobody else."),
-    ({"limiter": "resource_group"},
-     "On broker-0 a resource group was over its limit: connections paused once, 2.0 s in all, "
-     "with 12 topics on them."),
-    ({"limiter": "broker"},
-     "broker-0 was over its own limit: connections paused once, 2.0 s in all, with 12 topics on "
-     "them."),
-    ({"limiter": "connection"},
-     "Connection 10.0.0.1:1 had too many requests in flight: connections paused once, 2.0 s in "
-     "all, with 12 topics on them."),
-    ({"limiter": "io_thread"},
-     "On broker-0 an IO thread had too many bytes in its buffers: connections paused once, 2.0 s "
-     "in all, with 12 topics on them."),
+     "Topic shop/orders/a broke its limit once; it was paused for 2.0 s, and no other topic was."),
+    ({"limiter": "resource_group", "limiter_name": "g"},
+     "Resource group g was over its limit on broker-0 once: connections with 12 topics were paused "
+     "for 2.0 s."),
+    ({"limiter": "broker", "limiter_name": "broker-0"},
+     "Broker broker-0 was over its own limit once: connections with 12 topics were paused for "
+     "2.0 s."),
+    ({"limiter": "connection", "limiter_name": "10.0.0.1:1"},
+     "Connection 10.0.0.1:1 had too many requests in flight once: connections with 12 topics were "
+     "paused for 2.0 s."),
+    ({"limiter": "io_thread", "limiter_name": "7"},
+     "IO thread 7 of broker-0 had too many bytes in its buffers once: connections with 12 topics "
+     "were paused for 2.0 s."),
+    # rows of an earlier version do not name the limit
+    ({"limiter": "broker", "limiter_name": None},
+     "Broker broker-0 was over its own limit once: connections with 12 topics were paused for "
+     "2.0 s."),
 ])
 def test_every_limiter_has_its_sentence(changed: Row, said: str) -> None:
     assert _said(_pause(60, 2, **changed)) == [said]
 
 
-def test_share_of_the_innocent_is_told() -> None:
-    stats = [{"topic": "a", "culprit_times": 1, "collateral_times": 0, "culprit_ns": 25,
-              "collateral_ns": 75}]
-    assert _said([], stats) == [
-        "No connection was paused: every topic stayed within its limits.",
-        "Of all the time that topics were paused, 75 % fell on topics that had kept within their "
-        "limits.",
+def test_a_shared_limit_is_told_with_the_topic_that_used_most_of_it() -> None:
+    broker = {"limiter": "broker", "limiter_name": "broker-0", "culprit_topic": None}
+    rows = [*_pause(60, 2, **broker), *_pause(70, 1, **broker)]
+    most = {"cluster": "demo", "broker": "broker-0", "limiter": "broker",
+            "limiter_name": "broker-0", "most_used_by": OTHERS[3], "share": 0.412, "used": "bytes"}
+    assert sentences(summarise(rows, [], [], [most])) == [
+        "Broker broker-0 was over its own limit 2 times: connections with 12 topics were paused "
+        "for 3.0 s, summed over pauses; shop/orders/b3 used most (41 % of the bytes)."
     ]
+    elsewhere = {**most, "broker": "broker-1"}
+    assert "used most" not in sentences(summarise(rows, [], [], [elsewhere]))[0]
+
+
+def test_paused_time_is_split_by_whose_limit_it_was() -> None:
+    stats = [{"topic": "a", "culprit_ns": 25 * SECOND, "shared_ns": 15 * SECOND,
+              "collateral_ns": 50 * SECOND},
+             # of an earlier version
+             {"topic": "b", "culprit_ns": 0, "shared_ns": None, "collateral_ns": 10 * SECOND}]
+    none = "No connection was paused: every topic stayed within its limits."
+    assert _said([], stats) == [
+        none,
+        "Paused time, summed over topics, is 100 s: 25 % for their own limits, 15 % for limits "
+        "that they share and 60 % for the limits of other topics.",
+    ]
+    assert _said([], stats[1:]) == [
+        none, "Paused time, summed over topics, is 10 s: 100 % for the limits of other topics."]
 
 
 def test_records_in_quarantine_are_counted_once_per_code() -> None:
@@ -173,10 +194,10 @@ def test_page_has_sentences_table_quarantine_and_queries() -> None:
     render_next_steps(Path("weir-demo"), console)
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     assert lines[:7] == [
-        "  Topic shop/orders/a broke its limit once; 11 other topics were paused for 2.0",
-        "  s because of it.",
+        "  Topic shop/orders/a broke its limit once; it and 11 other topics were paused",
+        "  for 2.0 s.",
         "",
-        "limit of            pauses paused others first",
+        "limit of            pauses paused topics first",
         "topic shop/orders/a      1  2.0 s     11 14:01:00",
         "",
         "1 record in quarantine, by reason:",
@@ -250,8 +271,8 @@ def test_what_the_throttle_command_would_have_spared() -> None:
 
     lost = stats(*((topic, 2.0) for topic in OTHERS), (OTHERS[0], 16.0), (NOISY, 0))
     assert other_protocol(lost, stats((OTHERS[0], 0.0))) == (
-        "With the throttle command of PIP-385, if every client knew it, the 11 topics that stood "
-        "still for others would have lost 0.0 s instead of 38 s."
+        "With the throttle command of PIP-385, if every client knew it, the 11 topics paused for "
+        "the limits of other topics would have lost 0.0 s instead of 38 s, summed over topics."
     )
     assert other_protocol(stats((NOISY, 0)), []) is None
 

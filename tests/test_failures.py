@@ -82,3 +82,21 @@ def test_no_secret_is_in_the_message(settings: Settings) -> None:
     said = str(failure("archive", text, settings))
     assert "hush" not in said and "plain-secret" not in said
     assert said.startswith("query archive: x.Y: login ********")
+
+
+def test_state_of_another_release_names_what_to_do(settings: Settings) -> None:
+    """The error as it comes from the codec itself, through Spark."""
+    from state import codec
+
+    try:
+        codec.decode("rate_limits", 3, codec.encode("rate_limits", 2, {}))
+    except codec.StateFormatError as error:
+        text = f"Traceback\n  File\nstate.codec.StateFormatError: {error}\n\n\tat org.apache"
+    reason = failure("govern", text, settings)
+
+    assert isinstance(reason, UserError)
+    assert str(reason).splitlines() == [
+        "query govern: state of rate_limits has version 2, this release reads 3",
+        "run the release that wrote it; or take another warehouse and have the archive of this "
+        f"one judged: source {{format: delta, path: {settings.warehouse}/events}}",
+    ]

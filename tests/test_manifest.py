@@ -24,7 +24,8 @@ def test_the_first_start_writes_what_later_ones_keep(make_settings: MakeSettings
     assert manifest.load(settings) == made == manifest.claim(settings, 3)
     document = json.loads((Path(settings.warehouse) / "_weir" / "manifest.json").read_text())
     assert document == {
-        "layout_version": 1, "partitions": 3, "shards": 8, "created_ms": made.created_ms
+        "layout_version": 1, "partitions": 3, "shards": 8, "created_ms": made.created_ms,
+        "queries": None,
     }
 
 

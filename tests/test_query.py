@@ -10,9 +10,9 @@ import json
 import pytest
 
 from app.errors import UserError
-from app.query import query, tables
+from app.query import query, tables, write_table
 from app.tables import TABLES, VIEWS
-from tests.throttle_rows import OTHER, START_MS, TOPIC, event, frame, write
+from tests.throttle_rows import OTHER, START_MS, TOPIC, event, frame, window, write
 
 BROKER = {"throttle_type": "BrokerPublishRate", "reason": "BrokerProduceQuotaExceeded",
           "limiter": "broker", "culprit_topic": OTHER}
@@ -37,20 +37,20 @@ HISTORY = [
 ]
 TOPIC_REASON, BROKER_REASON = "TopicProduceQuotaExceeded", "BrokerProduceQuotaExceeded"
 PAUSES = [
-    ("b1", "c1", 100, 250, [BROKER_REASON, TOPIC_REASON], [TOPIC, OTHER]),
-    ("b1", "c1", 300, 400, [TOPIC_REASON], [TOPIC]),
-    ("b1", "c1", 400, None, [BROKER_REASON], [OTHER]),
-    ("b1", "c2", 120, None, [TOPIC_REASON], [TOPIC]),
-    ("b2", "c1", 130, 131, [TOPIC_REASON], [TOPIC]),
+    ("b1", "c1", 100, 250, [BROKER_REASON, TOPIC_REASON], [TOPIC], ["broker b1"]),
+    ("b1", "c1", 300, 400, [TOPIC_REASON], [TOPIC], []),
+    ("b1", "c1", 400, None, [BROKER_REASON], [], ["broker b1"]),
+    ("b1", "c2", 120, None, [TOPIC_REASON], [TOPIC], []),
+    ("b2", "c1", 130, 131, [TOPIC_REASON], [TOPIC], []),
 ]
 EXPECTED = [
     {
         "cluster": "east", "broker": broker, "cnx_id": cnx,
         "start_ns": start * 1_000_000, "end_ns": None if end is None else end * 1_000_000,
         "start_ms": START_MS + start, "end_ms": None if end is None else START_MS + end,
-        "reasons": reasons, "culprit_topics": culprits,
+        "reasons": reasons, "culprit_topics": culprits, "shared_limits": shared,
     }
-    for broker, cnx, start, end, reasons, culprits in PAUSES
+    for broker, cnx, start, end, reasons, culprits, shared in PAUSES
 ]
 INTERVALS = "SELECT * FROM throttle_intervals ORDER BY broker, cnx_id, start_ns"
 
@@ -135,14 +135,14 @@ def test_a_table_for_reading_is_aligned_and_says_what_it_leaves_out(settings, ca
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] + lines[-2:] == [
         "  n  s", "---  -", "  0  x", "199  x",
-        "2 more rows: --csv and --json give all, LIMIT fewer",
+        "200 of 202 rows; --rows N shows more",
     ]
 
 
 def test_a_table_for_reading_does_not_wait_for_a_hundred_million_rows(settings, capsys):
     assert query(settings, "SELECT i, repeat('x', 99) AS s FROM range(100000000) t(i)") == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
-        "at least 1000 more rows: --csv and --json give all, LIMIT fewer"
+        "200 of at least 1,200 rows; --rows N shows more"
     )
 
 
@@ -204,3 +204,87 @@ def test_tables_describes_one_table_or_view_and_prints_the_text_of_a_view(settin
     assert capsys.readouterr().out.strip() == VIEWS["throttle_intervals"].sql
     with pytest.raises(UserError, match="did you mean throttle_events"):
         tables(settings, "throttle_event")
+
+
+def test_rows_bounds_every_form_and_without_it_json_and_csv_have_all(settings, capsys):
+    sql = "SELECT i AS n FROM range(300) t(i)"
+    for form, lines in (("json", 302), ("csv", 301)):
+        assert query(settings, sql, form) == 0
+        assert len(capsys.readouterr().out.splitlines()) == lines
+    for form, lines in (("json", 4), ("csv", 3), ("table", 5)):
+        assert query(settings, sql, form, rows=2) == 0
+        assert len(capsys.readouterr().out.splitlines()) == lines
+    assert query(settings, sql, "table", rows=300) == 0
+    assert "rows" not in capsys.readouterr().out
+
+
+def test_a_question_says_how_many_rows_it_leaves_out(make_settings, tmp_warehouse, capsys):
+    rows = [window(0, topic=f"{TOPIC}-{i:02}", culprit_times=1, culprit_ns=1) for i in range(25)]
+    write(tmp_warehouse, "topic_throttle_stats", rows)
+    settings = make_settings()
+    assert query(settings, "top-offenders") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (len(lines), lines[-1]) == (23, "20 of 25 rows; --rows N shows more")
+    for form, more, count in (("json", {}, 27), ("csv", {}, 26), ("json", {"rows": 3}, 5),
+                              ("csv", {"params": ["rows=3"]}, 4), ("table", {"rows": 25}, 27)):
+        assert query(settings, "top-offenders", form, **more) == 0
+        assert len(capsys.readouterr().out.splitlines()) == count, (form, more)
+
+
+class Terminal(io.StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def on_terminal(monkeypatch, names, rows):
+    monkeypatch.setenv("COLUMNS", "80")
+    out = Terminal()
+    write_table(names, rows, out)
+    return out.getvalue()
+
+
+WORDS = ["persistent://acme/orders/created", "because", "another", "topic", "broke", "its", "limit"]
+
+
+def test_on_a_terminal_the_last_column_is_wrapped_between_words(monkeypatch):
+    text = on_terminal(monkeypatch, ["name", "meaning"], [["top-offenders", " ".join(WORDS * 4)]])
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.split() == ["name", "meaning", "-" * 13, "-" * 65, "top-offenders", *WORDS * 4]
+
+
+def test_a_row_that_is_too_wide_for_a_terminal_has_a_line_for_each_column(monkeypatch):
+    rows = [[WORDS[0], i, " ".join(WORDS), 2.5] for i in range(2)]
+    text = on_terminal(monkeypatch, ["topic", "n", "because_of", "paused_s"], rows)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.splitlines()[:7] == [
+        "-- 1 " + "-" * 75,
+        "topic       persistent://acme/orders/created",
+        "n           0",
+        "because_of  persistent://acme/orders/created because another topic broke its",
+        "            limit",
+        "paused_s    2.5",
+        "-- 2 " + "-" * 75,
+    ]
+
+
+def test_a_pipe_gets_whole_lines_without_blanks_at_their_ends(settings, capsys):
+    assert query(settings, f"SELECT '{'word ' * 40}' AS s, NULL AS n FROM range(3)") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == ("word " * 40).rstrip()
+    assert all(line == line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize(("sql", "text"), [
+    ("epoch_ms(1767621600000)", "2026-01-05T14:00:00.000Z"),
+    ("epoch_ms(1767621600007)", "2026-01-05T14:00:00.007Z"),
+    ("TIMESTAMP '2026-01-05 14:00:00.000001'", "2026-01-05T14:00:00.000001Z"),
+    ("TIMESTAMPTZ '2026-01-05 16:00:00+02'", "2026-01-05T14:00:00.000Z"),
+    ("DATE '2026-01-05'", "2026-01-05"),
+])
+def test_times_have_one_format_in_every_form(settings, capsys, sql, text):
+    for form, said in (("json", [{"t": text}]), ("csv", None), ("table", None)):
+        assert query(settings, f"SELECT {sql} AS t", form) == 0
+        out = capsys.readouterr().out
+        assert json.loads(out) == said if form == "json" else out.splitlines()[-1] == text

@@ -224,3 +224,54 @@ def test_a_connection_cannot_unlock_itself(settings):
         with pytest.raises(duckdb.Error):
             connection.execute(sql)
     assert os.environ["WEIR_TEST_SECRET"] == SECRET
+
+
+@pytest.fixture(scope="module")
+def inside(place):
+    """Files below the warehouse that are no table."""
+    kept = place / "warehouse" / "_weir"
+    kept.mkdir(exist_ok=True)
+    (kept / "kept.json").write_text(f'{{"a": "{SECRET}"}}\n')
+    (kept / "kept.csv").write_text(f"a\n{SECRET}\n")
+    pq.write_table(pa.table({"a": [SECRET]}), kept / "kept.parquet")
+    with duckdb.connect(str(kept / "kept.db")) as database:
+        database.execute("CREATE TABLE t AS SELECT ? AS a", [SECRET])
+    return kept
+
+
+@pytest.mark.parametrize("sql", [
+    "FROM '{file}'", 'FROM "{file}"', "SELECT * FROM '{file}' AS t", "DESCRIBE '{file}'",
+    "SUMMARIZE '{file}'", "SHOW '{file}'", "SELECT (SELECT count(*) FROM '{file}')",
+    "UNPIVOT '{file}' ON a INTO NAME n VALUE v", "FROM throttle_events POSITIONAL JOIN '{file}'",
+    "WITH t AS (FROM '{file}') FROM t", "SELECT 1 WHERE EXISTS (FROM '{file}')",
+    "SELECT * FROM throttle_events WHERE topic IN (SELECT a FROM '{file}')",
+    "FROM throttle_events SEMI JOIN '{file}' ON true",
+])
+def test_a_file_below_the_warehouse_is_no_table(settings, inside, capsys, sql):
+    with pytest.raises(UserError, match=r"there is no table .*kept\.json.*no files"):
+        query(settings, sql.format(file=f"{inside}/kept.json"), "csv")
+    assert SECRET not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv", "parquet", "db"])
+def test_no_file_is_a_table_whatever_its_format_and_path(settings, inside, suffix, monkeypatch):
+    monkeypatch.chdir(inside)
+    for name in (f"{inside}/kept.{suffix}", f"kept.{suffix}", f"{inside}/k*.{suffix}"):
+        with pytest.raises(UserError, match=r"there is no table .*no files"):
+            query(settings, f"FROM '{name}'", "csv")
+
+
+@pytest.mark.parametrize("sql", ["FROM kept.json", "FROM kept.parquet", "FROM a.kept.csv"])
+def test_a_name_of_two_parts_is_no_file_either(settings, inside, monkeypatch, sql):
+    monkeypatch.chdir(inside)
+    with pytest.raises(UserError, match=r"there is no table .*no files"):
+        query(settings, sql, "csv")
+
+
+@pytest.mark.parametrize("sql", [
+    "FROM main.throttle_events", "FROM memory.main.throttle_events", 'FROM "throttle_events"',
+    "FROM information_schema.tables", "SHOW TABLES", "SHOW ALL TABLES", "DESCRIBE throttle_events",
+    "WITH t AS (SELECT 1) FROM t", "FROM duckdb_tables", "SHOW TABLES FROM main",
+])
+def test_tables_are_still_read_by_every_name(settings, sql):
+    assert query(settings, sql, "csv") == 0

@@ -16,8 +16,8 @@ from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, w
 THIRD = "persistent://acme/bills/sent"
 MINUTE = 60_000
 NS = 10**9
-START = "2023-11-14T22:14:00"
-NEXT = "2023-11-14T22:15:00"
+START = "2023-11-14T22:14:00.000Z"
+NEXT = "2023-11-14T22:15:00.000Z"
 
 
 def stats(minute, topic, **changes):
@@ -99,6 +99,7 @@ THROTTLED = {
         stats(0, OTHER, collateral_times=2, collateral_ns=3 * NS, limited_times=2),
         stats(1, OTHER, culprit_times=1, culprit_ns=NS, limited_times=1),
         stats(0, THIRD),
+        stats(1, THIRD, shared_times=3, shared_ns=2 * NS, limited_times=3),
         stats(1, "orders", culprit_times=1, culprit_ns=NS // 4, limited_times=1),
     ],
 }
@@ -112,7 +113,7 @@ CASES = {
          "last_window": NEXT},
     ]),
     "top-offenders, some of them": (
-        THROTTLED, {"until": f"{NEXT}Z", "since": str(START_MS), "rows": "1"}, [
+        THROTTLED, {"until": NEXT, "since": str(START_MS), "rows": "1"}, [
             {**EAST, "topic": TOPIC, "broke_its_limit": 2, "paused_s": 3.0, "first_window": START,
              "last_window": START},
         ],
@@ -122,23 +123,27 @@ CASES = {
          "first_window": START, "last_window": START},
     ]),
     "throttle-time": (THROTTLED, {}, [
-        {**EAST, "name": "acme/orders", "topics": 2, "pauses": 5, "own_fault_s": 4.5,
-         "fault_of_others_s": 3.0},
-        {**EAST, "name": None, "topics": 1, "pauses": 1, "own_fault_s": 0.25,
-         "fault_of_others_s": 0.0},
+        {**EAST, "name": "acme/orders", "topics": 2, "pauses": 5, "own_limit_s": 4.5,
+         "shared_limits_s": 0.0, "limits_of_others_s": 3.0},
+        {**EAST, "name": "acme/bills", "topics": 1, "pauses": 3, "own_limit_s": 0.0,
+         "shared_limits_s": 2.0, "limits_of_others_s": 0.0},
+        {**EAST, "name": None, "topics": 1, "pauses": 1, "own_limit_s": 0.25,
+         "shared_limits_s": 0.0, "limits_of_others_s": 0.0},
     ]),
     "throttle-time, by tenant": (
         {"topic_throttle_stats": [
             stats(0, TOPIC, culprit_ns=NS), stats(0, THIRD, culprit_ns=NS),
-            stats(0, "persistent://old/east/ns/t", collateral_ns=NS),
+            # a row of an earlier version
+            stats(0, "persistent://old/east/ns/t", collateral_ns=NS, shared_ns=None),
         ]}, {"by": "tenant"}, [
-            {**EAST, "name": "acme", "topics": 2, "pauses": 0, "own_fault_s": 2.0,
-             "fault_of_others_s": 0.0},
-            {**EAST, "name": "old", "topics": 1, "pauses": 0, "own_fault_s": 0.0,
-             "fault_of_others_s": 1.0},
+            {**EAST, "name": "acme", "topics": 2, "pauses": 0, "own_limit_s": 2.0,
+             "shared_limits_s": 0.0, "limits_of_others_s": 0.0},
+            {**EAST, "name": "old", "topics": 1, "pauses": 0, "own_limit_s": 0.0,
+             "shared_limits_s": 0.0, "limits_of_others_s": 1.0},
         ],
     ),
-    # A pause of two culprits, one of a broker's own limit, and one that has not ended.
+    # A pause of a topic's limit and a broker's, of which only the first has a culprit, one of a row
+    # of an earlier version, and one that has not ended.
     "noisy-neighbours": (
         {"throttle_events": [
             event(0, "mark", collateral_topics=[OTHER, THIRD]),
@@ -146,18 +151,58 @@ CASES = {
                   limiter="broker", collateral_topics=[TOPIC, THIRD]),
             event(600, "mark", transition="Dropped", culprit_topic=THIRD),
             event(1000, "unmark"),
-            event(1000, "mark", row_no=1, collateral_topics=[OTHER]),
+            event(1000, "mark", row_no=1, collateral_topics=[OTHER], trigger_topic=None,
+                  limiter_name=None),
             event(1500, "unmark", row_no=1),
             event(9000, "mark", cnx_id="c2", collateral_topics=[THIRD]),
         ]}, {}, [
             {**EAST, "culprit": TOPIC, "victim": OTHER, "pauses": 2, "paused_s": 1.5,
-             "limiters": ["topic"], "first_pause": START, "last_pause": "2023-11-14T22:14:01"},
+             "first_pause": START, "last_pause": "2023-11-14T22:14:01.000Z"},
             {**EAST, "culprit": TOPIC, "victim": THIRD, "pauses": 2, "paused_s": 1.0,
-             "limiters": ["topic"], "first_pause": START, "last_pause": "2023-11-14T22:14:09"},
-            {**EAST, "culprit": OTHER, "victim": THIRD, "pauses": 1, "paused_s": 1.0,
-             "limiters": ["broker"], "first_pause": START, "last_pause": START},
-            {**EAST, "culprit": OTHER, "victim": TOPIC, "pauses": 1, "paused_s": 1.0,
-             "limiters": ["broker"], "first_pause": START, "last_pause": START},
+             "first_pause": START, "last_pause": "2023-11-14T22:14:09.000Z"},
+        ],
+    ),
+    # Of each limiter a pause, the broker's twice on two connections; what was used counts in the
+    # windows of those pauses, among those that share the limit.
+    "shared-limits": (
+        {"throttle_events": [
+            event(0, "mark", collateral_topics=[OTHER]), event(100, "unmark"),
+            event(1000, "mark", limiter="broker", collateral_topics=[OTHER]),
+            event(3000, "unmark", limiter="broker"),
+            event(1000, "mark", limiter="broker", cnx_id="c2", topic=THIRD, culprit_topic=THIRD,
+                  collateral_topics=[], row_no=1),
+            event(2000, "unmark", limiter="broker", cnx_id="c2"),
+            event(61_000, "mark", limiter="resource_group", cnx_id="c3", balance_msgs=None,
+                  balance_bytes=-5, topic=OTHER, culprit_topic=OTHER, collateral_topics=[THIRD]),
+            event(61_500, "unmark", limiter="resource_group", cnx_id="c3"),
+            event(62_000, "mark", limiter="connection", cnx_id="c4", topic=THIRD,
+                  balance_msgs=None, culprit_topic=THIRD, collateral_topics=[]),
+            event(62_250, "unmark", limiter="connection", cnx_id="c4"),
+            # Of a thread nobody used a byte; its connection is still paused.
+            event(120_000, "mark", limiter="io_thread", cnx_id="c5", topic=None, balance_msgs=None,
+                  collateral_topics=[OTHER]),
+        ], "topic_throttle_stats": [
+            stats(0, TOPIC, messages=500), stats(0, OTHER, messages=300),
+            stats(0, THIRD, messages=200), stats(1, TOPIC, bytes=10**9, messages=10**9),
+            # THIRD is in the group and has never triggered its limit.
+            stats(1, OTHER, bytes=70, messages=1),
+            stats(1, THIRD, bytes=210, messages=9, resource_group="g"),
+            stats(1, "elsewhere", bytes=10**6, resource_group="h"),
+        ]}, {}, [
+            {**EAST, "broker": "b1", "limiter": "broker", "limiter_name": "b1", "pauses": 2,
+             "paused_s": 3.0, "topics": 3, "most_used_by": TOPIC, "share": 0.5, "used": "messages",
+             "first_pause": "2023-11-14T22:14:01.000Z", "last_pause": "2023-11-14T22:14:01.000Z"},
+            {**EAST, "broker": "b1", "limiter": "resource_group", "limiter_name": "g",
+             "pauses": 1, "paused_s": 0.5, "topics": 2, "most_used_by": THIRD, "share": 0.75,
+             "used": "bytes", "first_pause": "2023-11-14T22:15:01.000Z",
+             "last_pause": "2023-11-14T22:15:01.000Z"},
+            {**EAST, "broker": "b1", "limiter": "connection", "limiter_name": "c4",
+             "pauses": 1, "paused_s": 0.25, "topics": 1, "most_used_by": THIRD, "share": 1.0,
+             "used": "messages", "first_pause": "2023-11-14T22:15:02.000Z",
+             "last_pause": "2023-11-14T22:15:02.000Z"},
+            {**EAST, "broker": "b1", "limiter": "io_thread", "limiter_name": "0", "pauses": 1,
+             "paused_s": None, "topics": 1, "most_used_by": None, "share": None, "used": "bytes",
+             "first_pause": "2023-11-14T22:16:00.000Z", "last_pause": "2023-11-14T22:16:00.000Z"},
         ],
     ),
     "near-limit": (
@@ -178,13 +223,19 @@ CASES = {
             command(0, "p", 1000), command(1000, "p", 500, reason="BrokerProduceQuotaExceeded"),
             command(0, None, 0),
             command(2000, "p", None, reason=None, request_id=None, exception="TimeoutException"),
+            command(0, "old", None, request_id=None, rule="client_unsupported"),
         ]}, {}, [
-            {**EAST, "topic": TOPIC, "producer": "p", "commands": 2, "announced_s": 1.5,
+            {**EAST, "topic": TOPIC, "producer": "p", "commands": 2, "unsupported": 0,
+             "announced_s": 1.5,
              "timed_out_sends": 1,
              "reasons": ["BrokerProduceQuotaExceeded", "TopicProduceQuotaExceeded"],
-             "newest": "2023-11-14T22:14:02"},
-            {**EAST, "topic": TOPIC, "producer": "c1/1", "commands": 1, "announced_s": 0.0,
-             "timed_out_sends": 0, "reasons": ["TopicProduceQuotaExceeded"], "newest": START},
+             "newest": "2023-11-14T22:14:02.000Z"},
+            {**EAST, "topic": TOPIC, "producer": "c1/1", "commands": 1, "unsupported": 0,
+             "announced_s": 0.0, "timed_out_sends": 0, "reasons": ["TopicProduceQuotaExceeded"],
+             "newest": START},
+            {**EAST, "topic": TOPIC, "producer": "old", "commands": 0, "unsupported": 1,
+             "announced_s": 0.0, "timed_out_sends": 0, "reasons": ["TopicProduceQuotaExceeded"],
+             "newest": START},
         ],
     ),
     "breached-quotas": (
@@ -204,9 +255,9 @@ CASES = {
             fate(7, "GAP", "c"), fate(8, "DUPLICATE", "d"),
         ], "chunk_messages": [fate(99, None, "c") | {"outcome": None}]}, {}, [
             {**EAST, "topic": TOPIC, "subscription": "s", "outcome": "EXPIRED", "lost": 2,
-             "arrived_after_all": 0, "newest_lost": "b", "newest": "2023-11-14T22:14:00.009000"},
+             "arrived_after_all": 0, "newest_lost": "b", "newest": "2023-11-14T22:14:00.009Z"},
             {**EAST, "topic": TOPIC, "subscription": "s", "outcome": "GAP", "lost": 0,
-             "arrived_after_all": 1, "newest_lost": None, "newest": "2023-11-14T22:14:00.007000"},
+             "arrived_after_all": 1, "newest_lost": None, "newest": "2023-11-14T22:14:00.007Z"},
         ],
     ),
     # Of another topic the newest window has none.
@@ -220,7 +271,7 @@ CASES = {
             {**EAST, "topic": TOPIC, "subscription": "s", "consumer": "k", "uuid": "b",
              "producer_name": "p", "next_chunk_id": 2, "num_chunks": 3, "first_chunk": START,
              "age_s": 90.0, "buffered_bytes": 10, "declared_bytes": 15,
-             "expires": "2023-11-14T22:16:00"},
+             "expires": "2023-11-14T22:16:00.000Z"},
         ],
     ),
     "new-producer-ids": (
@@ -229,9 +280,9 @@ CASES = {
             new_id(2000, "etl", 2, "rejected"),
             new_id(0, "web", 3, "counted", bound=2.0**63, bound_source="none"),
         ]}, {}, [
-            {**EAST, "user": "etl", "new_ids": 2, "counted": 1, "throttled": 1, "rejected": 1,
-             "clients": 2, "bound": 5.0, "first_id": START, "last_id": "2023-11-14T22:14:02"},
-            {**EAST, "user": "web", "new_ids": 1, "counted": 1, "throttled": 0, "rejected": 0,
+            {**EAST, "user": "etl", "distinct_ids": 2, "counted": 1, "throttled": 1, "rejected": 1,
+             "clients": 2, "bound": 5.0, "first_id": START, "last_id": "2023-11-14T22:14:02.000Z"},
+            {**EAST, "user": "web", "distinct_ids": 1, "counted": 1, "throttled": 0, "rejected": 0,
              "clients": 1, "bound": None, "first_id": START, "last_id": START},
         ],
     ),
@@ -243,7 +294,7 @@ CASES = {
         ]}, {}, [
             {**EAST, "broker": "b1", "user": "etl", "batches_over": 2, "ids_over": 1, "bound": 6.0,
              "bound_source": "user", "longest_throttle_ms": 9,
-             "first_batch": "2023-11-14T22:14:01", "last_batch": "2023-11-14T22:14:02"},
+             "first_batch": "2023-11-14T22:14:01.000Z", "last_batch": "2023-11-14T22:14:02.000Z"},
         ],
     ),
     "backlog-near-quota": (
@@ -271,7 +322,7 @@ CASES = {
              "backlog_bytes": 80, "age_s": None, "growth_rate": 1.0, "drain_rate": None,
              "checked": NEXT},
             {**EAST, "topic": TOPIC, "subscription": "a", "time_to_quota_s": 90.0,
-             "expected": "2023-11-14T22:16:30", "backlog_bytes": 80, "age_s": 3,
+             "expected": "2023-11-14T22:16:30.000Z", "backlog_bytes": 80, "age_s": 3,
              "growth_rate": 1.0, "drain_rate": None, "checked": NEXT},
         ],
     ),
@@ -325,7 +376,7 @@ CASES = {
             broken("UNPARSEABLE", 3, ts_wall_ms=None, detail=None),
         ]}, {}, [
             {"reason_code": "BAD_TOPIC", "records": 2, "jobs": ["chunks"],
-             "commonest_detail": "topic", "newest": "2023-11-14T22:14:01"},
+             "commonest_detail": "topic", "newest": "2023-11-14T22:14:01.000Z"},
             {"reason_code": "UNPARSEABLE", "records": 1, "jobs": None, "commonest_detail": None,
              "newest": None},
         ],
@@ -368,7 +419,7 @@ def test_freshness_says_how_far_each_table_is(tmp_warehouse, capsys):
     assert code == 0
     behind, committed = row.pop("behind_s"), row.pop("committed")
     assert row == {"name": "throttle_events", "rows": 3, "files": 2, "version": 1,
-                   "newest_row": "2023-11-14T22:14:01"}
+                   "newest_row": "2023-11-14T22:14:01.000Z"}
     assert behind > 0 and committed > "2023"
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from app.errors import UserError
 from app.job_settings import JOBS
+from app.preflight import chosen
 from app.progress import Progress
-from app.run import Late, chosen
+from app.run import Late
 from app.run_lock import only_run
 from app.settings import Settings
 
@@ -19,18 +20,18 @@ MakeSettings = Callable[..., Settings]
 
 
 @pytest.mark.parametrize(
-    ("jobs", "groups"),
+    ("jobs", "queries"),
     [
-        (None, [[*JOBS], ["archive"]]),
-        (["rate_limits", "chunks"], [["rate_limits", "chunks"]]),
-        (["archive"], [["archive"]]),
-        (["archive", "chunks", "rate_limits"], [["rate_limits", "chunks"], ["archive"]]),
+        (None, {"govern": JOBS, "archive": ("archive",)}),
+        (["rate_limits", "chunks"], {"govern-rate_limits-chunks": ("rate_limits", "chunks")}),
+        (["archive"], {"archive": ("archive",)}),
+        (["archive", "chunks"], {"chunks": ("chunks",), "archive": ("archive",)}),
     ],
 )
 def test_the_archive_runs_unless_other_jobs_are_named(
-    make_settings: MakeSettings, jobs: list[str] | None, groups: list[list[str]]
+    make_settings: MakeSettings, jobs: list[str] | None, queries: dict[str, tuple[str, ...]]
 ) -> None:
-    assert chosen(make_settings(), jobs) == groups
+    assert chosen(make_settings(), jobs) == queries
 
 
 def test_a_job_that_is_not_configured_is_refused(make_settings: MakeSettings) -> None:
@@ -79,7 +80,9 @@ def test_late_records_are_said_once_for_each_larger_value(
         "TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; the records "
         "are in quarantine"
     )
-    assert capsys.readouterr().err.splitlines() == [
+    said = capsys.readouterr().err.splitlines()
+    assert {line.split()[1] for line in said} == {"WARNING"}
+    assert [line.split(maxsplit=2)[2] for line in said] == [
         first, "idle_advance_ms: 37166 would have judged them",
         first, "idle_advance_ms: 50000 would have judged them",
     ]

@@ -26,6 +26,7 @@ TOOLS = (
     "mkdir", "rm", "ls", "cp", "mktemp", "sha256sum", "flock", "kill", "sleep", "printf", "touch",
     "chmod",
 )
+VALIDATE = ("validate", "--config", "configs/weir.yaml")
 PYTHON = f"""#!/bin/bash
 # A Python 3.11 without packages of its own to install.
 case "$*" in
@@ -118,12 +119,12 @@ def words(line: str) -> list[str]:
 
 
 def test_the_first_start_builds_the_environment_and_the_second_does_not(checkout: Checkout) -> None:
-    first = checkout.start("validate")
+    first = checkout.start(*VALIDATE)
     assert first.returncode == 0, first.stderr
     assert "building the Python environment" in first.stderr
     assert "--require-hashes" in checkout.called()[0]
     began = time.monotonic()
-    second = checkout.start("validate")
+    second = checkout.start(*VALIDATE)
     assert time.monotonic() - began < 3
     assert (second.stdout, second.stderr) == (first.stdout, "")
     assert len(checkout.called()) == 1
@@ -131,26 +132,26 @@ def test_the_first_start_builds_the_environment_and_the_second_does_not(checkout
 
 def test_uv_is_used_where_it_is(checkout: Checkout) -> None:
     checkout.program("uv", UV)
-    assert checkout.start("validate").returncode == 0
+    assert checkout.start(*VALIDATE).returncode == 0
     assert checkout.called() == ["uv venv", "uv pip"]
 
 
 def test_an_interrupted_environment_is_built_again(checkout: Checkout) -> None:
     checkout.program("uv", UV)
-    killed = checkout.start("validate", UV_FAILS="1")
+    killed = checkout.start(*VALIDATE, UV_FAILS="1")
     assert killed.returncode == -signal.SIGKILL
     (checkout.root / ".venv" / "half-written").touch()
-    again = checkout.start("validate")
+    again = checkout.start(*VALIDATE)
     assert again.returncode == 0, again.stderr
     assert "unfinished or of another lock" in again.stderr
     assert not (checkout.root / ".venv" / "half-written").exists()
 
 
 def test_a_changed_lock_builds_the_environment_again(checkout: Checkout) -> None:
-    checkout.start("validate")
+    checkout.start(*VALIDATE)
     with (checkout.root / "requirements.lock").open("a", encoding="utf-8") as lock:
         lock.write("# changed\n")
-    assert "of another lock" in checkout.start("validate").stderr
+    assert "of another lock" in checkout.start(*VALIDATE).stderr
     assert len(checkout.called()) == 2
 
 
@@ -158,7 +159,7 @@ def test_a_folder_that_is_no_environment_is_left_alone(checkout: Checkout) -> No
     precious = checkout.root / "precious"
     precious.mkdir()
     (precious / "file").touch()
-    refused = checkout.start("validate", WEIR_HOME=str(precious))
+    refused = checkout.start(*VALIDATE, WEIR_HOME=str(precious))
     assert refused.returncode == 2
     assert "is not an environment of Weir and is not empty" in refused.stderr
     assert (precious / "file").exists()
@@ -166,7 +167,7 @@ def test_a_folder_that_is_no_environment_is_left_alone(checkout: Checkout) -> No
 
 def test_a_missing_python_is_named_with_the_command_that_installs_it(checkout: Checkout) -> None:
     checkout.program("python3.11", "#!/bin/bash\nexit 1\n")
-    refused = checkout.start("validate")
+    refused = checkout.start(*VALIDATE)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.splitlines() == [
         "weir: Python 3.11 is missing",
@@ -176,7 +177,7 @@ def test_a_missing_python_is_named_with_the_command_that_installs_it(checkout: C
 
 def test_a_missing_java_is_named_with_the_command_that_installs_it(checkout: Checkout) -> None:
     checkout.program("java", "#!/bin/bash\nexit 127\n")
-    checkout.start("validate")
+    checkout.start(*VALIDATE)
     refused = checkout.start("demo")
     assert refused.returncode == 2
     assert refused.stderr.splitlines() == [
@@ -333,12 +334,56 @@ def test_help_needs_no_environment(checkout: Checkout) -> None:
     assert checkout.called() == []
 
 
+FILES = "source: {{format: files, path: {}}}\nwarehouse: w\n"
+
+
+@pytest.mark.parametrize(("words", "config", "says"), [
+    (["run"], None, "source: is missing"),
+    (["run", "--config", "none.yaml"], None, "none.yaml: cannot be read"),
+    (["run", "--config", "c.yaml"], "shard: 4\n" + FILES.format("."), "c.yaml: shard: unknown key"),
+    (["run", "--config", "c.yaml"], FILES.format("gone"), "source.path: gone does not exist"),
+    (["run", "--config", "c.yaml", "--jobs", "x"], FILES.format("."), "--jobs x: is not a job"),
+    (["run", "--config", "c.yaml", "--metrics", "x"], FILES.format("."), "No such option: --metri"),
+    (["run", "--config", "c.yaml"], FILES.format(".") + "alerts: {rule_files: [none.yaml]}",
+     "none.yaml: cannot be read"),
+    (["doctor", "--config", "none.yaml"], None, "none.yaml: cannot be read"),
+    (["demo", "--out", "app"], None, "--out app: is not empty and was not made by demo"),
+    (["demo", "--events", "5"], None, "--events 5: this scenario needs at least"),
+    (["runn"], None, "No such command 'runn'"),
+    (["--deploy-mode", "cluster", "--master", "yarn", "run", "--config", "c.yaml", "--jobs", "x"],
+     FILES.format("gone"), "--jobs x: is not a job"),
+])
+def test_a_mistake_is_found_before_spark_and_its_jars(
+    checkout: Checkout, words: list[str], config: str | None, says: str
+) -> None:
+    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
+    (home / "bin" / "spark-submit").write_text('#!/bin/bash\necho spark >> "$CALLS"\n')
+    if config is not None:
+        (checkout.root / "c.yaml").write_text(config, encoding="utf-8")
+    refused = checkout.start(*words, SPARK_HOME=str(home))
+    assert refused.returncode == 2
+    (line,) = [line for line in refused.stderr.splitlines() if says in line]
+    assert line.startswith("weir: ")
+    assert [call for call in checkout.called() if not call.startswith("pip")] == []
+    assert not (checkout.root / "w").exists()
+
+
+def test_what_only_the_driver_of_a_cluster_can_know_is_left_to_it(checkout: Checkout) -> None:
+    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
+    (home / "bin" / "spark-submit").write_text('#!/bin/bash\necho spark >> "$CALLS"\n')
+    (checkout.root / "c.yaml").write_text(FILES.format("/on/the/cluster"), encoding="utf-8")
+    line = ["--master", "yarn", "--deploy-mode", "cluster", "run", "--config", "c.yaml"]
+    started = checkout.start(*line, SPARK_HOME=str(home), WEIR_WORKER_PYTHON="python3.11")
+    assert started.returncode == 0, started.stderr
+    assert checkout.called()[-1] == "spark"
+
+
 def test_a_signal_for_the_script_reaches_spark(checkout: Checkout) -> None:
     home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
     (home / "bin" / "spark-submit").write_text(SUBMIT, encoding="utf-8")
     assert checkout.start("--prepare").returncode == 0
     process = subprocess.Popen(
-        [str(checkout.root / "spark-submit.sh"), "run"], cwd=checkout.root, text=True,
+        [str(checkout.root / "spark-submit.sh"), "demo"], cwd=checkout.root, text=True,
         env=checkout.environment(SPARK_HOME=str(home)), stdout=subprocess.PIPE,
     )
     assert process.stdout is not None

@@ -217,6 +217,9 @@ class Recorder:
         if self.fails:
             raise OSError
 
+    def settle(self) -> None:
+        self.calls.append(("settled", 0))
+
     def append(self, name: str, rows: pa.Table, batch: int) -> None:
         self.calls.append((name, rows.num_rows))
 
@@ -234,7 +237,9 @@ def test_the_feed_comes_before_the_tables_and_its_failure_keeps_the_batch_out_of
             assert all_.calls == [("feed", 1)]
         else:
             committer(all_, 3)
-            assert all_.calls == [("feed", 1), ("throttle_events", 0), ("producer_throttle", 1)]
+            assert all_.calls == [
+                ("feed", 1), ("throttle_events", 0), ("producer_throttle", 1), ("settled", 0)
+            ]
 
 
 def test_a_failure_of_the_feed_is_not_blamed_on_the_source() -> None:

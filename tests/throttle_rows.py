@@ -23,9 +23,10 @@ COMMON: dict[str, Any] = {
 
 
 def event(at_ms: int, action: str, **changes: Any) -> dict[str, Any]:
-    """A row of throttle_events `at_ms` after the start, on both clocks."""
+    """A row of throttle_events `at_ms` after the start, on both clocks. `culprit_topic` is also the
+    topic of the publish, and stays the culprit where the limit is the topic's own."""
     marks = action == "mark"
-    return {
+    row = {
         **COMMON, "ts_mono_ns": at_ms * 1_000_000, "ts_wall_ms": START_MS + at_ms,
         "rule": "bucket_empty" if marks else "released",
         "cnx_id": "c1", "producer_id": 1, "producer_name": "p", "topic": TOPIC, "action": action,
@@ -37,6 +38,13 @@ def event(at_ms: int, action: str, **changes: Any) -> dict[str, Any]:
         "pause_model_ns": 10_000_000 if marks else 0, "waiting": 1 if marks else 0,
         "pause_observed_ns": None, "request_id": None, "receipt_state": None, **changes,
     }
+    limiter, publisher = row["limiter"], row["culprit_topic"]
+    names = {"topic": publisher, "broker": row["broker"], "connection": row["cnx_id"],
+             "resource_group": "g", "io_thread": "0"}
+    return {
+        "trigger_topic": publisher, "limiter_name": names[limiter], **row,
+        "culprit_topic": publisher if limiter == "topic" else None,
+    }
 
 
 def window(minute: int, **changes: Any) -> dict[str, Any]:
@@ -45,9 +53,10 @@ def window(minute: int, **changes: Any) -> dict[str, Any]:
     return {
         **COMMON, "ts_mono_ns": (minute + 1) * length * 1_000_000, "ts_wall_ms": start + length,
         "rule": "released", "topic": TOPIC, "window_start_ms": start, "window_ms": length,
-        "limited_times": 0, "culprit_times": 0, "collateral_times": 0, "culprit_ns": 0,
-        "collateral_ns": 0, "by_reason": [], "messages": 600, "bytes": 6000, "limit_msgs": 100.0,
-        "limit_bytes": None, "limited_by_limiter": [], **changes,
+        "limited_times": 0, "culprit_times": 0, "shared_times": 0, "collateral_times": 0,
+        "culprit_ns": 0, "shared_ns": 0, "collateral_ns": 0, "by_reason": [],
+        "messages": 600, "bytes": 6000, "limit_msgs": 100.0, "limit_bytes": None,
+        "limited_by_limiter": [], "resource_group": None, **changes,
     }
 
 

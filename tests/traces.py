@@ -56,9 +56,16 @@ def rows_of(warehouse: str, table: str, *without: str) -> list[tuple[Any, ...]]:
 
 
 def all_rows(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
-    """`rows_of` every table that a run writes."""
+    """`rows_of` every table that archive and `rate_limits` write."""
     names = ("events", "quarantine", "throttle_events", "topic_throttle_stats", "limiter_stats")
     return {name: rows_of(warehouse, name) for name in names}
+
+
+def every_row(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
+    """`rows_of` every table of every job that holds rows, and of the archive."""
+    beside = ("alerts", "quality_results")
+    return {name: rows for name in TABLES
+            if name not in beside and (rows := rows_of(warehouse, name))}
 
 
 def identities(warehouse: str) -> list[tuple[str, int]]:

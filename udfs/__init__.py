@@ -1,4 +1,13 @@
+"""Column functions over Arrow arrays, and their registration for SQL.
+
+`register` makes them known to a Spark session, `register_duckdb` to a connection of DuckDB;
+docs/functions.md lists them.
+"""
+
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
 
 # Numba reads its environment once, so before its first import (see udfs/compiled_cache.py).
 os.environ.setdefault(
@@ -6,3 +15,23 @@ os.environ.setdefault(
     "udfs.compiled_cache.BySources,UserProvidedCacheLocator,InTreeCacheLocator,"
     "UserWideCacheLocator,ZipCacheLocator",
 )
+
+if TYPE_CHECKING:
+    import duckdb
+    from pyspark.sql import SparkSession
+
+__all__ = ["register", "register_duckdb"]
+
+
+def register(spark: SparkSession) -> tuple[str, ...]:
+    """Make every function known to the SQL of a Spark session; their names."""
+    from udfs.spark import register as known_to
+
+    return known_to(spark)
+
+
+def register_duckdb(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """Make every function known to the SQL of a DuckDB connection; their names."""
+    from udfs.duckdb import register as known_to
+
+    return known_to(connection)

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 
-from state.policies import FLAG, LIMIT_TYPES, NUMBER, problem
+from state.policies import FLAG, LIMIT_TYPES, NUMBER, limit_problem
 from udfs.topics import normal_topic, split_topic
 
 FEED = "pulsar_admin"
@@ -343,9 +343,9 @@ class _Mapping:
             value = told.get(key, earlier.get(key))
             if value is None:
                 continue
-            wrong = problem({"scope": scope, "name": "any", "limits": {key: value}})
+            wrong = limit_problem(scope, key, value)
             if wrong is not None:
-                self._problem(place, wrong)
+                self._problem(place, f"{key} {wrong}")
                 value = earlier.get(key)
             if value is not None:
                 limits[key] = value

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from app.errors import UserError
-from app.model import Milliseconds, Model, Positive, resolved, shown
+from app.model import Milliseconds, Model, Positive, resolved, shown, without_users
 
 WHERE = "source.admin"
 """Where these settings stand in the configuration; messages name keys below it."""
@@ -103,7 +103,8 @@ class PulsarAdminSettings(Model):
         plain = self.model_dump()
         if self.token is not None:
             plain.update(shown({"token": self.token}))
-        return plain
+        found: dict[str, Any] = without_users(plain)
+        return found
 
     def __repr_args__(self) -> Any:
         return list(self.display().items())

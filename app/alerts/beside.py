@@ -40,7 +40,7 @@ def check(settings: Settings) -> None:
 
 @contextmanager
 def beside(settings: Settings, say: Say) -> Iterator[None]:
-    """Judge the rules every `alerts.interval_ms`, and once more at the end; 0 is off."""
+    """Judge the rules every `alerts.interval_ms`, and once more at the end; null is off."""
     if not settings.alerts.interval_ms:
         yield
         return
@@ -150,6 +150,7 @@ def main() -> int:
 
     formats = sorted({s.format for s in settings.alerts.sinks if isinstance(s, StdoutSink)})
     interval_ms = settings.alerts.interval_ms
+    assert interval_ms is not None
     try:
         evaluator = Evaluator(settings)
     except UserError as error:

@@ -210,7 +210,7 @@ def row_of(rule: Rule, change: Change, words: str | None = None) -> Row:
     return {
         "alert": rule.name, "labels": list(change.labels), "state": change.state,
         "at_ms": change.at_ms, "since_ms": change.since_ms,
-        "value": None if math.isnan(change.value) else change.value,
+        "value": change.value if math.isfinite(change.value) else None,
         "severity": rule.severity, "summary": summary(rule, change) if words is None else words,
         "runbook": rule.runbook, "checked_ms": time.time_ns() // 1_000_000, "number": None,
     }

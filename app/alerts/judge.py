@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from app.alerts.episodes import Change, Labels, Last, Stretch, bounded, changes
+from app.alerts.episodes import ACTIVE, Change, Labels, Last, Stretch, bounded, changes
 from app.alerts.rule import Rule
 from app.alerts.settings import AlertSettings
 from app.errors import UserError
@@ -23,7 +23,10 @@ NEEDED = ("start_ms", "end_ms", "value")
 RESERVED = ("alertname", "severity")
 LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_ROWS = 100_000
-"""A rule that gives more is refused: it would be the rule that fills the memory."""
+"""Rows of a rule that are looked at; of more, those of the alerts that come first."""
+GROUPS = 2
+"""So many times the limit of a rule are the alerts that are looked at then."""
+_ALL, _KEPT = "_weir_rule_rows", "_weir_rule_alerts"
 LIMITS = {"threads": "1", "memory_limit": "1GB"}
 """What the SQL of rules may take of the machine: it runs beside the stream."""
 _WINDOWS = """
@@ -100,7 +103,10 @@ def judge(
                 return None
             connection.execute(rule.sql)
             names = [column[0] for column in connection.description or []]
-            rows = connection.fetchmany(MOST_ROWS + 1)
+            labels = _label_names(rule, names, where)
+            rows, beyond = connection.fetchmany(MOST_ROWS + 1), 0
+            if len(rows) > MOST_ROWS:
+                rows, beyond = _most_important(connection, rule, labels, at_ms, known)
     except duckdb.InterruptException as error:
         raise UserError(
             f"{where}: took longer than alerts.query_timeout_ms ({settings.query_timeout_ms} ms)"
@@ -108,13 +114,57 @@ def judge(
     except duckdb.Error as error:
         raise UserError(f"{where}: {first_lines(error)}") from error
     if len(rows) > MOST_ROWS:
-        raise UserError(f"{where}: sql gives more than {MOST_ROWS:,} rows; group or filter them")
-    labels = _label_names(rule, names, where)
+        raise UserError(
+            f"{where}: sql gives more than {MOST_ROWS:,} rows for {GROUPS * rule.limit:,} alerts;"
+            " group or filter them"
+        )
     stretches = [
         _stretch(dict(zip(names, row, strict=True)), labels, where) for row in rows
     ]
     history, left_out = bounded(changes(stretches, rule.for_ms, at_ms), known, rule.limit)
-    return Judged(rule, at_ms, history, left_out)
+    return Judged(rule, at_ms, history, left_out + beyond)
+
+
+def _most_important(
+    connection: duckdb.DuckDBPyConnection, rule: Rule, labels: Sequence[str], at_ms: int,
+    known: Mapping[Labels, Last],
+) -> tuple[list[tuple[Any, ...]], int]:
+    """The rows of a rule for as many alerts as it may keep, and how many more hold.
+
+    These are the alerts that are recorded as holding, then those that hold and began first, and of
+    those that have ended the newest. `bounded` chooses among them.
+    """
+    names = [f'"{name}"' for name in labels]
+    active = [dict(about) for about, last in known.items() if last.state in ACTIVE]
+    texts = {f"known_{i}": [about.get(name, "") for about in active]
+             for i, name in enumerate(labels)}
+    listed = ", ".join(f"unnest(CAST(${key} AS VARCHAR[])) AS {key}" for key in texts)
+    same = " AND ".join(f"coalesce(CAST({name} AS VARCHAR), '') = {key}"
+                        for name, key in zip(names, texts, strict=True))
+    is_known = f"EXISTS (FROM (SELECT {listed}) WHERE {same})" if active and labels else "false"
+    sql = rule.sql.rstrip().rstrip(";")
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {_ALL} AS\n{sql}")
+    connection.execute(f"""
+        CREATE OR REPLACE TEMP TABLE {_KEPT} AS
+        SELECT *, {is_known} AS is_known, row_number() OVER (
+          PARTITION BY ends_ms >= $now ORDER BY CASE WHEN ends_ms >= $now THEN starts_ms END,
+            ends_ms DESC, {", ".join(names) or "1"}) AS place
+        FROM (SELECT {"".join(f"{name}, " for name in names)}min(start_ms) AS starts_ms,
+          max(end_ms) AS ends_ms FROM {_ALL} WHERE start_ms < $now
+          GROUP BY {", ".join(names) or "()"})
+    """, {"now": at_ms, **(texts if active and labels else {})})
+    chosen = f"(is_known OR place <= {GROUPS * rule.limit})"
+    (beyond,) = connection.execute(
+        f"SELECT count(*) FROM {_KEPT} WHERE ends_ms >= $now AND NOT {chosen}", {"now": at_ms}
+    ).fetchone() or (0,)
+    joined = " AND ".join(f"a.{name} IS NOT DISTINCT FROM k.{name}" for name in names) or "true"
+    rows = connection.execute(
+        f"SELECT a.* FROM {_ALL} AS a SEMI JOIN (FROM {_KEPT} WHERE {chosen}) AS k ON {joined}"
+        " WHERE a.start_ms < $now", {"now": at_ms}
+    ).fetchmany(MOST_ROWS + 1)
+    for table in (_ALL, _KEPT):
+        connection.execute(f"DROP TABLE {table}")
+    return rows, int(beyond)
 
 
 def summary(rule: Rule, change: Change) -> str:
@@ -149,7 +199,7 @@ def _connections(
 
     def open_for(several: Sequence[Rule]) -> duckdb.DuckDBPyConnection:
         text = " ".join(f"{rule.sql} {rule.now}" for rule in several)
-        return connect(warehouse, text, recent=recent, limits=LIMITS)
+        return connect(warehouse, text, recent=recent, limits=LIMITS, calendar=True)
 
     warehouse.require()
     try:

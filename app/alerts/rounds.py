@@ -19,6 +19,7 @@ from app.alerts.settings import StdoutSink
 from app.alerts.sinks import Delivery, plain
 from app.errors import UserError
 from app.warehouse import Warehouse
+from app.writable import obstacle
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -77,7 +78,7 @@ class Evaluator:
              if not any(text.startswith(f"alert rule {one.rule.name}:") for text in wordless)],
             self._journal.newest,
         )
-        undelivered = self._delivery.deliver(stopping)
+        undelivered = self._delivery.deliver(stopping, firing)
         left_out = {one.rule.name: one.left_out for one in found.judged if one.left_out}
         return Round(
             len(self.rules), firing, written, found.broken + wordless, undelivered, left_out
@@ -93,14 +94,27 @@ def check_command(
     settings: Settings, as_json: bool = False, at_ms: int | None = None,
     only: Sequence[str] = (),
 ) -> int:
-    """One round; 1 while an alert fires, else 0. At a time of the past it only looks.
+    """One round; 1 while an alert fires, else 0. At a time of the past, and in a warehouse that
+    cannot be written, it only looks.
 
     A rule that cannot be judged is reported by name and does not keep the others from being
     judged; it is a UserError if nothing fires.
     """
     evaluator = Evaluator(settings, only)
-    found = evaluator.round(threading.Event()) if at_ms is None else evaluator.look(at_ms)
+    refused = None
+    if at_ms is None:
+        Warehouse.of(settings).require()
+        refused = obstacle(settings, "alerts", "alerts/_delta_log")
+    if at_ms is None and refused is None:
+        found = evaluator.round(threading.Event())
+    else:
+        found = evaluator.look(at_ms)
     _print(found, as_json)
+    if refused is not None:
+        note = f"{refused}; changes are neither recorded nor delivered"
+        if not found.firing:
+            raise UserError(note)
+        print(f"weir: {note}", file=sys.stderr)
     if found.broken and not found.firing:
         raise UserError.of_many(found.broken, "./spark-submit.sh alerts check --json")
     for note in found.notes():
@@ -125,7 +139,7 @@ def watch_command(
         pause_ms = interval_ms or settings.alerts.interval_ms
         if not pause_ms:
             raise UserError(
-                "alerts.interval_ms: is 0, so run judges no rules; watch needs --interval-ms"
+                "alerts.interval_ms: is null, so run evaluates no rules; watch needs --interval"
             )
         keep_watching(
             evaluator, pause_ms, stopping,

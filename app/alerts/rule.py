@@ -8,21 +8,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
 from app.model import Model
+from app.moments import duration_ms
 
 Text = Annotated[str, Field(min_length=1)]
 Severity = Literal["critical", "warning", "info"]
-UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_PARTS = re.compile(r"(\d+)(ms|s|m|h|d)")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
-def duration_ms(value: Any) -> Any:
+def duration_of(value: Any) -> Any:
     """Milliseconds of a duration such as 90s, 5m or 1h30m; a whole number stays what it is."""
-    if not isinstance(value, str):
-        return value
-    if not value or _PARTS.sub("", value):
-        raise ValueError(f"{value!r} is not a duration (allowed: such as 90s, 5m, 1h30m, or 0)")
-    return sum(int(count) * UNITS_MS[unit] for count, unit in _PARTS.findall(value))
+    return duration_ms(value) if isinstance(value, str) else value
 
 
 class Rule(Model):
@@ -36,7 +31,7 @@ class Rule(Model):
     now: Text
     """SQL that gives the time which the tables have reached (ms since the epoch; null while they
     are empty), or the name of a table of windows."""
-    for_ms: Annotated[int, Field(ge=0), BeforeValidator(duration_ms)] = Field(0, alias="for")
+    for_ms: Annotated[int, Field(ge=0), BeforeValidator(duration_of)] = Field(0, alias="for")
     severity: Severity
     summary: Text
     """Braces name labels and other columns, `since`, `until`, `seconds` and `value`."""

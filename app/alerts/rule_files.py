@@ -37,7 +37,10 @@ def rules_command(rules: Sequence[Rule], as_json: bool) -> int:
     """Print the rules; 0."""
     names = ["name", "severity", "for_ms", "summary", "runbook"]
     rows = [[getattr(rule, name) for name in names] for rule in rules]
-    (write_json if as_json else write_table)(names, rows, sys.stdout)
+    if as_json:
+        write_json(names, rows, sys.stdout)
+    else:
+        write_table(names, rows, sys.stdout, None)
     return 0
 
 

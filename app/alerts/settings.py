@@ -9,10 +9,20 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from app.alerts.rule import Rule
-from app.model import ENV, MASK, Milliseconds, Model, Positive, as_text, resolved, shown
+from app.model import (
+    ENV,
+    MASK,
+    Model,
+    Positive,
+    as_text,
+    masked,
+    resolved,
+    shown,
+    without_users,
+)
 
 _URL = re.compile(r"https?://[^/?#@\s]+\S*")
-_MAY_CARRY_SECRET = re.compile(r"(https?://[^/?#]+)[/?#].+")
+_MAY_CARRY_SECRET = re.compile(r"(https?://[^/?#]+)[/?#](.+)")
 
 
 class _HttpSink(Model):
@@ -54,7 +64,7 @@ class _HttpSink(Model):
         """These settings as they may be printed."""
         secret = re.compile("authorization|key|token|secret|cookie", re.IGNORECASE)
         headers = {
-            k: MASK if secret.search(k) and not ENV.search(v) else v
+            k: masked(v) if secret.search(k) and MASK not in v else v
             for k, v in shown(self.headers).items()
         }
         return {**self.model_dump(), "url": _host_only(self.url), "headers": headers}
@@ -93,7 +103,7 @@ Sink = Annotated[StdoutSink | WebhookSink | AlertmanagerSink, Field(discriminato
 class AlertSettings(Model):
     """Which rules, how often, and who is told."""
 
-    interval_ms: Milliseconds = 30_000
+    interval_ms: Positive | None = 30_000
     lookback_ms: Positive = 7_200_000
     query_timeout_ms: Positive = 30_000
     rules: list[Rule] = []
@@ -112,8 +122,11 @@ class AlertSettings(Model):
 
 
 def _host_only(url: str) -> str:
-    """An address without a path or query that may be a secret, as chat services have it."""
-    if ENV.search(url):
+    """An address without what may be a secret: user, password, and path or query, as chat services
+    have it. Variables stay."""
+    if ENV.fullmatch(url):
         return url
-    match = _MAY_CARRY_SECRET.fullmatch(url)
-    return f"{match[1]}/{MASK}" if match else url
+    match = _MAY_CARRY_SECRET.fullmatch(without_users(url))
+    if match is None:
+        return str(without_users(url))
+    return f"{match[1]}/{masked(match[2])}"

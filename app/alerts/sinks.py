@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import http.client
 import json
+import math
 import threading
 import time
 import urllib.error
@@ -23,7 +24,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from app.alerts.episodes import FIRING, RESOLVED
-from app.alerts.journal import Journal, Row, key_of
+from app.alerts.journal import Journal, Key, Row, key_of
 from app.alerts.settings import AlertmanagerSink, HttpSink, WebhookSink
 from app.errors import UserError
 from app.warehouse_files import local_path, read_text, write_text
@@ -59,9 +60,14 @@ class Delivery:
         self._journal = journal
         self._names = names
         self._resent_at: dict[str, float] = {}
+        self._current: dict[Key, Row] = {}
 
-    def deliver(self, stopping: threading.Event) -> list[str]:
-        """One round over all sinks, side by side; what went wrong, a line each."""
+    def deliver(self, stopping: threading.Event, current: Sequence[Row] = ()) -> list[str]:
+        """One round over all sinks, side by side; what went wrong, a line each.
+
+        `current` has the alerts that fire as their newest data show them.
+        """
+        self._current = {key_of(row): row for row in current}
         sinks = self._settings.alerts.http_sinks
         if not sinks:
             return []
@@ -123,14 +129,19 @@ class Delivery:
         passed_s = time.monotonic() - self._resent_at.get(sink.identity, float("-inf"))
         if not changes and passed_s * 1000 < sink.resend_ms:
             return []
-        firing = self._journal.firing(self._names)
+        firing = [self._as_it_stands(row) for row in self._journal.firing(self._names)]
         fires = {key_of(row) for row in firing}
         ended = {key_of(row): row for row in changes if key_of(row) not in fires}
         return [*firing, *(row for row in ended.values() if row["state"] == RESOLVED)]
 
+    def _as_it_stands(self, row: Row) -> Row:
+        """A recorded alert with the value and words of now: the record has those of its first."""
+        now = self._current.get(key_of(row), row)
+        return {**row, "value": now["value"], "summary": now["summary"]}
+
     def _life_ms(self, sink: AlertmanagerSink) -> int:
         """How long Alertmanager may keep an alert that it does not hear of again."""
-        longest = max(self._settings.alerts.interval_ms, sink.resend_ms)
+        longest = max(self._settings.alerts.interval_ms or 0, sink.resend_ms)
         return max(ROUNDS * longest, SHORTEST_LIFE_MS)
 
     @contextmanager
@@ -231,7 +242,9 @@ def _said(error: urllib.error.HTTPError) -> str:
 
 def plain(row: Row) -> dict[str, Any]:
     """A row as JSON; its `number` is the same however often it is sent."""
-    return {**row, "labels": dict(row["labels"])}
+    value = row["value"]
+    kept = None if value is None or not math.isfinite(value) else value
+    return {**row, "labels": dict(row["labels"]), "value": kept}
 
 
 def _alert(sink: AlertmanagerSink, row: Row, life_ms: int) -> dict[str, Any]:

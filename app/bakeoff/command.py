@@ -18,11 +18,11 @@ import pyarrow as pa
 from app.bakeoff import advice, choice
 from app.bakeoff.curves import BakeOff, Curve, Place, Point, around, hit_ratio, measured
 from app.bakeoff.trace import JOB, Trace, read_trace, release_event
-from app.commit import table_path
 from app.errors import UserError
 from app.manifest import load as load_manifest
 from app.sizes import size_text
 from app.tables import TABLES
+from app.writable import append
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -71,6 +71,8 @@ class Result:
     """Share of the entries that was asked for; single sizes may have more."""
     error: float | None
     """Largest difference of a sampled hit ratio from the exact one; None: nothing was sampled."""
+    one_size: bool = False
+    """All entries have one size: no policy that keeps to its size does better than `belady`."""
 
 
 def bakeoff(
@@ -87,14 +89,14 @@ def bakeoff(
         load_manifest(settings)
     result = compare(settings, asked, _say)
     table = rows(settings, result)
-    if keep:
-        keep_rows(settings, table)
     if svg is not None:
         draw_curves(result, svg)
     if as_json:
         _print_json(result, table)
     else:
         print("\n".join(lines(result)))
+    if keep:
+        keep_rows(settings, table)
     return 0
 
 
@@ -120,7 +122,8 @@ def compare(settings: Settings, asked: Asked, say: Say) -> Result:
         say("its figures are compared with all entries at the sizes that the advice is about")
         checked = [s for s in (size, 2 * size) if s in sizes]
         points, error = measured(points, off.exact(curves, checked))
-    return Result(trace, event, tuple(points), size, advice.sentence(points, size), rate, error)
+    return Result(trace, event, tuple(points), size, advice.sentence(points, size), rate, error,
+                  off.one_size)
 
 
 def _rate(asked: Asked, trace: Trace) -> float:
@@ -172,19 +175,15 @@ def _counted(counted: Mapping[str, float]) -> dict[str, Any]:
 
 def keep_rows(settings: Settings, table: pa.Table) -> None:
     """Append rows to `cache_bakeoff` of the warehouse."""
-    from deltalake import write_deltalake
-
-    write_deltalake(
-        table_path(settings, TABLE), table, mode="append", description=TABLES[TABLE].meaning,
-        storage_options=settings.storage(),
-    )
+    append(settings, TABLE, table)
 
 
 def draw_curves(result: Result, path: Path) -> None:
     """Write the picture of a result."""
     from app.bakeoff.picture import draw
 
-    path.write_text(draw(result.points, result.size, _subtitle(result)), "utf-8")
+    path.write_text(draw(
+        result.points, result.size, _subtitle(result), result.one_size), "utf-8")
 
 
 # -- printed ---------------------------------------------------------------------------------

@@ -108,6 +108,12 @@ class BakeOff:
         entries = sum(e.entries for e in self._sizes)
         self._entry_bytes = sum(e.bytes for e in self._sizes) / entries if entries else 0.0
 
+    @property
+    def one_size(self) -> bool:
+        """Whether all entries have one size, so that foresight is the bound of every policy that
+        keeps to its size."""
+        return len(frozenset().union(*(e.sizes for e in self._sizes))) <= 1
+
     def exact(self, curves: Sequence[Curve], sizes: Sequence[int | None]) -> list[Point]:
         """Every curve at every size, on all entries."""
         return self._points(self._trace, curves, sizes, 1.0)
@@ -212,6 +218,8 @@ class _Extent:
     entries: int
     bytes: int
     reads: int
+    sizes: frozenset[int] = frozenset()
+    """Sizes of single entries (bytes), at most two of them."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +244,7 @@ class _Share:
 
 def _extent(blobs: Iterable[bytes], reads: int) -> _Extent:
     entries = size = read = 0
+    found: set[int] = set()
     for blob in blobs:
         with pa.ipc.open_stream(blob) as reader:
             table = reader.read_all()
@@ -245,4 +254,7 @@ def _extent(blobs: Iterable[bytes], reads: int) -> _Extent:
         entries, size, read = (
             entries + len(sizes), size + int(sizes.sum()), read + int((kinds == reads).sum())
         )
-    return _Extent(entries, size, read)
+        given = table.column("entry_bytes").drop_null().to_numpy()
+        if len(given):
+            found |= {int(given.min()), int(given.max())}
+    return _Extent(entries, size, read, frozenset(sorted(found)[:2]))

@@ -21,8 +21,19 @@ APART = 0.05
 FONT = "Helvetica, Arial, sans-serif"
 
 
-def draw(points: Sequence[Point], size: int, subtitle: str) -> str:
-    """The picture as the text of an SVG; `size` gets a line of its own."""
+DARK = {
+    "white": "#14171b", "#000": "#e8eaed", "#000000": "#e8eaed", "#222222": "#e8eaed",
+    "#888": "#a3abb5", "#999999": "#8b939d", "#ddd": "#363d46", "#0072B2": "#56b4e9",
+    "#D55E00": "#f0883e", "#009E73": "#3fc79a", "#CC79A7": "#e29ac8", "#56B4E9": "#9ad2f5",
+    "#E69F00": "#e6c34a", "#7F7F7F": "#aab1ba",
+}
+"""What each colour is where the reader's system asks for dark; programs that know no such rules
+show the colours as they stand."""
+
+
+def draw(points: Sequence[Point], size: int, subtitle: str, bound: bool = False) -> str:
+    """The picture as the text of an SVG; `size` gets a line of its own. `bound`: no policy can do
+    better than the one with foresight."""
     import altair as alt
     import vl_convert
 
@@ -49,7 +60,7 @@ def draw(points: Sequence[Point], size: int, subtitle: str) -> str:
     dash = alt.StrokeDash("policy:N", legend=None, scale=alt.Scale(
         domain=labels, range=[DASHES[i % len(DASHES)] for i in range(len(labels))]))
     curves = alt.Chart(alt.Data(values=values)).encode(x=x, y=y, color=colour)
-    ends = _ends(values, labels, bottom, sizes[-1], right)
+    ends = _ends(values, labels, bottom, sizes[-1], right, bound)
     leaders = alt.Chart(alt.Data(values=[v for pair in ends for v in pair])).mark_line(
         strokeWidth=0.8).encode(x=x, y=y, color=colour)
     names = alt.Chart(alt.Data(values=[pair[1] for pair in ends])).mark_text(
@@ -67,7 +78,16 @@ def draw(points: Sequence[Point], size: int, subtitle: str) -> str:
         labelFontSize=11, titleFontSize=12)
     text = str(vl_convert.vegalite_to_svg(chart.to_json()))
     told = f"<svg role=\"img\" aria-label={quoteattr(_description(values, labels))} "
-    return text.replace("<svg ", told, 1)
+    return text.replace("<svg ", told, 1).replace(">", f">{_dark_style()}", 1)
+
+
+def _dark_style() -> str:
+    """A style that puts the dark colours in the place of those that stand in the drawing."""
+    rules = "".join(
+        f'[{where}="{light}"]{{{where}:{dark}}}' for light, dark in DARK.items()
+        for where in ("fill", "stroke")
+    )
+    return f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>"
 
 
 def _names(sizes: Sequence[int]) -> str:
@@ -80,7 +100,7 @@ def _names(sizes: Sequence[int]) -> str:
 
 def _ends(
     values: Sequence[Mapping[str, Any]], labels: Sequence[str], bottom: float, last: int,
-    right: float,
+    right: float, bound: bool,
 ) -> list[list[dict[str, Any]]]:
     """For each curve its last point and the place of its label, no two of which overlap."""
     ends = {v["policy"]: v["percent"] for v in values if v["bytes"] == last}
@@ -96,7 +116,8 @@ def _ends(
         [
             {"policy": label, "bytes": last, "percent": ends[label]},
             {"policy": label, "bytes": right, "percent": places[label] + lift,
-             "label": f"{label} (the optimum)" if label == OPTIMUM else label},
+             "label": label if label != OPTIMUM else
+             f"{label} ({'the bound' if bound else 'foresight'})"},
         ]
         for label in labels
     ]

@@ -24,10 +24,10 @@ def of_topic(column: str = "t.topic") -> str:
 
 
 THROTTLED = (
-    f"({of_topic()} OR {of_topic('t.culprit_topic')}"
+    f"({of_topic()} OR {of_topic('coalesce(t.trigger_topic, t.culprit_topic)')}"
     f" OR len(list_filter(t.collateral_topics, lambda other: {of_topic('other')})) > 0)"
 )
-"""Rows of throttle_events that concern the topic, as culprit, as victim or by their producer."""
+"""Rows of throttle_events that concern the topic, by publish, producer or connection."""
 _SUBSCRIPTION = f"{of_topic()} AND t.subscription = $subscription"
 _CHUNKS = ("chunk_events", "chunk_messages", "incomplete_messages")
 

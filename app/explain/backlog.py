@@ -6,7 +6,7 @@ from app.explain.ask import IN_WINDOW, Ask
 from app.explain.reader import Reader
 from app.explain.saying import Row, Sentence, say
 
-_NEAREST = "ORDER BY abs(t.ts_wall_ms - $at), t.row_no LIMIT $rows"
+_NEAREST = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
 _ACTIONS = {
     "none": "nothing is done",
     "deduplication_snapshot": "the deduplication cursor is the slowest, so its snapshot is taken",

@@ -6,7 +6,7 @@ from app.explain.ask import IN_WINDOW, Ask
 from app.explain.reader import Reader
 from app.explain.saying import Row, Sentence, say
 
-_NEAREST = "ORDER BY abs(t.ts_wall_ms - $at), t.row_no LIMIT $rows"
+_NEAREST = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
 _CHUNK = "Chunk {event.chunk_id:n} (of {event.num_chunks:n}) of {event.uuid}"
 _OUTCOMES = {
     "COMPLETE": f"{_CHUNK} completes it: consumer {{event.consumer}} hands it to the application",

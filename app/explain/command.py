@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import textwrap
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from app.explain.limits import Policies
 from app.explain.reader import Reader
 from app.explain.saying import Row, Sentence, clock, day_and_clock
 from app.manifest import load as load_manifest
+from app.moments import duration_ms, has_unit
 from app.query import plain
 from app.warehouse import Warehouse
 
@@ -28,7 +28,6 @@ ALSO_READ = ("events", "publish_verdicts", "backlog_checks")
 EVER = 2**62
 """A window (ms) that holds every time."""
 NO_BREAK = "\N{NO-BREAK SPACE}"
-_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 LONGEST_STATISTICS_MS = 86_400_000
 """A window of statistics that holds the moment ends within this time."""
 _MOST_WINDOW_MS = 366 * 86_400_000
@@ -87,8 +86,8 @@ def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sent
 
 def span_ms(text: str) -> int:
     """A time to either side of the moment, such as 10s, 500ms, 5m or 2h."""
-    found = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", text.strip())
-    length = int(found[1]) * _UNITS[found[2] or "s"] if found else 0
+    text = text.strip()
+    length = duration_ms(text) if has_unit(text) else 1000 * int(text) if text.isdecimal() else 0
     if not 0 < length <= _MOST_WINDOW_MS:
         raise UserError(f"--window {text}: is not a length of time\n"
                         "allowed: 1ms to 366d, such as 500ms, 10s, 5m, 2h")

@@ -73,7 +73,7 @@ GROUP BY t.cluster, t.broker, t.cnx_id, t.pause_no
 )
 SELECT * FROM pauses AS p
 WHERE p.concerned AND p.first.ts_wall_ms < $hi AND (p.last IS NULL OR p.last.ts_wall_ms >= $lo)
-ORDER BY abs(p.first.ts_wall_ms - $at), p.cluster, p.broker, p.cnx_id LIMIT $rows
+ORDER BY abs(CAST(p.first.ts_wall_ms AS HUGEINT) - $at), p.cluster, p.broker, p.cnx_id LIMIT $rows
 """
 
 
@@ -148,6 +148,7 @@ def windows_of(reader: Reader, pauses: list[Pause]) -> Windows:
     names = {
         name for pause in pauses for name in (
             pause.first["culprit_topic"], pause.first["topic"], pause.first["broker"],
+            pause.first["limiter_name"],
             pause.first["cnx_id"], *(pause.first["collateral_topics"] or ()),
         ) if name is not None
     }

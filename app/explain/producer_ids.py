@@ -24,7 +24,7 @@ SELECT arg_min(t, (t.ts_wall_ms, t.row_no)) AS first, arg_max(t, (t.ts_wall_ms, 
 FROM numbered AS t GROUP BY t.cluster, t.broker, t.user, t.run
 )
 SELECT * FROM runs AS r
-ORDER BY abs(r.first.ts_wall_ms - $at), r.first.cluster, r.first.broker LIMIT $rows
+ORDER BY abs(CAST(r.first.ts_wall_ms AS HUGEINT) - $at), r.first.cluster, r.first.broker LIMIT $rows
 """
 _WHAT = {
     "batches": "count(*)", "ids": "count(DISTINCT t.producer_id)",

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from app.errors import UserError
 from app.explain.saying import Row
 from app.tables import TABLES
-from app.warehouse import FEW_FILES, GONE, Warehouse, connect, first_lines
+from app.warehouse import FEW_FILES, GONE, NARROWER, Warehouse, connect, first_lines
 
 KEY_OF_JOB: dict[str, tuple[str, ...]] = {
     "rate_limits": ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no"),
@@ -83,6 +83,8 @@ class Reader:
             return [dict(zip(names, row, strict=True)) for row in connection.fetchall()]
         except duckdb.IOException as error:
             raise UserError(f"explain: {first_lines(error)}\n{GONE}") from error
+        except duckdb.OutOfMemoryException as error:
+            raise UserError(f"explain: {first_lines(error)}\n{NARROWER}") from error
 
     def rows(
         self, table: str, where: str, params: Mapping[str, Any], rest: str = ""

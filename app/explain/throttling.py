@@ -1,8 +1,9 @@
-"""Pauses of connections in words: who caused each, who stood still, and how it ended."""
+"""Pauses of connections in words: whose limit each was, which topics waited, how it ended."""
 
 from __future__ import annotations
 
 from app.explain.ask import Ask
+from app.explain.causes import cause, most_used
 from app.explain.limits import CONFIGURATION, Limit, Policies
 from app.explain.pauses import Pause, Windows, pauses_of, windows_of
 from app.explain.reader import Reader, beside
@@ -10,17 +11,6 @@ from app.explain.saying import Row, Sentence, say
 
 NAMED = 3
 """Victims that one sentence names."""
-_CAUSES = {
-    "topic": "{culprit.culprit_topic} ran out of its limit on publishing",
-    "resource_group": "the resource group of {culprit.culprit_topic} ran out of its limit",
-    "broker": "broker {culprit.broker} ran out of its own limit at a publish of"
-              " {culprit.culprit_topic}",
-    "connection": "a publish of {culprit.culprit_topic} took connection {culprit.cnx_id} to its"
-                  " limit of requests in flight",
-    "io_thread": "a publish of {culprit.culprit_topic} took the IO thread of connection"
-                 " {culprit.cnx_id} above its share of buffered bytes",
-}
-"""How a limiter came to act."""
 _ENDINGS = {
     "released": "the limiter is back at its target{balance}",
     "limit_removed": "the limit was removed",
@@ -49,11 +39,10 @@ def _start(
 ) -> list[Sentence]:
     """How the pause came about: the limiter, its balance, its limit, and where that is from."""
     first = pause.first
-    rows = {"culprit": first}
-    limiter, culprit = first["limiter"], first["culprit_topic"]
-    group = policies.group(first, culprit) if limiter == "resource_group" else None
-    text = _CAUSES[limiter]
-    window = _limiter_window(windows, first, group)
+    rows = {"cause": first}
+    limiter = first["limiter"]
+    text = cause(first, "cause")
+    window = _limiter_window(windows, first, policies)
     tokens = limiter in ("topic", "resource_group", "broker")
     if tokens:
         kind = "msgs" if _is_empty(first["balance_msgs"]) else "bytes"
@@ -62,13 +51,13 @@ def _start(
         if charge is not None:
             rows["charge"] = charge
             size = "{charge.messages:n message} ({charge.bytes:n byte})"
-            text = f"{{culprit.topic}} published {size} and {text.partition(' ')[2]}" \
-                if limiter == "topic" else f"{{culprit.topic}} published {size}: {text}"
+            text = f"{{cause.topic}} published {size} and {text.partition(' ')[2]}" \
+                if limiter == "topic" else f"{{cause.topic}} published {size}: {text}"
             taken = _taken(reader, charge)
             rows["taken"] = taken
             which = "messages" if kind == "msgs" else "bytes"
             text += f", with {{taken.{which}:n {noun}}} in the second up to then"
-        balances = [f"{{culprit.{name}:n {what}}}" for name, what in (
+        balances = [f"{{cause.{name}:n {what}}}" for name, what in (
             ("balance_msgs", "message"), ("balance_bytes", "byte")) if first[name] is not None]
         text += f"; balance {' and '.join(balances)}" if balances else ""
         joined = " of a limit of" if balances else "; its limit is"
@@ -92,11 +81,17 @@ def _start(
     elif window is not None and not tokens:
         rows["window"] = window
         text += " (limit {window.limit_level:n}, at most {window.max_level:n} in that window)"
+    if limiter != "topic":
+        most = most_used(reader, first)
+        if most is not None:
+            used, rows["most"], rows["total"] = most
+            text += "; {most.topic} used most of it, with" \
+                f" {{most.{used} / total.{used}:pct}} of the {used} in that window"
     text += f". {_paused(first)}"
     if tokens and first["pause_model_ns"] is not None:
-        text += "; its balance asks for {culprit.pause_model_ns:ns}"
+        text += "; its balance asks for {cause.pause_model_ns:ns}"
     if first["waiting"]:
-        text += ", with {culprit.waiting:n producer} waiting for the limiter"
+        text += ", with {cause.waiting:n producer} waiting for the limiter"
     if not text.startswith("{"):
         text = text[0].upper() + text[1:]
     return [say(first["ts_wall_ms"], first["rule"], text + ".", order, **rows)]
@@ -105,23 +100,28 @@ def _start(
 def _paused(first: Row) -> str:
     """What was done to the connection, and what the client was told."""
     if first["action"] == "receipt":
-        return "No receipt came for command {culprit.request_id:n}:" \
-            " connection {culprit.cnx_id} on {culprit.broker} is paused"
+        return "No receipt came for command {cause.request_id:n}:" \
+            " connection {cause.cnx_id} on {cause.broker} is paused"
     told = ""
     if first["receipt_state"] == "not_supported":
         told = ", since its client does not know the throttle command"
     elif first["receipt_state"] == "not_waited":
-        told = ", and its client is told (command {culprit.request_id:n})"
-    return f"Connection {{culprit.cnx_id}} on {{culprit.broker}} is paused{told}"
+        told = ", and its client is told (command {cause.request_id:n})"
+    return f"Connection {{cause.cnx_id}} on {{cause.broker}} is paused{told}"
 
 
 def _is_empty(balance: int | None) -> bool:
     return balance is not None and balance <= 0
 
 
-def _limiter_window(windows: Windows, first: Row, group: str | None) -> Row | None:
+def _limiter_window(windows: Windows, first: Row, policies: Policies) -> Row | None:
     """The statistics of the limiter that acted; None if they are not there yet."""
     limiter = first["limiter"]
+    if first["limiter_name"] is not None:
+        found = windows.at(first, limiter=limiter, limiter_name=first["limiter_name"])
+        return found[0] if found else None
+    # a row of an earlier version does not name the limit
+    group = policies.group(first, first["culprit_topic"]) if limiter == "resource_group" else None
     if limiter == "io_thread" or (limiter == "resource_group" and group is None):
         acted = [row for row in windows.at(first, limiter=limiter) if row["throttles"]]
         return acted[0] if len(acted) == 1 else None
@@ -187,9 +187,9 @@ def _given(document: Row) -> list[tuple[str, str]]:
 def _victims(
     ask: Ask, windows: Windows, pause: Pause, order: tuple[int, int]
 ) -> list[Sentence]:
-    """The topics that stood still through no fault of their own, and what they used."""
+    """The topics that were paused without using up their own limit, and what they used."""
     first = pause.first
-    culprit = first["culprit_topic"]
+    culprit = first["culprit_topic"] if first["limiter"] == "topic" else None
     others = {first["topic"], *(first["collateral_topics"] or ())} - {culprit, None}
     if not others:
         return []
@@ -219,7 +219,7 @@ def _victims(
         parts.append(f"{{len(pause.collateral_topics) - {named}:n other topic}}")
     text = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
     return [say(first["ts_wall_ms"], first["rule"],
-                f"Stood still with connection {{pause.cnx_id}}: {text}.", order, **rows)]
+                f"Paused with connection {{pause.cnx_id}}: {text}.", order, **rows)]
 
 
 def _rates(window: Row) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.explain.ask import IN_WINDOW, THROTTLED, Ask
+from app.explain.causes import cause
 from app.explain.reader import Reader
 from app.explain.saying import Row, Sentence, say
 
@@ -16,7 +17,7 @@ _STATES = {
 def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
     """Marks that did not pause a connection, receipts, commands and sends that timed out."""
     about = THROTTLED if ask.kind == "topic" else "list_contains($names, t.cnx_id)"
-    nearest = "ORDER BY abs(t.ts_wall_ms - $at), t.row_no LIMIT $rows"
+    nearest = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
     said = [
         _mark(row) for row in reader.rows(
             "throttle_events", f"{about} AND {ask.place} AND {IN_WINDOW} AND NOT t.reads_paused"
@@ -35,7 +36,8 @@ def _mark(mark: Row) -> Sentence:
         text = "The receipt of command {mark.request_id:n} for {mark.topic} came in time:" \
             " connection {mark.cnx_id} is read on"
     else:
-        text = "{mark.culprit_topic} ran out of its limit on publishing"
+        text = cause(mark, "mark")
+        text = text if text.startswith("{") else text[0].upper() + text[1:]
         for column, noun in (("balance_msgs", "message"), ("balance_bytes", "byte")):
             if mark[column] is not None:
                 text += f", balance {{mark.{column}:n {noun}}}"
@@ -54,6 +56,9 @@ def _told(row: Row) -> Sentence:
         if row["sequence_id"] is not None:
             text += " (sequence id {told.sequence_id:n})"
         text += "; its client sees {told.exception}"
+    elif row["rule"] == "client_unsupported":
+        text = f"P{producer[1:]} on {{told.topic}} is sent no command: its client does not know" \
+            " it (reason {told.reason})"
     else:
         text = f"P{producer[1:]} on {{told.topic}} is told to pause"
         text += " for {told.pause_ms:ms}, until {told.end_ms:clock}" if row["pause_ms"] \

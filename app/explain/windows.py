@@ -8,7 +8,7 @@ from app.explain.saying import Row, Sentence, say
 
 _TOUCHES = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi"
 _HOLDS = "t.ts_wall_ms > $at AND t.window_start_ms <= $at"
-_NEAREST = "ORDER BY abs(t.window_start_ms - $at), t.row_no LIMIT $rows"
+_NEAREST = "ORDER BY abs(CAST(t.window_start_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
 _SPAN = "In the {window.window_ms:ms} from {window.window_start_ms:clock} "
 _SUBJECTS = {
     "topic": "the limiter of {window.limiter_name}",
@@ -47,11 +47,17 @@ def _pauses(row: Row) -> str:
     text += f", {' and '.join(limits)}" if limits else ", without a limit of its own"
     if row["limited_times"]:
         text += "; its connections were paused {window.limited_times:n time}," \
-            " {window.culprit_times:n} by its own fault and {window.collateral_times:n} by that" \
-            " of others"
-    if row["culprit_ns"] or row["collateral_ns"]:
-        text += "; it stood still for {window.culprit_ns:ns} as culprit and" \
-            " {window.collateral_ns:ns} as victim"
+            " {window.culprit_times:n} for its own limit"
+        if row["shared_times"] is not None:
+            text += ", {window.shared_times:n} for limits that it shares"
+        text += " and {window.collateral_times:n} for the limits of other topics"
+    paused = [
+        f"{{window.{name}:ns}} {words}" for name, words in (
+            ("culprit_ns", "for its own limit"), ("shared_ns", "for shared limits"),
+            ("collateral_ns", "for the limits of other topics")) if row[name]
+    ]
+    if paused:
+        text += f"; it was paused for {', '.join(paused)}, summed over connections"
     return text
 
 

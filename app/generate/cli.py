@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
+from textwrap import indent
 
 from rich.console import Console
 from rich.progress import Progress
 
 from app.errors import UserError
+from app.generate.configuration import Beside
 from app.generate.scenario import load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.generate.write import Written, write_expected, write_files, write_kafka, write_policies
 
+CACHE_BYTES = 8 << 20
+"""Of the caches of a trace that does not name a size."""
+
 
 def generate(
-    scenario: str, events: int, seed: int, out: Path | None = None, kafka: str | None = None
+    scenario: str, events: int, seed: int, out: Path | None = None, kafka: str | None = None,
+    config: Path | None = None,
 ) -> int:
-    """Writes a trace to a folder, or to `SERVERS/TOPIC` of Kafka, and says what is in it."""
+    """Writes a trace to a folder, or to `SERVERS/TOPIC` of Kafka, and says what is in it.
+
+    Beside a trace in Kafka go its policies and a configuration, `config`, which is printed.
+    """
+    beside = None if kafka is None else _beside(kafka, config)
     trace = plan_trace(load_scenario(scenario), events, seed)
     console = Console(stderr=True)
     began = time.monotonic()
@@ -34,11 +45,21 @@ def generate(
             write_expected(trace, out / "expected.jsonl")
         else:
             servers, _, topic = (kafka or "").rpartition("/")
-            if not servers or not topic:
-                raise UserError(f"--kafka {kafka}: write SERVERS/TOPIC, like host:9092/events")
             written = write_kafka(trace, servers, topic, step)
     _report(trace, written, str(out or kafka), time.monotonic() - began)
+    if beside is not None:
+        text = beside.write(trace, CACHE_BYTES)
+        print(f"\nThe configuration to use with it, in {beside.config} (its limits are in "
+              f"{beside.policies}):\n\n{indent(text, '  ')}\n"
+              f"  ./spark-submit.sh run --config {shlex.quote(str(beside.config))}")
     return 0
+
+
+def _beside(kafka: str, config: Path | None) -> Beside:
+    servers, _, topic = kafka.rpartition("/")
+    if not servers or not topic:
+        raise UserError(f"--kafka {kafka}: write SERVERS/TOPIC, like host:9092/events")
+    return Beside(config, servers, topic)
 
 
 def _report(trace: Trace, written: Written, where: str, seconds: float) -> None:

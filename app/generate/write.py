@@ -15,6 +15,8 @@ import yaml
 from app.errors import UserError
 from app.generate.trace import Slice, Trace
 
+MARK = "# Written by `generate`"
+"""The first line of a file begins so, which a later trace may replace."""
 TIMEOUT_S = 10.0
 Progress = Callable[[Slice], None]
 
@@ -66,7 +68,7 @@ def write_policies(trace: Trace, path: Path) -> None:
     text = yaml.safe_dump(trace.policies, sort_keys=False)
     kafka = "" if trace.kafka is None else f", and Kafka users, cluster {trace.kafka.spec.cluster}"
     path.write_text(
-        f"# Limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.\n{text}")
+        f"{MARK}: limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.\n{text}")
 
 
 def write_expected(trace: Trace, path: Path) -> None:
@@ -95,6 +97,7 @@ def write_kafka(
     producer = Producer({
         "bootstrap.servers": servers, "linger.ms": 50, "compression.type": "lz4",
         "queue.buffering.max.messages": 1_000_000, "acks": "all", "enable.idempotence": True,
+        "logger": _Silent(),
     })
 
     def delivered(error: Any, _: Any) -> None:

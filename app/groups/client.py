@@ -299,9 +299,12 @@ class Client:
         return self._admin
 
     def _options(self) -> dict[str, Any]:
+        # The call-back must not refer to this object: a client in a cycle of references is freed
+        # by the garbage collector, on any thread, while librdkafka may be calling back.
+        reasons = self._reasons
         return {
             "socket.timeout.ms": self._settings.timeout_ms, **self._settings.client_options(),
-            "log_level": 0, "error_cb": lambda error: self._reasons.append(error.str()),
+            "log_level": 0, "error_cb": lambda error: reasons.append(error.str()),
         }
 
     def _unusable(self, error: KafkaException) -> UserError:

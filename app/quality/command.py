@@ -7,9 +7,9 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import deltalake
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -23,6 +23,7 @@ from app.quality.suites import ACROSS, SUITES
 from app.query import write_json, write_table
 from app.tables import TABLES
 from app.warehouse import Warehouse, connect_to
+from app.writable import append
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -48,12 +49,19 @@ def quality_command(
             raise UserError(f"--table {name}: there is none ({did_you_mean(name, TABLES)})")
     Warehouse.of(settings).require()
     load_manifest(settings)
-    rows = audit_warehouse(settings, tables, again)
+    found = _audit(settings, tables, again)
     if as_json:
-        write_json(SHOWN, [[row[name] for name in SHOWN] for row in rows], sys.stdout)
+        write_json(SHOWN, [[row[name] for name in SHOWN] for row in found.rows], sys.stdout)
     else:
-        _print(rows)
-    return 0 if all(row["success"] for row in rows) else 1
+        _print(found.rows)
+    held = all(row["success"] for row in found.rows)
+    try:
+        _keep(settings, found)
+    except UserError as error:
+        if held:
+            raise
+        print(f"weir: {error}", file=sys.stderr)
+    return 0 if held else 1
 
 
 def audit_warehouse(settings: Settings, tables: Sequence[str], again: bool = False) -> list[Row]:
@@ -61,6 +69,28 @@ def audit_warehouse(settings: Settings, tables: Sequence[str], again: bool = Fal
 
     Results that are new are appended to `quality_results`, and pages are written of them.
     """
+    found = _audit(settings, tables, again)
+    _keep(settings, found)
+    return found.rows
+
+
+@dataclass(frozen=True)
+class _Audited:
+    """What an audit found: results by table, the tables whose results are new, and the results
+    that earlier audits kept."""
+
+    found: dict[str, list[Row]]
+    new: list[str]
+    kept: dict[str, list[Row]]
+
+    @property
+    def rows(self) -> list[Row]:
+        """Every result."""
+        return [row for rows in self.found.values() for row in rows]
+
+
+def _audit(settings: Settings, tables: Sequence[str], again: bool) -> _Audited:
+    """Audit the tables; nothing is written."""
     warehouse = Warehouse.of(settings)
     opened = committed(settings)
     kept = {} if again else _kept(warehouse, opened[RESULTS.name])
@@ -80,10 +110,7 @@ def audit_warehouse(settings: Settings, tables: Sequence[str], again: bool = Fal
                          "version": delta.version(), "inputs": inputs}
                 found[table] = [{**about, **row} for row in audits.of(table)]
                 new.append(table)
-    _keep(warehouse, [row for table in new if table != RESULTS.name for row in found[table]])
-    if new:
-        write_pages(settings, {**kept, **found}, new)
-    return [row for rows in found.values() for row in rows]
+    return _Audited(found, new, kept)
 
 
 class _Audits:
@@ -146,21 +173,20 @@ def _kept(warehouse: Warehouse, results: DeltaTable | None) -> dict[str, list[Ro
     return found
 
 
-def _keep(warehouse: Warehouse, rows: list[Row]) -> None:
+def _keep(settings: Settings, audited: _Audited) -> None:
+    """Append what is new to `quality_results`, and write the pages of it."""
+    rows = [row for name in audited.new if name != RESULTS.name for row in audited.found[name]]
     if rows:
-        deltalake.write_deltalake(
-            warehouse.location(RESULTS.name),
-            pa.Table.from_pylist(rows, schema=RESULTS.schema), mode="append",
-            # Columns that an older Weir did not have.
-            schema_mode="merge", storage_options=warehouse.storage_options,
-        )
+        append(settings, RESULTS.name, pa.Table.from_pylist(rows, schema=RESULTS.schema))
+    if audited.new:
+        write_pages(settings, {**audited.kept, **audited.found}, audited.new)
 
 
 def _print(rows: list[Row]) -> None:
     failed = [[row[name] for name in SHOWN if name != "success"] for row in rows
               if not row["success"]]
     if failed:
-        write_table([name for name in SHOWN if name != "success"], failed, sys.stdout)
+        write_table([name for name in SHOWN if name != "success"], failed, sys.stdout, None)
     for table in dict.fromkeys(row["table"] for row in rows):
         held = [row["success"] for row in rows if row["table"] == table]
         print(f"{table}: {sum(held)} of {len(held)} expectations hold")

@@ -39,13 +39,16 @@ _DATED = """
   SELECT (cluster, broker) FROM throttle_events WHERE ts_wall_ms IS NULL
 )
 """
-# A pause begins at the row that pauses the reads of a connection: for its culprit, and for every
-# other topic there.
+# A pause begins at the row that pauses the reads of a connection, for every topic there. Which
+# topics share a group's limit is not in the rows. Rows of earlier versions have two classes only.
 _PAUSES_UNLIKE_EVENTS = f"""
 SELECT s.* FROM {{batch}} AS s LEFT JOIN (
   SELECT e.cluster, e.broker, e.params_hash, e.on_it, l.window_ms,
     e.ts_wall_ms - e.ts_wall_ms % l.window_ms AS window_start_ms,
-    count_if(e.on_it = e.culprit_topic) AS culprit, count_if(e.on_it <> e.culprit_topic) AS others
+    count_if(e.limiter = 'topic' AND e.on_it = e.culprit_topic) AS culprit,
+    count_if(e.limiter = 'topic' AND e.on_it <> e.culprit_topic) AS others,
+    count_if(e.limiter IN ('broker', 'connection', 'io_thread')) AS shared,
+    count_if(e.limiter = 'resource_group') AS of_group
   FROM (
     SELECT *, unnest(list_distinct(collateral_topics || [topic])) AS on_it FROM throttle_events
     WHERE action <> 'unmark' AND transition = 'ConnectionStateChanged' AND reads_paused
@@ -53,30 +56,30 @@ SELECT s.* FROM {{batch}} AS s LEFT JOIN (
 ) AS t
   ON t.cluster = s.cluster AND t.broker = s.broker AND t.params_hash = s.params_hash
   AND t.on_it = s.topic AND t.window_ms = s.window_ms AND t.window_start_ms = s.window_start_ms
-WHERE (s.culprit_times <> coalesce(t.culprit, 0) OR s.collateral_times <> coalesce(t.others, 0))
-  AND {_DATED}"""
-# Groups and threads have names that the rows of single marks do not carry.
+WHERE (s.culprit_times <> coalesce(t.culprit, 0)
+  OR s.collateral_times NOT BETWEEN coalesce(t.others, 0) AND coalesce(t.others + t.of_group, 0)
+  OR s.shared_times NOT BETWEEN coalesce(t.shared, 0) AND coalesce(t.shared + t.of_group, 0))
+  AND s.shared_times IS NOT NULL AND {_DATED}"""
 _THROTTLES_UNLIKE_MARKS = f"""
 SELECT s.* FROM {{batch}} AS s LEFT JOIN (
   SELECT e.cluster, e.broker, e.params_hash, e.limiter, l.window_ms,
     e.ts_wall_ms - e.ts_wall_ms % l.window_ms AS window_start_ms,
-    CASE e.limiter WHEN 'topic' THEN e.topic WHEN 'broker' THEN e.broker ELSE e.cnx_id END
-      AS limiter_name, count(*) AS marks
+    e.limiter_name, count(*) AS marks
   FROM throttle_events AS e CROSS JOIN (SELECT DISTINCT window_ms FROM {{batch}}) AS l
   WHERE e.action = 'mark' GROUP BY ALL
 ) AS t
   ON t.cluster = s.cluster AND t.broker = s.broker AND t.params_hash = s.params_hash
   AND t.limiter = s.limiter AND t.limiter_name = s.limiter_name
   AND t.window_ms = s.window_ms AND t.window_start_ms = s.window_start_ms
-WHERE s.limiter IN ('topic', 'broker', 'connection') AND s.throttles <> coalesce(t.marks, 0)
-  AND {_DATED}"""
-# Who is only informed is not marked.
+WHERE s.throttles <> coalesce(t.marks, 0) AND {_DATED}
+  AND NOT EXISTS (FROM throttle_events WHERE limiter_name IS NULL)"""
+# Who is only informed is not marked, and who does not know the command is sent none.
 _COMMAND_WITHOUT_MARK = """
 SELECT c.* FROM {batch} AS c
 ANTI JOIN throttle_events AS e
   ON e.cluster = c.cluster AND e.broker = c.broker AND e.cnx_id = c.cnx_id
   AND e.request_id = c.request_id AND e.action = 'mark'
-WHERE c.exception IS NULL AND c.rule <> 'informed_only'
+WHERE c.exception IS NULL AND c.rule NOT IN ('informed_only', 'client_unsupported')
 """
 
 SUITES: dict[str, list[Check]] = {
@@ -105,6 +108,11 @@ SUITES: dict[str, list[Check]] = {
             "only a paused connection has collateral topics",
             "NOT reads_paused AND len(collateral_topics) > 0",
         ),
+        rows_that(
+            "only a topic's own limit has a culprit",
+            "(limiter = 'topic') <> (culprit_topic IS NOT NULL) AND trigger_topic IS NOT NULL",
+        ),
+        rows_that("a culprit is the topic of the publish", "culprit_topic <> trigger_topic"),
         no_rows("every unmark has its mark", _UNMARK_WITHOUT_MARK),
     ),
     "topic_throttle_stats": suite(
@@ -113,11 +121,11 @@ SUITES: dict[str, list[Check]] = {
         *not_null("broker", "topic", "limited_times", "culprit_times", "collateral_times",
                   "culprit_ns", "collateral_ns", "messages", "bytes"),
         *(between(column, 0) for column in (
-            "limited_times", "culprit_times", "collateral_times", "culprit_ns",
-            "collateral_ns", "messages", "bytes", "limit_msgs", "limit_bytes")),
+            "limited_times", "culprit_times", "shared_times", "collateral_times", "culprit_ns",
+            "shared_ns", "collateral_ns", "messages", "bytes", "limit_msgs", "limit_bytes")),
         rows_that(
-            "limited_times is culprit_times and collateral_times",
-            "limited_times <> culprit_times + collateral_times",
+            "limited_times is culprit_times, shared_times and collateral_times",
+            "limited_times <> culprit_times + coalesce(shared_times, 0) + collateral_times",
         ),
         rows_that(
             "limited_by_limiter adds up to limited_times",
@@ -146,16 +154,16 @@ SUITES: dict[str, list[Check]] = {
         between("pause_ms", 0),
         between("throttled_ms_total", 0),
         rows_that(
-            "a row is a command or a send that timed out",
+            "a row is a command, a client without it or a send that timed out",
             "(exception IS NULL) <> (rule <> 'send_timeout')"
-            " OR (exception IS NULL AND request_id IS NULL)",
+            " OR (rule = 'client_unsupported') <> (exception IS NULL AND request_id IS NULL)",
         ),
         rows_that("an announced pause ends when it is over", "end_ms <> start_ms + pause_ms"),
     ),
 }
 ACROSS: dict[str, list[Check]] = {
     "topic_throttle_stats": [
-        no_rows("culprit and collateral times are the pauses of the window",
+        no_rows("culprit, shared and collateral times are the pauses of the window",
                 _PAUSES_UNLIKE_EVENTS, "throttle_events"),
     ],
     "limiter_stats": [

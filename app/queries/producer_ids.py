@@ -6,7 +6,7 @@ from app.queries.question import Question
 
 # `user` is written with its table: alone, the word is a function.
 _NEW_IDS = """
-SELECT d.cluster, d.user AS user, count(DISTINCT d.producer_id) AS new_ids,
+SELECT d.cluster, d.user AS user, count(DISTINCT d.producer_id) AS distinct_ids,
   count(*) FILTER (WHERE d.verdict = 'counted') AS counted,
   count(*) FILTER (WHERE d.verdict = 'throttled') AS throttled,
   count(*) FILTER (WHERE d.verdict = 'rejected') AS rejected,
@@ -16,7 +16,7 @@ SELECT d.cluster, d.user AS user, count(DISTINCT d.producer_id) AS new_ids,
 FROM producer_id_decisions AS d
 WHERE d.ts_wall_ms >= $since AND d.ts_wall_ms < $until
 GROUP BY d.cluster, d.user
-ORDER BY new_ids DESC, d.cluster, d.user
+ORDER BY distinct_ids DESC, d.cluster, d.user
 LIMIT $rows
 """.strip()
 
@@ -35,8 +35,9 @@ LIMIT $rows
 
 QUESTIONS = (
     Question(
-        "new-producer-ids", "New producer ids by user, and how many of them were throttled or"
-        " rejected.", ("producer_id_decisions",), _NEW_IDS,
+        "new-producer-ids", "New producer ids by user, each once (distinct_ids), and what the"
+        " brokers decided: an id that two brokers see is counted twice.",
+        ("producer_id_decisions",), _NEW_IDS,
     ),
     Question(
         "users-over-bound", "Users that brought new producer ids above their bound, with the bound"

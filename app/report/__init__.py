@@ -54,7 +54,7 @@ def write_page(
     if out is not None:
         from app.report.page import html
 
-        _write(out, html(page, day(page)))
+        _write(out, html(page, day(page), out.absolute().parent))
     return page
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import configuration as kept_configuration
 from app.manifest import load as load_manifest
-from app.report.model import Page
+from app.queries import QUESTIONS
+from app.queries.question import LEAST, MOST
+from app.report.model import Grid, Page, Section
 from app.report.reader import Reader, Span
 from app.report.sections.alerting import alerting
 from app.report.sections.backlogs import backlogs
@@ -54,8 +58,32 @@ def build(
         "config_hash": kept["config_hash"] if kept else None,
     }
     title = "Weir report" if covered is None else f"Weir report, {time_text(covered.start_ms)} UTC"
-    return Page(title, _covers(reader, as_of_ms, made_ms), first.verdict, first.tiles, sections,
-                facts)
+    return Page(title, _covers(reader, as_of_ms, made_ms), first.verdict, first.tiles,
+                [_within(section, span) for section in sections], _asked(warehouse), facts)
+
+
+def _asked(warehouse: Warehouse) -> str:
+    """The options of `query` that name the tables of this page."""
+    text = f" --warehouse {shlex.quote(warehouse.uri)}"
+    return text if warehouse.as_of_ms is None else f"{text} --as-of {warehouse.as_of_ms}"
+
+
+def _within(section: Section, span: Span) -> Section:
+    """The section with its ready questions narrowed to the span of the page."""
+    return replace(section, parts=[
+        replace(part, more=_narrowed(part.more, span)) if isinstance(part, Grid) else part
+        for part in section.parts
+    ])
+
+
+def _narrowed(more: str, span: Span) -> str:
+    question = QUESTIONS.get(more.partition(" ")[0])
+    if question is None:
+        return more
+    known = {param.name for param in question.params}
+    bounds = (("since", span.start_ms, LEAST), ("until", span.end_ms, MOST))
+    return more + "".join(f" --param {name}={at_ms}" for name, at_ms, open_ in bounds
+                          if name in known and at_ms != open_)
 
 
 def day(page: Page) -> str:

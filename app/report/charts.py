@@ -23,7 +23,7 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 2], [1, 3], [10, 4], [5, 2, 
 """A line is told by its dashes as well as by its colour."""
 TIME_FORMATS = ((900_000, "%H:%M:%S"), (86_400_000, "%H:%M"), (864_000_000, "%m-%d %H:%M"))
 """How times are shown on an axis that is at most so long (ms)."""
-OWN, OTHERS = "its own limit", "the fault of others"
+OWN, SHARED, OTHERS = "own limit", "shared limit", "others' limits"
 WIDE, NARROW = Frame(860, False), Frame(330, True)
 INK, MUTED, LINE = "var(--ink)", "var(--muted)", "var(--line)"
 MEASURED = 13
@@ -58,10 +58,11 @@ def values(rows: Sequence[Row]) -> alt.Data:
 
 
 def ending(most: int) -> str:
-    """A Vega expression: a label without its beginning where it is longer than `most`, since the
-    ends of topics tell them apart."""
-    return (f"length(datum.label) > {most} ? '…' + slice(datum.label, {1 - most})"
-            " : datum.label")
+    """A Vega expression: a label without its middle where it is longer than `most`. The head of a
+    topic has its tenant and namespace, its end tells it from the others."""
+    head = (most - 1) // 2
+    return (f"length(datum.label) > {most} ? slice(datum.label, 0, {head}) + '…' +"
+            f" slice(datum.label, {head + 1 - most}) : datum.label")
 
 
 def named_axis(frame: Frame) -> alt.Axis:
@@ -84,7 +85,8 @@ def legend(frame: Frame, names: Sequence[str]) -> alt.Legend:
     """A legend above the chart, in as many columns as fit."""
     most = 26 if frame.narrow else 60
     longest = min(max((len(name) for name in names), default=1), most)
-    room = max(1, frame.width // (longest * 7 + 40))
+    # the page's font may be wider than the one that Vega knows: an entry too many would be cut off
+    room = max(1, int(frame.width // (longest * 8.5 + 44)))
     return alt.Legend(title=None, columns=min(room, max(1, len(names))), labelLimit=0,
                       labelExpr=ending(most), symbolStrokeWidth=3)
 
@@ -127,7 +129,7 @@ def lines(rows: Sequence[Row], frame: Frame, title: str) -> alt.LayerChart:
             x=x, y=y, color=inks))
         drawn.append(later.transform_filter("datum.arrives").mark_point(
             shape="diamond", size=70, filled=False, strokeWidth=2).encode(x=x, y=y, color=inks))
-    return alt.layer(*drawn).properties(width=frame.width, height=240)
+    return alt.layer(*drawn).properties(width=frame.width, height=170)
 
 
 def limit_rule(at: float) -> alt.Chart:
@@ -154,7 +156,7 @@ def bars(
         x=alt.X("value:Q", title=title, axis=alt.Axis(tickCount=4 if frame.narrow else 8)),
         color=colour("kind", kinds, frame, tones),
         order=alt.Order("place:Q"),
-    ).properties(width=frame.width, height=alt.Step(22))
+    ).properties(width=frame.width, height=alt.Step(18))
 
 
 def plain_bars(rows: Sequence[Row], frame: Frame, title: str) -> alt.LayerChart:
@@ -167,7 +169,7 @@ def plain_bars(rows: Sequence[Row], frame: Frame, title: str) -> alt.LayerChart:
     return alt.layer(
         base.mark_bar(color=COLOURS[0]),
         base.mark_text(align="left", dx=4, color=INK).encode(text="text:N"),
-    ).properties(width=frame.width, height=alt.Step(22))
+    ).properties(width=frame.width, height=alt.Step(18))
 
 
 def heat(rows: Sequence[Row], frame: Frame, shades: Sequence[str]) -> alt.LayerChart:
@@ -175,7 +177,8 @@ def heat(rows: Sequence[Row], frame: Frame, shades: Sequence[str]) -> alt.LayerC
     columns = list(dict.fromkeys(row["column"] for row in rows))
     base = alt.Chart(values(rows)).encode(
         x=alt.X("column:N", sort=columns, axis=alt.Axis(
-            orient="top", title="because of", titleAnchor="start", labelAngle=-35,
+            orient="top", title="because of", titleAnchor="start",
+            labelAngle=-90 if frame.narrow else -35,
             labelLimit=0, ticks=False, domain=False, grid=False,
             labelExpr=ending(14 if frame.narrow else 28))),
         y=alt.Y("row:N", sort=list(dict.fromkeys(row["row"] for row in rows)),
@@ -187,7 +190,7 @@ def heat(rows: Sequence[Row], frame: Frame, shades: Sequence[str]) -> alt.LayerC
             color=colour("shade", shades, frame, HEAT)),
         base.mark_text().encode(text="text:N", color=alt.Color(
             "shade:N", legend=None, scale=alt.Scale(domain=list(shades), range=list(ON_HEAT)))),
-    ).resolve_scale(color="independent").properties(width=frame.width, height=alt.Step(22))
+    ).resolve_scale(color="independent").properties(width=frame.width, height=alt.Step(18))
 
 
 def pauses(rows: Sequence[Row], frame: Frame) -> alt.Chart:
@@ -199,7 +202,7 @@ def pauses(rows: Sequence[Row], frame: Frame) -> alt.Chart:
         x=time_axis(rows, frame), x2="until:T",
         y=alt.Y("name:N", sort=names, axis=named_axis(frame)),
         color=colour("kind", kinds, frame),
-    ).properties(width=frame.width, height=alt.Step(20))
+    ).properties(width=frame.width, height=alt.Step(16))
 
 
 def stacked_time(
@@ -216,7 +219,7 @@ def stacked_time(
         x=time_axis(rows, frame), x2="until:T", y2="high:Q",
         y=alt.Y("low:Q", title=title, axis=alt.Axis(tickCount=5)),
         color=colour("kind", kinds, frame),
-    ).properties(width=frame.width, height=200)
+    ).properties(width=frame.width, height=150)
 
 
 def curves(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
@@ -234,4 +237,4 @@ def curves(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
     return alt.layer(
         base.mark_line(strokeWidth=2).encode(strokeDash=dashes),
         base.mark_point(filled=True, size=24),
-    ).properties(width=frame.width, height=280)
+    ).properties(width=frame.width, height=220)

@@ -19,7 +19,7 @@ class Column:
     key: str
     heading: str
     kind: str = "text"
-    """text, topic, number, ratio, seconds, ms, bytes, rate, time, list or flag."""
+    """text, topic, number, ratio, seconds, ms, bytes, rate, time, list, flag or runbook."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Grid:
     columns: Sequence[Column]
     rows: Sequence[Row]
     more: str = ""
+    folded: bool = False
+    """Shown when it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -98,5 +100,7 @@ class Page:
     verdict: str
     tiles: Sequence[Tile]
     sections: Sequence[Section]
+    asked: str = ""
+    """What a command that asks for the rows of this page ends with."""
     facts: Row = field(default_factory=dict)
     """Warehouse, times and hashes, as JSON has them."""

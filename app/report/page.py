@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,13 +12,14 @@ from markupsafe import Markup
 from app.query import plain
 from app.report.charts import NARROW, WIDE, svg
 from app.report.model import Chart, Fold, Grid, Link, Page, Part, Section
-from app.report.words import NUMBERS, cell_text
+from app.report.words import NUMBERS, cell_text, runbook_target
 
 KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link"}
 
 
-def html(page: Page, day: str) -> str:
-    """The page as HTML; times of `day` (ISO 8601) are shown without their date.
+def html(page: Page, day: str, beside: Path = Path()) -> str:
+    """The page as HTML; times of `day` (ISO 8601) are shown without their date, links start in the
+    folder `beside`.
 
     Text is escaped by the template. Two things go in as they are: the style, which is ours, and
     SVG, in which Vega has escaped every text.
@@ -30,6 +32,7 @@ def html(page: Page, day: str) -> str:
     return templates.get_template("page.html.j2").render(
         page=page, style=style, kind=lambda part: KINDS[type(part)], numbers=NUMBERS,
         cell=lambda value, kind: cell_text(value, kind, day),
+        runbook=lambda name: runbook_target(name, beside),
         wide=lambda chart: _drawn(chart, WIDE), narrow=lambda chart: _drawn(chart, NARROW),
     )
 

@@ -13,10 +13,18 @@ from app.queries import QUESTIONS
 from app.queries.question import LEAST, MOST
 from app.report.model import Row
 from app.tables import TABLES, VIEWS
-from app.warehouse import GONE, STATES, State, Warehouse, connect, first_lines, states
+from app.warehouse import (
+    EVENT_TIMES,
+    GONE,
+    NARROWER,
+    STATES,
+    State,
+    Warehouse,
+    connect,
+    first_lines,
+    states,
+)
 
-EVENT_TIMES = ("pass_ms", "window_start_ms", "at_ms", "ts_wall_ms")
-"""Columns by which a row belongs to a span, by preference; other tables are read whole."""
 UNREAD = frozenset({"events", "chunk_payloads", "chunk_payload_releases"})
 REACHED = (
     "topic_throttle_stats", "limiter_stats", "chunk_topic_stats", "producer_id_stats",
@@ -47,7 +55,9 @@ class Reader:
         self.asked = span
         self.states: dict[str, State] = {s.name: s for s in states(warehouse)}
         names = [name for name in (*TABLES, *VIEWS, STATES) if name not in UNREAD]
-        self._connection = connect(warehouse, " ".join(names), in_order=False)
+        self._connection = connect(
+            warehouse, " ".join(names), in_order=False, calendar=True
+        )
         if not span.is_whole:
             self._narrow(names)
         self.span = self._covered()
@@ -60,6 +70,8 @@ class Reader:
             return [dict(zip(names, row, strict=True)) for row in self._connection.fetchall()]
         except duckdb.IOException as error:
             raise UserError(f"report: {first_lines(error)}\n{GONE}") from error
+        except duckdb.OutOfMemoryException as error:
+            raise UserError(f"report: {first_lines(error)}\n{NARROWER}") from error
 
     def row(self, sql: str, **values: Any) -> Row:
         """The only row of a statement."""

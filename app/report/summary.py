@@ -23,12 +23,16 @@ from app.report.words import NONE, counted, percent_text, seconds_text
 # Only what the sentences need: a fleet has a check of every topic each minute.
 _PAUSED = """
 SELECT CAST(sum(culprit_ns) AS BIGINT) AS culprit_ns, count(*) AS topics,
-  CAST(sum(collateral_ns) AS BIGINT) AS collateral_ns
+  CAST(sum(shared_ns) AS BIGINT) AS shared_ns, CAST(sum(collateral_ns) AS BIGINT) AS collateral_ns
 FROM topic_throttle_stats
 """
 _MARKS = """
-SELECT {columns} FROM throttle_events
-WHERE transition = 'ConnectionStateChanged' AND (reads_paused OR action = 'unmark')
+SELECT {columns} FROM (
+  SELECT *, lag(reads_paused) OVER (
+      PARTITION BY cluster, broker, cnx_id
+      ORDER BY ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no) AS were_paused
+  FROM throttle_events
+) WHERE reads_paused IS DISTINCT FROM were_paused
 """
 _CHECKS = """
 SELECT {columns} FROM (
@@ -45,6 +49,9 @@ SELECT {columns} FROM (
   FROM backlog_subscriptions
 ) WHERE place = 1 AND time_to_quota_s <= $within
 """
+
+SHARED = 1000
+"""Shared limits whose users are looked up."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +101,13 @@ def _verdict(reader: Reader, facts: Row) -> str:
                     f"{'was' if quotas_['breached'] == 1 else 'were'} breached")
     if pauses["victims"]:
         victims = pauses["victims"]
-        told.append(f"{counted(victims, 'topic')} stood still for "
-                    f"{seconds_text(pauses['other_s'])} because of others")
+        told.append(f"{counted(victims, 'topic')} {'was' if victims == 1 else 'were'} paused for "
+                    f"the limits of others ({seconds_text(pauses['other_s'])}, summed over topics)")
     if facts["large"][large_messages.FATES[2]]:
         lost = facts["large"][large_messages.FATES[2]]
         told.append(f"{counted(lost, 'large message')} {'was' if lost == 1 else 'were'} lost")
     if not told:
-        return "All was well: no quota was breached, and no topic stood still because of others."
+        return "No quota was breached, and no topic was paused for the limits of others."
     text = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
     return f"{text[0].upper()}{text[1:]}."
 
@@ -108,15 +115,15 @@ def _verdict(reader: Reader, facts: Row) -> str:
 def _tiles(reader: Reader, facts: Row) -> list[Tile]:
     pauses, backlog, ids = facts["pauses"], facts["backlogs"], facts["ids"]
     lost, whole = (facts["large"][fate] for fate in reversed(large_messages.FATES[::2]))
-    paused = pauses["own_s"] + pauses["other_s"]
+    paused = pauses["own_s"] + pauses["shared_s"] + pauses["other_s"]
     return [
         Tile("alerts firing", str(facts["firing"]) if facts["alerts"] else NONE,
              "" if facts["alerts"] else "none judged yet", bool(facts["firing"])),
         Tile("quotas breached", f"{facts['quotas']['breached']:,}",
              f"of {facts['quotas']['quotas']:,}", bool(facts["quotas"]["breached"])),
         Tile("paused by others", seconds_text(pauses["other_s"]) if paused else NONE,
-             f"{percent_text(pauses['other_s'] / paused)} of paused time" if paused
-             else "nothing was paused", bool(pauses["victims"])),
+             f"{percent_text(pauses['other_s'] / paused)} of paused time, summed over topics"
+             if paused else "nothing was paused", bool(pauses["victims"])),
         Tile("backlogs over quota", f"{backlog['over']:,}" if backlog["topics"] else NONE,
              f"{facts['soon']:,} more within the hour" if backlog["topics"] else "none checked",
              bool(backlog["over"])),
@@ -138,7 +145,8 @@ def _findings(reader: Reader) -> list[str]:
     total = reader.row(_PAUSED)
     if total["topics"]:
         events = reader.rows(_MARKS.format(columns=_listed(demo_report.THROTTLE_COLUMNS)))
-        said += demo_report.sentences(demo_report.summarise(events, [total], []))
+        said += demo_report.sentences(demo_report.summarise(
+            events, [total], [], reader.ask("shared-limits", SHARED)))
     said += demo_report.producer_id_sentences(
         reader.columns("producer_id_decisions", demo_report.DECISION_COLUMNS))
     large = demo_report.large_message_sentence(

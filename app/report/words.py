@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from app.demo_report import duration, short
 from app.query import plain
 from app.sizes import size_text
+from app.warehouse import FIRST_MS, LAST_MS
 
 NUMBERS = frozenset({"number", "ratio", "seconds", "ms", "bytes", "rate"})
 """Kinds of column that stand on the right."""
 LONGEST_TEXT = 300
 NONE = "\N{EN DASH}"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def counted(n: int, noun: str, nouns: str = "") -> str:
@@ -28,6 +34,10 @@ def utc(ms: int) -> datetime:
 
 def time_text(value: Any, day: str = "") -> str:
     """A time in UTC, without the date on the day `day` (ISO 8601)."""
+    if isinstance(value, int) and not FIRST_MS <= value <= LAST_MS:
+        return f"{value} ms"
+    if isinstance(value, str):
+        return value  # DuckDB writes out what Python's calendar does not have
     moment = utc(value) if isinstance(value, int) else value
     text = moment.strftime("%Y-%m-%d %H:%M:%S")
     return text.removeprefix(f"{day} ") if day else text
@@ -35,6 +45,8 @@ def time_text(value: Any, day: str = "") -> str:
 
 def seconds_text(seconds: float) -> str:
     """A length of time as a reader says it: 0.3 s, 38 s, 2 min 5 s, 5 h 7 min, 3 d 4 h."""
+    if not math.isfinite(seconds):
+        return NONE
     if not seconds:
         return "0 s"
     if seconds < 3600:
@@ -47,6 +59,8 @@ def seconds_text(seconds: float) -> str:
 
 def percent_text(ratio: float) -> str:
     """A share: 0.31 %, 4.2 %, 84 %."""
+    if not math.isfinite(ratio):
+        return NONE
     percent = 100 * ratio
     if percent >= 10 or percent == 0:
         return f"{percent:.1f} %" if 90 < percent < 100 else f"{percent:,.0f} %"
@@ -55,6 +69,8 @@ def percent_text(ratio: float) -> str:
 
 def number_text(value: float) -> str:
     """A number with as many digits as matter."""
+    if not math.isfinite(value):
+        return NONE
     if isinstance(value, int) or value == int(value):
         return f"{int(value):,}"
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -75,6 +91,19 @@ def cell_text(value: Any, kind: str, day: str) -> str:
     return cut(str(plain(value)) if write is None else write(value))
 
 
+def runbook_target(runbook: str | None, beside: Path) -> str | None:
+    """Where a runbook is: its address, or the way from the folder `beside` to a page of the
+    documentation. None where there is no such page; other schemes are not linked."""
+    if not runbook:
+        return None
+    if runbook.startswith(("https://", "http://")):
+        return runbook
+    page = (ROOT / runbook).resolve()
+    if not page.is_relative_to(ROOT / "docs") or not page.is_file():
+        return None
+    return quote(Path(os.path.relpath(page, beside.resolve())).as_posix())
+
+
 KINDS: dict[str, Callable[[Any], str]] = {
     "topic": short,
     "number": number_text,
@@ -84,5 +113,6 @@ KINDS: dict[str, Callable[[Any], str]] = {
     "bytes": size_text,
     "rate": lambda rate: f"{number_text(rate)}/s",
     "list": lambda values: ", ".join(short(str(value)) for value in values),
+    "runbook": lambda name: name.rpartition("/")[2].removesuffix(".md"),
     "flag": lambda value: "yes" if value else "no",
 }

@@ -43,14 +43,14 @@ SOURCES: dict[str, ModuleType] = {
 
 def check(settings: Settings) -> None:
     """Refuse a source that cannot be read: a UserError says what to change."""
-    SOURCES[settings.source.format].check(settings)
+    SOURCES[settings.feed.format].check(settings)
 
 
 def beside(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
     """What goes on beside the queries of a run: the polls of a source that polls."""
-    module = SOURCES[settings.source.format]
+    module = SOURCES[settings.feed.format]
     if not hasattr(module, "beside"):
         return nullcontext()
     context: AbstractContextManager[None] = module.beside(settings, endless, say)
@@ -59,12 +59,12 @@ def beside(
 
 def open_stream(spark: SparkSession, settings: Settings) -> Raw:
     """The records of the source as they come."""
-    return SOURCES[settings.source.format].read(spark.readStream, settings)
+    return SOURCES[settings.feed.format].read(spark.readStream, settings)
 
 
 def open_batch(spark: SparkSession, settings: Settings) -> Raw:
     """The records that the source holds now."""
-    return SOURCES[settings.source.format].read(spark.read, settings)
+    return SOURCES[settings.feed.format].read(spark.read, settings)
 
 
 def read_stream(spark: SparkSession, settings: Settings) -> DataFrame:

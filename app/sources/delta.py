@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from app.errors import UserError
 from app.sources.parquet_rows import numbered
 from app.sources.raw import Batches, Raw
@@ -30,7 +33,7 @@ def check(settings: Settings) -> None:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
-    path = str(settings.source.path)
+    path = str(settings.feed.path)
     try:
         table = DeltaTable(path, storage_options=settings.storage())
         columns = {field.name for field in table.schema().fields}
@@ -54,8 +57,8 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     """The rows of the table at `source.path` as records."""
     from pyspark.sql.functions import input_file_block_start, input_file_name
 
-    table = reader.format("delta").options(**settings.source.reader_options())
-    frame = table.load(str(settings.source.path))
+    table = reader.format("delta").options(**_admission(settings), **settings.feed.reader_options())
+    frame = table.load(str(settings.feed.path))
     value, identity = _value(frame).alias(NAMES[0]), _identity(frame)
     if identity is None:
         # Delta hides `_metadata.row_index`, and a stream of it all of `_metadata`.
@@ -66,6 +69,26 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
             value, partition.cast("string").alias(NAMES[1]), offset.cast("bigint").alias(NAMES[2])
         )
     )
+
+
+def _admission(settings: Settings) -> dict[str, str]:
+    """What bounds a trigger by default: bytes of data files that hold about so many records."""
+    from deltalake import DeltaTable
+
+    source = settings.feed
+    if "maxbytespertrigger" in {key.lower() for key in source.options}:
+        return {}
+    files = pa.table(
+        DeltaTable(str(source.path), storage_options=settings.storage()).get_add_actions(
+            flatten=True
+        )
+    )
+    size = pc.sum(files["size_bytes"]).as_py() or 0
+    rows = pc.sum(files["num_records"]).as_py() or 0 if "num_records" in files.column_names else 0
+    most = source.max_bytes_per_trigger
+    if rows:
+        most = min(most, max(size * source.max_records_per_trigger // rows, 1))
+    return {"maxBytesPerTrigger": str(most)}
 
 
 def _value(frame: DataFrame) -> Column:

@@ -32,12 +32,12 @@ def check(settings: Settings) -> None:
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     """The lines of the scenario."""
     folder = generated(settings) / "events"
-    return files.read_path(reader, str(folder), settings.source.reader_options())
+    return files.read_path(reader, str(folder), settings.feed)
 
 
 def generated(settings: Settings) -> Path:
     """The folder of the trace: `events/` and `policies.yaml`, made when it is first asked for."""
-    source = settings.source
+    source = settings.feed
     root = Path(source.path) if source.path else Path(settings.warehouse) / "_weir" / "demo"
     folder = root.absolute() / f"seed-{source.seed}-events-{source.events}"
     if not folder.exists():

@@ -6,8 +6,9 @@ another number of cores, so a line read again would have another identity. Here 
 the path below the source folder and the number of the line, whoever reads it. A file is one
 task: many files keep many cores busy.
 
-Spark takes files in the order of their modification time, `maxFilesPerTrigger` of them in a
-batch. A file must be complete when it appears: write it beside the folder, then rename it.
+Spark takes files in the order of their modification time, in a batch as many as
+`source.max_bytes_per_trigger` or the option `maxFilesPerTrigger` allows, at least one. A file must
+be complete when it appears: write it beside the folder, then rename it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamReader
 
     from app.settings import Settings
+    from app.source_settings import SourceSettings
 
 NAMES = "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz,gz}"
 """Files of a folder that are read; a pattern of the user's own reads what it matches."""
@@ -42,7 +44,7 @@ _GLOB = re.compile(r"[*?\[{]")
 
 def check(settings: Settings) -> None:
     """Refuse a local folder that does not exist."""
-    path = str(settings.source.path)
+    path = str(settings.feed.path)
     base = folder(path)
     if scheme_of(base) is None and not Path(base).is_dir() and not Path(path).is_file():
         raise UserError(
@@ -53,15 +55,15 @@ def check(settings: Settings) -> None:
 
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     """The lines of the files at `source.path`."""
-    return read_path(reader, str(settings.source.path), settings.source.reader_options())
+    return read_path(reader, str(settings.feed.path), settings.feed)
 
 
 def read_path(
-    reader: DataFrameReader | DataStreamReader, path: str, options: dict[str, str]
+    reader: DataFrameReader | DataStreamReader, path: str, source: SourceSettings
 ) -> Raw:
-    """The lines of the files at `path`; `options` are those of Spark's file sources."""
-    path = absolute(path)
-    defaults = {"recursiveFileLookup": "true", "maxFileAge": NEVER}
+    """The lines of the files at `path`; `source` has the options of Spark's file sources."""
+    path, options = absolute(path), source.reader_options()
+    defaults = {"recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(source)}
     if not _GLOB.search(path) and not Path(path).is_file():
         defaults["pathGlobFilter"] = NAMES
     options = {**defaults, **options}
@@ -75,6 +77,12 @@ def read_path(
                 yield from lines_of(row["path"], base, row.get("content"))
 
     return Raw(listing.select(*columns), unpack)
+
+
+def admission(source: SourceSettings) -> dict[str, str]:
+    """What bounds a trigger over files by default; Spark takes one of the two options only."""
+    chosen = {"maxfilespertrigger", "maxbytespertrigger"} & {key.lower() for key in source.options}
+    return {} if chosen else {"maxBytesPerTrigger": str(source.max_bytes_per_trigger)}
 
 
 def folder(path: str) -> str:

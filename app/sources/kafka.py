@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
-from app.sources.kafka_probe import Unreachable, topics
+from app.sources.kafka_probe import Unreachable, record_bytes, topics
 from app.sources.raw import Raw
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SHOWN = 8
 
 def check(settings: Settings) -> None:
     """Refuse a cluster that does not answer and topics that it does not have."""
-    options = settings.source.reader_options()
+    options = settings.feed.reader_options()
     servers = options["kafka.bootstrap.servers"]
     try:
         found = topics(options)
@@ -65,7 +65,7 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     """The values of the topics."""
     from pyspark.sql.functions import col, concat_ws
 
-    options = {**DEFAULTS, **settings.source.reader_options()}
+    options = stream_options(settings)
     partition = col("partition").cast("string")
     if len(chosen(options)) != 1:
         partition = concat_ws("-", "topic", partition)
@@ -74,6 +74,24 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
             "value", partition.alias("source_partition"), col("offset").alias("source_offset")
         )
     )
+
+
+def stream_options(settings: Settings) -> dict[str, str]:
+    """Options of Spark's Kafka source: the configured ones over the defaults.
+
+    A trigger is bounded by records, and by bytes through the size of the newest records: Spark
+    takes a share of each partition in proportion to what waits there.
+    """
+    options = settings.feed.reader_options()
+    bound: dict[str, str] = {}
+    if "maxoffsetspertrigger" not in {key.lower() for key in options}:
+        source = settings.feed
+        most = source.max_records_per_trigger
+        mean_bytes = record_bytes(options, chosen(options))
+        if mean_bytes:
+            most = min(most, max(int(source.max_bytes_per_trigger / mean_bytes), 1))
+        bound = {"maxOffsetsPerTrigger": str(most)}
+    return {**DEFAULTS, **bound, **options}
 
 
 def chosen(options: dict[str, str]) -> list[str]:

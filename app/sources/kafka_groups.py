@@ -29,7 +29,7 @@ NAME = "_weir/kafka_groups"
 
 def check(settings: Settings) -> None:
     """Refuse a cluster that does not answer, or a user whom it does not allow what is needed."""
-    if settings.source.path is not None:
+    if settings.feed.path is not None:
         raise UserError(
             "source.path: format kafka_groups polls a cluster and reads no path\n"
             "the files of polls that were made before are read with format files"
@@ -41,7 +41,7 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     """The records of the polls in the spool folder."""
     records = spool_folder(settings) / "polls"
     records.mkdir(parents=True, exist_ok=True)
-    return files.read_path(reader, str(records), settings.source.reader_options())
+    return files.read_path(reader, str(records), settings.feed)
 
 
 def beside(
@@ -51,14 +51,14 @@ def beside(
 
     Nothing happens for another source.
     """
-    if settings.source.format != "kafka_groups":
+    if settings.feed.format != "kafka_groups":
         return nullcontext()
     return polled.polling(_poller(settings, say), endless, say)
 
 
 def groups(settings: Settings) -> KafkaGroupsSettings:
     """The settings of the polls."""
-    found: KafkaGroupsSettings | None = getattr(settings.source, "groups", None)
+    found: KafkaGroupsSettings | None = getattr(settings.feed, "groups", None)
     if found is None:
         raise UserError(f"{WHERE}: is missing, format kafka_groups needs it")
     return found

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from app.errors import UserError
 from app.sources import kafka_dump_log as dump_log
 from app.sources import kafka_request_log as request_log
-from app.sources.files import DIRECT, LISTING, NEVER, folder
+from app.sources.files import DIRECT, LISTING, NEVER, admission, folder
 from app.sources.kafka_owners import Assignments, Owners, columns_of
 from app.sources.kafka_request_log import Assigned, NotParsedError
 from app.sources.lines import numbered
@@ -57,7 +57,7 @@ Lines = Iterator[tuple[pa.Array, pa.Array]]
 
 def check(settings: Settings) -> None:
     """Refuse a local folder that does not exist and files that a worker cannot open."""
-    path = str(settings.source.path)
+    path = str(settings.feed.path)
     base = folder(path)
     scheme = scheme_of(base)
     if scheme not in DIRECT:
@@ -74,10 +74,11 @@ def check(settings: Settings) -> None:
 
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     """What the files at `source.path` tell, as columns of the contract."""
-    path = absolute(str(settings.source.path))
-    logs = settings.source.logs
+    path = absolute(str(settings.feed.path))
+    logs = settings.feed.logs
     options = {
-        "recursiveFileLookup": "true", "maxFileAge": NEVER, **settings.source.reader_options()
+        "recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(settings.feed),
+        **settings.feed.reader_options(),
     }
     listing = reader.format("binaryFile").schema(LISTING).options(**options).load(path)
     return Raw(listing.select("path"), lambda batches: unpack(batches, path, logs))

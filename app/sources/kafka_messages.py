@@ -40,8 +40,8 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     """The records of the topics as columns of the contract."""
     from pyspark.sql.functions import col, length, transform, unix_millis
 
-    options = {**kafka.DEFAULTS, **settings.source.reader_options(), "includeHeaders": "true"}
-    names = settings.source.messages
+    options = {**kafka.stream_options(settings), "includeHeaders": "true"}
+    names = settings.feed.messages
     headers = col("headers")
     frame = reader.format("kafka").options(**options).load().select(
         "value", length("key").alias("key_bytes"), "topic", "partition", "offset",
@@ -49,7 +49,7 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
         transform(headers, lambda h: h["key"]).alias("names"),
         transform(headers, lambda h: h["value"]).alias("values"),
     )
-    many = len(kafka.chosen(settings.source.options)) != 1
+    many = len(kafka.chosen(settings.feed.options)) != 1
     return Raw(frame, lambda batches: unpack(batches, names, many))
 
 

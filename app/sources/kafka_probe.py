@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from typing import Any
 
 TIMEOUT_S = 5.0
+SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
+"""Of a topic, and of each partition, when the size of its records is looked up."""
 SAME = {
     "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password",
     "client.id", "ssl.endpoint.identification.algorithm",
@@ -25,11 +28,52 @@ def topics(options: dict[str, str]) -> set[str] | None:
 
     `options` are those of Spark's Kafka source. Raises Unreachable.
     """
+    # A refused connection and an unknown host are known at once, and by their own words.
+    _knock(options["kafka.bootstrap.servers"])
     client = client_options(options)
-    if client is None:
-        _knock(options["kafka.bootstrap.servers"])
+    return None if client is None else _listed(client)
+
+
+def record_bytes(options: dict[str, str], names: list[str]) -> float | None:
+    """Mean length of key and value (bytes) of the newest records of some topics.
+
+    None where there are none to be seen: topics chosen by a pattern, empty ones, or a cluster
+    where only the Java client can log in.
+    """
+    client = client_options(options)
+    if client is None or not names:
         return None
-    return _listed(client)
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    consumer = Consumer({
+        **client, "group.id": "weir-record-size", "enable.auto.commit": False,
+        "enable.partition.eof": True, "log_level": 0, "error_cb": lambda _: None,
+    })
+    deadline = time.monotonic() + TIMEOUT_S
+    sizes: list[int] = []
+    try:
+        places = []
+        known = consumer.list_topics(timeout=TIMEOUT_S).topics
+        for name in (name for name in names if name in known):
+            for partition in list(known[name].partitions)[:SAMPLED_PARTITIONS]:
+                place = TopicPartition(name, partition)
+                low, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+                if high > low:
+                    place.offset = max(low, high - SAMPLED_RECORDS)
+                    places.append(place)
+        waiting = {(place.topic, place.partition) for place in places}
+        consumer.assign(places)
+        while waiting and time.monotonic() < deadline:
+            for message in consumer.consume(SAMPLED_RECORDS, timeout=0.5):
+                if message.error() is not None:
+                    waiting.discard((message.topic(), message.partition()))
+                else:
+                    sizes.append(len(message.value() or b"") + len(message.key() or b""))
+    except KafkaException:
+        return None
+    finally:
+        consumer.close()
+    return sum(sizes) / len(sizes) if sizes else None
 
 
 def client_options(options: dict[str, str]) -> dict[str, Any] | None:

@@ -34,8 +34,8 @@ NAME = "_weir/pulsar_admin"
 def check(settings: Settings) -> None:
     """Refuse a cluster that does not answer, a token it does not take, or recordings that fail."""
     spool_folder(settings)
-    if settings.source.path is not None:
-        recordings(Path(settings.source.path))
+    if settings.feed.path is not None:
+        recordings(Path(settings.feed.path))
         return
     Poller(admin(settings), spool_folder(settings)).check()
 
@@ -43,12 +43,12 @@ def check(settings: Settings) -> None:
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     """The records of the polls in the spool folder."""
     folder = spool_folder(settings)
-    if settings.source.path is not None:
+    if settings.feed.path is not None:
         folder = folder.with_name(f"{folder.name}_recorded")
-        convert(Path(settings.source.path), folder, admin(settings))
+        convert(Path(settings.feed.path), folder, admin(settings))
     records = folder / "polls"
     records.mkdir(parents=True, exist_ok=True)
-    return files.read_path(reader, str(records), settings.source.reader_options())
+    return files.read_path(reader, str(records), settings.feed)
 
 
 def beside(
@@ -58,14 +58,14 @@ def beside(
 
     Nothing happens for another source, or where recorded polls are read.
     """
-    if settings.source.format != "pulsar_admin" or settings.source.path is not None:
+    if settings.feed.format != "pulsar_admin" or settings.feed.path is not None:
         return nullcontext()
     return polled.polling(Poller(admin(settings), spool_folder(settings), say), endless, say)
 
 
 def admin(settings: Settings) -> PulsarAdminSettings:
     """The settings of the polls."""
-    found: PulsarAdminSettings | None = getattr(settings.source, "admin", None)
+    found: PulsarAdminSettings | None = getattr(settings.feed, "admin", None)
     if found is None:
         raise UserError(f"{WHERE}: is missing, format pulsar_admin needs it")
     return found

@@ -41,12 +41,17 @@ class Raw:
 
         A query over the frame counts the records, for those who watch its progress (METRIC).
         """
+        from pyspark.sql.functions import abs as size
+        from pyspark.sql.functions import col
         from pyspark.sql.functions import sum as total
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
 
-        mapped = self.frame.mapInArrow(
-            _counted(_chain(self.unpack, function)), f"{schema}, {METRIC} bigint"
-        )
-        return mapped.observe(METRIC, total(METRIC).alias(METRIC)).drop(METRIC)
+        counting = f"{schema}, {METRIC} bigint"
+        rows = to_arrow_schema(StructType.fromDDL(counting))
+        mapped = self.frame.mapInArrow(_counted(_chain(self.unpack, function), rows), counting)
+        observed = mapped.observe(METRIC, total(size(METRIC)).alias(METRIC))
+        return observed.where(col(METRIC) >= 0).drop(METRIC)
 
     def records(self) -> DataFrame:
         """The records as a Spark frame of SCHEMA."""
@@ -67,8 +72,12 @@ def _chain(first: Step | None, second: Step) -> Counting:
     return both
 
 
-def _counted(step: Counting) -> Step:
-    """The step with a column more: in the first row of a batch, the records read for it."""
+def _counted(step: Counting, rows: pa.Schema) -> Step:
+    """The step with a column more: in the first row of a batch, the records read for it.
+
+    Records of which nothing came after the last batch stand in a row of their own, of nulls and
+    their negative number, in the schema `rows`.
+    """
 
     def counted(batches: Batches) -> Batches:
         settle()
@@ -79,5 +88,9 @@ def _counted(step: Counting) -> Step:
                 numbers[0] = sum(waiting)
                 waiting.clear()
             yield batch.append_column(METRIC, pa.array(numbers))
+        if sum(waiting):
+            nulls = [pa.nulls(1, field.type) for field in rows][:-1]
+            left = pa.array([-sum(waiting)], pa.int64())
+            yield pa.record_batch([*nulls, left], names=rows.names)
 
     return counted

@@ -7,11 +7,17 @@ from collections.abc import Iterator
 import duckdb
 
 from app.backlog_views import NAMESPACE
-from app.telemetry.entities import OTHER, Bounds, Entities
-from app.telemetry.part import Part, Sample, Sums, labels, rows, scalar
+from app.telemetry.entities import OTHER, Bounds, Entities, Key
+from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows, scalar
 from app.views import VIEWS
 
 SIZE = "pulsar_storage_backlog_size"
+QUOTAS = ("size", "time")
+"""Types of quota, in the order of the counters of a topic."""
+DROPPED = "weir_backlog_dropped_entries_total"
+TIME_TO_QUOTA = "weir_backlog_time_to_quota_seconds"
+HORIZON_S = 3600
+"""A topic that is predicted to reach its quota sooner has series."""
 
 # What the view reads of its tables, cut down to what decides its answer: the newest check of each
 # topic, and the sum of its evictions.
@@ -29,6 +35,34 @@ _EXCEEDED = f"""
 SELECT pass_ms, cluster, {NAMESPACE}, topic FROM backlog_checks
 WHERE exceeded_size OR exceeded_time ORDER BY pass_ms, cluster, topic
 """
+_NEAR = f"""
+SELECT pass_ms, greatest(size_usage, time_usage) AS usage, cluster, {NAMESPACE}, topic
+FROM backlog_checks WHERE greatest(size_usage, time_usage) >= $share
+QUALIFY row_number() OVER (PARTITION BY cluster, topic ORDER BY pass_ms DESC) = 1
+ORDER BY pass_ms, cluster, topic
+"""
+# The subscription that reaches the quota first speaks for its topic. Predictions are kept of every
+# topic, since its check may be committed later.
+_PREDICTIONS = f"""
+SELECT cluster, {NAMESPACE} AS namespace, topic, pass_ms, min(time_to_quota_s) AS seconds
+FROM backlog_subscriptions GROUP BY cluster, topic, pass_ms
+"""
+_SOON = f"""
+SELECT max(pass_ms) AS pass_ms, cluster, namespace, topic FROM ({_PREDICTIONS})
+WHERE seconds > 0 AND seconds < {HORIZON_S}
+GROUP BY cluster, namespace, topic ORDER BY pass_ms, cluster, topic
+"""
+_NEWEST_PREDICTION = """
+QUALIFY row_number() OVER (PARTITION BY cluster, topic ORDER BY pass_ms DESC) = 1
+"""
+_PREDICTED = """
+SELECT cluster, namespace, topic, seconds FROM predictions WHERE seconds IS NOT NULL
+"""
+_DROPPED = f"""
+SELECT ts_wall_ms, cluster, {NAMESPACE}, topic, quota_type, sum(entries_skipped)
+FROM backlog_evictions WHERE NOT phantom AND entries_skipped > 0
+GROUP BY ALL ORDER BY ts_wall_ms, cluster, topic, quota_type
+"""
 _REFUSED = "SELECT cluster, quota_type, count(*) FROM producer_refusals GROUP BY ALL"
 _BY_NAMESPACE = f"SELECT cluster, {NAMESPACE}, sum(backlog_bytes) FROM backlog_checks GROUP BY ALL"
 
@@ -36,12 +70,13 @@ _BY_NAMESPACE = f"SELECT cluster, {NAMESPACE}, sum(backlog_bytes) FROM backlog_c
 class Backlogs(Part):
     """Backlogs and their quotas."""
 
-    reads = ("backlog_checks", "backlog_evictions", "producer_refusals")
+    reads = ("backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals")
 
     def __init__(self, bounds: Bounds, topic_level: bool = True) -> None:
         """Without `topic_level` there are no series of topics, as without the broker's setting
         `exposeTopicLevelMetricsInPrometheus`."""
-        self._topics = Entities(bounds, 1)
+        self._topics = Entities(bounds, len(QUOTAS))
+        self._share = bounds.share
         self._topic_level = topic_level
         self._refused = Sums("weir_backlog_refusals_total")
         self._kept = duckdb.connect()
@@ -52,14 +87,14 @@ class Backlogs(Part):
              " switches MAP(VARCHAR, VARCHAR)"),
             ("backlog_evictions",
              "cluster VARCHAR, topic VARCHAR, quota_type VARCHAR, count_delta BIGINT"),
+            ("predictions", "cluster VARCHAR, namespace VARCHAR, topic VARCHAR, pass_ms BIGINT,"
+             " seconds DOUBLE"),
         ):
             self._kept.execute(f"CREATE TABLE {table} ({columns})")
         self._kept.execute(f"CREATE VIEW backlog_metrics AS {VIEWS['backlog_metrics'].sql}")
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
-        for pass_ms, *names in rows(fresh, _EXCEEDED):
-            self._topics.breach(pass_ms, labels(names), [1.0])
-        self._topics.advance(scalar(fresh, "SELECT max(pass_ms) FROM backlog_checks"))
+        self._take_topics(fresh)
         self._refused.add(rows(fresh, _REFUSED))
         checks = _CHECKS.format(table="backlog_checks")
         self._kept.register("fresh", fresh.sql(checks + _NEWEST).to_arrow_table())
@@ -74,7 +109,32 @@ class Backlogs(Part):
             f" sum(count_delta)::BIGINT AS count_delta FROM ({evictions} UNION ALL"
             f" {_EVICTIONS.format(table='fresh')}) GROUP BY ALL"
         )
+        self._kept.register("fresh", fresh.sql(
+            f"FROM ({_PREDICTIONS}) {_NEWEST_PREDICTION}"
+        ).to_arrow_table())
+        self._kept.execute(
+            "CREATE OR REPLACE TABLE predictions AS FROM (FROM predictions UNION ALL FROM fresh)"
+            + _NEWEST_PREDICTION
+        )
         self._kept.unregister("fresh")
+
+    def _take_topics(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        """Topics that exceed a quota, drop messages for it, are near it, or will soon reach it."""
+        nothing = [0.0] * len(QUOTAS)
+        for pass_ms, *names in rows(fresh, _EXCEEDED):
+            key = labels(names)
+            self._topics.breach(pass_ms, key, nothing, _rest(key))
+        for at_ms, *names, quota_type, skipped in rows(fresh, _DROPPED):
+            key, counts = labels(names), list(nothing)
+            counts[QUOTAS.index(quota_type)] = skipped
+            self._topics.breach(at_ms, key, counts, _rest(key))
+        for pass_ms, usage, *names in fresh.execute(_NEAR, {"share": self._share}).fetchall():
+            self._topics.near(pass_ms, labels(names), usage)
+        for pass_ms, *names in rows(fresh, _SOON):
+            key = labels(names)
+            if key not in self._topics:
+                self._topics.near(pass_ms, key, 0.0)
+        self._topics.advance(scalar(fresh, "SELECT max(pass_ms) FROM backlog_checks"))
 
     def samples(self) -> Iterator[Sample]:
         yield from self._refused.samples()
@@ -92,6 +152,7 @@ class Backlogs(Part):
                 yield metric, (*key, *kinds), value
             elif metric == SIZE:
                 rest[key[0]] = rest.get(key[0], 0.0) + value
+        yield from self._topic_samples()
         if self._topic_level:
             for cluster, size in rest.items():
                 yield SIZE, (cluster, "", OTHER), size
@@ -99,5 +160,28 @@ class Backlogs(Part):
             for cluster, namespace, size in rows(self._kept, _BY_NAMESPACE):
                 yield SIZE, labels((cluster, namespace, None)), size
 
+    def _topic_samples(self) -> Iterator[Sample]:
+        """What the view `backlog_metrics` does not have. Counters are summed by namespace where
+        there are no series of topics."""
+        dropped: dict[Labels, float] = {}
+        for part in (self._topics.counters(), self._topics.others()):
+            for key, counts in part:
+                shown = key if self._topic_level else (*key[:2], "")
+                for quota_type, count in zip(QUOTAS, counts, strict=True):
+                    series = (*shown, quota_type)
+                    dropped[series] = dropped.get(series, 0.0) + count
+        for series, count in dropped.items():
+            yield DROPPED, series, count
+        if self._topic_level:
+            for *names, seconds in rows(self._kept, _PREDICTED):
+                key = labels(names)
+                if key in self._topics:
+                    yield TIME_TO_QUOTA, key, seconds
+
     def families(self) -> dict[str, Entities]:
         return {"backlogs": self._topics}
+
+
+def _rest(key: Key) -> Key:
+    """The series of the topics of a cluster that have none of their own."""
+    return key[0], "", OTHER

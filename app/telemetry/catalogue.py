@@ -23,7 +23,7 @@ class Definition:
     source: str
     """Tables or files that it comes from."""
     bounded: bool = False
-    """True: only entities that have breached have series; the rest is `other`."""
+    """True: only entities near their quota or over it have series; the rest is `other`."""
 
 
 _BROKER = ("cluster", "broker")
@@ -44,6 +44,9 @@ _RATE_LIMITS = (
     Definition("pulsar_client_producer_throttled_times_total", "counter", (*_TOPIC, "reason"),
                "Pauses that clients were told with protocol=pip385, summed (ms, whatever its name"
                " says; pulsar.client.producer.throttled_times).", "producer_throttle", True),
+    Definition("weir_send_timeouts_total", "counter", _TOPIC,
+               "Sends that ended with an exception in the client while its producer was throttled"
+               " (protocol=pip385).", "producer_throttle", True),
     Definition("pulsar_broker_throttled_connections", "gauge", _BROKER,
                "Connections whose reads are paused.", "throttle_events"),
     Definition("pulsar_broker_connection_rate_limit_count_total", "counter",
@@ -52,11 +55,12 @@ _RATE_LIMITS = (
                " too many requests in flight (pulsar.broker.connection.rate_limit.count).",
                "throttle_events"),
     Definition("weir_topic_pauses_total", "counter", (*_TOPIC, "role"),
-               "Pauses of connections that the topic was on, by whether it caused them (culprit)"
-               " or another topic did (collateral).", "topic_throttle_stats", True),
+               "Pauses of connections that the topic was on, by role: for its own limit (culprit),"
+               " a limit that it shares (shared) or that of other topics (collateral).",
+               "topic_throttle_stats", True),
     Definition("weir_topic_paused_seconds_total", "counter", (*_TOPIC, "role"),
-               "Time that the topic was paused, summed over connections, as culprit and as"
-               " collateral.", "topic_throttle_stats", True),
+               "Time that the topic was paused, summed over connections, by role: culprit,"
+               " shared or collateral.", "topic_throttle_stats", True),
     Definition("weir_published_messages_total", "counter", _BROKER,
                "Messages published.", "topic_throttle_stats"),
     Definition("weir_published_bytes_total", "counter", _BROKER,
@@ -75,9 +79,11 @@ _QUOTAS = (
     Definition("weir_quota_used_ratio", "gauge", ("kind", *_BROKER, "entity"),
                "Used / limit in the newest window; absent for a limit of 0.",
                "quota_usage", True),
+    Definition("weir_quota_breached", "gauge", ("kind", *_BROKER, "entity"),
+               "1 if the quota was breached in the newest window or check, else 0.",
+               "quota_usage", True),
     Definition("weir_quota_used_ratio_max", "gauge", ("kind", *_BROKER),
-               "The largest used / limit of the newest window, of all entities: tells that one is"
-               " near its quota before it breaches it.", "quota_usage"),
+               "The largest used / limit of the newest window, of all entities.", "quota_usage"),
 )
 
 _BACKLOGS = (
@@ -96,6 +102,13 @@ _BACKLOGS = (
                " namespace, all its topics.", "backlog_evictions", True),
     Definition("pulsar_broker_storage_backlog_quota_exceeded_evictions_total", "counter as gauge",
                ("cluster", "quota_type"), "The same of the whole cluster.", "backlog_evictions"),
+    Definition("weir_backlog_dropped_entries_total", "counter", (*_BACKLOG, "quota_type"),
+               "Entries that evictions would have skipped before they were read; of namespaces if"
+               " topic level metrics are off.", "backlog_evictions", True),
+    Definition("weir_backlog_time_to_quota_seconds", "gauge", _BACKLOG,
+               "Predicted time until the first subscription of the topic brings it to a quota; 0 if"
+               " it is exceeded, absent without a prediction. Topic level only.",
+               "backlog_subscriptions", True),
     Definition("weir_backlog_refusals_total", "counter", ("cluster", "quota_type"),
                "Producers that came while a quota was exceeded and would be refused.",
                "producer_refusals"),
@@ -209,7 +222,8 @@ _EXPORTER = (
     Definition("weir_exporter_refresh_timestamp_seconds", "gauge", (),
                "When the last refresh ended (s since the epoch).", "exporter"),
     Definition("weir_exporter_entities", "gauge", ("family", "series"),
-               "Entities that have breached: with series of their own (own), or without (none).",
+               "Entities with series of their own (own), and entities that have breached and have"
+               " none (none).",
                "exporter"),
 )
 

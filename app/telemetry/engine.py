@@ -9,7 +9,10 @@ from typing import Any
 import duckdb
 
 from app.alerts.episodes import FIRING
+from app.job_settings import JOBS
+from app.rules import CODES
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows
+from state.refused import DUPLICATE, TOO_LATE
 
 MS_PER_S = 1000.0
 LOST = ("GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT", "EVICTED", "EXPIRED", "SHARED_ORPHAN")
@@ -124,6 +127,9 @@ class Checks(Part):
 
     def __init__(self) -> None:
         self._quarantined = Sums("weir_quarantine_rows_total")
+        # A counter that first shows with 1 has no increase.
+        self._quarantined.add((code, None, 0) for code in CODES)
+        self._quarantined.add((code, job, 0) for code in (TOO_LATE, DUPLICATE) for job in JOBS)
         self._firing: set[tuple[Labels, Any]] = set()
         self._alerts: set[Labels] = set()
         self._audit: tuple[int, str, dict[Labels, int]] = (0, "", {})

@@ -101,9 +101,19 @@ class Exporter(Collector):
         """The metrics as the last refresh has left them; called by each scrape."""
         yield from families([*self._samples, *self._own()])
 
+    def obstacle(self) -> str:
+        """Why the samples are not those of the warehouse as it is; empty where they are."""
+        if not self._refreshes:
+            return f"{self._warehouse.uri}: not read yet"
+        if self._said:
+            return min(self._said)
+        return f"{self._warehouse.uri}: the last reading is overdue" if self._overdue() else ""
+
+    def _overdue(self) -> bool:
+        return time.time() - self._ended_s > OVERDUE * self._refresh_s + self._took_s
+
     def _own(self) -> Iterator[Sample]:
-        overdue = time.time() - self._ended_s > OVERDUE * self._refresh_s + self._took_s
-        yield "weir_exporter_up", (), float(self._whole and not overdue)
+        yield "weir_exporter_up", (), float(self._whole and not self._overdue())
         for table, count in list(self._errors.items()):
             yield "weir_exporter_errors_total", (table,), count
         yield "weir_exporter_refreshes_total", (), self._refreshes
@@ -222,13 +232,14 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
                         definition.meaning, kind)
         for _, values, value in by_name.pop(name):
             pairs = zip(definition.labels, values, strict=True)
-            metric.add_sample(name, {k: v for k, v in pairs if v}, float(value))
+            if value is not None:
+                metric.add_sample(name, {k: v for k, v in pairs if v}, float(value))
         yield metric
     assert not by_name, f"not in the catalogue: {', '.join(by_name)}"
 
 
 def _parts(settings: Settings, options: MetricsSettings) -> list[Callable[[], Part]]:
-    bounds = Bounds(options.top, options.idle_s * 1000)
+    bounds = Bounds(options.top, options.idle_s * 1000, options.share)
     topic_level = settings.backlog.exposeTopicLevelMetricsInPrometheus
     return [
         lambda: Throttles(bounds), lambda: Quotas(bounds), lambda: Backlogs(bounds, topic_level),

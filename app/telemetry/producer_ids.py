@@ -16,6 +16,14 @@ FROM producer_id_stats AS s
 WHERE s.rejected > 0 OR coalesce(s.throttle_time_avg_ms > 0, false)
 ORDER BY at_ms, s.cluster, s.broker, s.user
 """
+_NEAR = """
+SELECT s.window_start_ms + s.window_ms AS at_ms, s.utilisation, s.cluster, s.broker, s.user
+FROM producer_id_stats AS s WHERE s.utilisation >= $share
+QUALIFY row_number() OVER (
+  PARTITION BY s.cluster, s.broker, s.user ORDER BY s.window_start_ms DESC, s.ts_wall_ms DESC
+) = 1
+ORDER BY at_ms, s.cluster, s.broker, s.user
+"""
 _NEWEST = """
 SELECT s.window_start_ms, s.cluster, s.broker, s.user, s.rate, s.tokens,
   coalesce(s.throttle_time_avg_ms, 0.0)
@@ -38,6 +46,7 @@ class ProducerIds(Part):
 
     def __init__(self, bounds: Bounds) -> None:
         self._users = Entities(bounds, 1)
+        self._share = bounds.share
         self._new = Sums("weir_producer_ids_new_total")
         self._newest: dict[Key, tuple[int, list[Any]]] = {}
 
@@ -45,6 +54,8 @@ class ProducerIds(Part):
         for at_ms, cluster, broker, user, rejected in rows(fresh, _BREACHED):
             key = labels((cluster, broker, user))
             self._users.breach(at_ms, key, [rejected or 0], (key[0], key[1], OTHER))
+        for at_ms, utilisation, *names in fresh.execute(_NEAR, {"share": self._share}).fetchall():
+            self._users.near(at_ms, labels(names), utilisation)
         self._users.advance(
             scalar(fresh, "SELECT max(window_start_ms + window_ms) FROM producer_id_stats")
         )

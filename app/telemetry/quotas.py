@@ -13,6 +13,8 @@ from app.views import VIEWS
 
 MOST_WAITING = 10_000
 """Windows that wait for the first decision of their user, at most."""
+VALUES = ("limit", "used", "used_ratio", "breached")
+"""What is exported of the newest window of an entity, under `weir_quota_`."""
 
 # The newest decision of a user says whether it has a bound; those of before are kept.
 _BOUNDS = """
@@ -56,15 +58,30 @@ _BREACHED = """
 SELECT window_start_ms + window_ms AS at_ms, kind, cluster, broker, entity
 FROM usage WHERE breached ORDER BY at_ms, kind, cluster, broker, entity
 """
+# One row for each entity that came near its quota, those nearest to it of each kind: no more can
+# have series.
+_NEAR = """
+SELECT window_start_ms + window_ms AS at_ms, ratio, kind, cluster, broker, entity
+FROM (
+  FROM usage WHERE ratio >= $share QUALIFY row_number() OVER (
+    PARTITION BY kind, cluster, broker, entity ORDER BY window_start_ms DESC
+  ) = 1
+)
+QUALIFY row_number() OVER (
+  PARTITION BY kind ORDER BY ratio DESC, cluster, broker, entity
+) <= $top
+ORDER BY at_ms, kind, cluster, broker, entity
+"""
 _REACHED = "SELECT kind, max(window_start_ms + window_ms) FROM usage GROUP BY kind"
 _NEWEST = """
-SELECT window_start_ms, window_ms, kind, cluster, broker, entity, "limit", used, ratio FROM usage
+SELECT window_start_ms, window_ms, kind, cluster, broker, entity, "limit", used, ratio,
+  CAST(breached AS INTEGER) FROM usage
 QUALIFY row_number() OVER (
   PARTITION BY kind, cluster, broker, entity ORDER BY window_start_ms DESC
 ) = 1
 """
 _LARGEST = """
-SELECT kind, cluster, broker, window_start_ms, max(ratio) FROM usage
+SELECT kind, cluster, broker, window_start_ms, max(window_ms), max(ratio) FROM usage
 GROUP BY kind, cluster, broker, window_start_ms
 QUALIFY row_number() OVER (
   PARTITION BY kind, cluster, broker ORDER BY window_start_ms DESC
@@ -80,9 +97,9 @@ class Quotas(Part):
     def __init__(self, bounds: Bounds) -> None:
         self._size = bounds
         self._kinds: dict[str, Entities] = {}
-        self._newest: dict[Key, tuple[int, int, Any, Any, Any]] = {}
+        self._newest: dict[Key, tuple[int, int, list[Any]]] = {}
         self._reached: dict[str, int] = {}
-        self._largest: dict[Key, tuple[int, float]] = {}
+        self._largest: dict[Key, tuple[int, float, int]] = {}
         self._bounds: Any = None
         self._waiting: Any = None
 
@@ -102,21 +119,27 @@ class Quotas(Part):
         fresh.execute(_USAGE)
         for at_ms, *names in rows(fresh, _BREACHED):
             key = labels(names)
-            entities = self._kinds.setdefault(key[0], Entities(self._size, 1))
-            entities.breach(at_ms, key, [1.0], (*key[:3], OTHER))
+            self._entities(key).breach(at_ms, key, [1.0], (*key[:3], OTHER))
+        nearest = fresh.execute(_NEAR, {"share": self._size.share, "top": self._size.top})
+        for at_ms, ratio, *names in nearest.fetchall():
+            key = labels(names)
+            self._entities(key).near(at_ms, key, ratio)
         for name, now_ms in rows(fresh, _REACHED):
             self._reached[name] = max(self._reached.get(name, now_ms), now_ms)
             if name in self._kinds:
                 self._kinds[name].advance(self._reached[name])
-        for at_ms, window_ms, *names, limit, used, ratio in rows(fresh, _NEWEST):
-            key = labels(names)
+        for at_ms, window_ms, *columns in rows(fresh, _NEWEST):
+            key, values = labels(columns[:4]), columns[4:]
             if self._shown(key) and at_ms >= self._newest.get(key, (at_ms,))[0]:
-                self._newest[key] = (at_ms, window_ms, limit, used, ratio)
-        for kind, cluster, broker, at_ms, ratio in rows(fresh, _LARGEST):
-            key = labels((kind, cluster, broker))
+                self._newest[key] = (at_ms, window_ms, values)
+        for kind, cluster, broker, at_ms, window_ms, ratio in rows(fresh, _LARGEST):
+            key, found = labels((kind, cluster, broker)), (at_ms, ratio or 0.0, window_ms or 0)
             # Shards write the rows of a window one after the other.
-            self._largest[key] = max(self._largest.get(key, (at_ms, 0.0)), (at_ms, ratio or 0.0))
+            self._largest[key] = max(self._largest.get(key, found), found)
         self._newest = {key: value for key, value in self._newest.items() if self._shown(key)}
+
+    def _entities(self, key: Key) -> Entities:
+        return self._kinds.setdefault(key[0], Entities(self._size, 1))
 
     def _shown(self, key: Key) -> bool:
         return key[0] in self._kinds and key in self._kinds[key[0]]
@@ -126,18 +149,39 @@ class Quotas(Part):
             for part in (entities.counters(), entities.others()):
                 for key, (breaches,) in part:
                     yield "weir_quota_breaches_total", key, breaches
-        for key, (_, largest) in self._largest.items():
-            yield "weir_quota_used_ratio_max", key, largest
-        for key, (at_ms, window_ms, *values) in self._newest.items():
-            # Who has left says nothing any more. One window behind is a broker that is slower; a
-            # check, which has no length, is followed by another until there is no backlog.
-            if window_ms and at_ms + 2 * window_ms < self._reached[key[0]]:
+        for key, (at_ms, largest, window_ms) in self._largest.items():
+            if self._is_current(key, at_ms, window_ms):
+                yield "weir_quota_used_ratio_max", key, largest
+        checked = self._checked()
+        for key, (at_ms, window_ms, values) in self._newest.items():
+            if not self._is_current(key, at_ms, window_ms) or (
+                not window_ms and at_ms < checked[_without_broker(key)]
+            ):
                 continue
-            for name, value in zip(("limit", "used", "used_ratio"), values, strict=True):
+            for name, value in zip(VALUES, values, strict=True):
                 if value is not None:
                     yield f"weir_quota_{name}", key, value
+
+    def _is_current(self, key: Key, at_ms: int, window_ms: int) -> bool:
+        """Whether a window is among the newest of its kind. One window behind is a broker that is
+        slower; a check, which has no length, is followed by another until there is no backlog."""
+        return not window_ms or at_ms + 2 * window_ms >= self._reached[key[0]]
+
+    def _checked(self) -> dict[Key, int]:
+        """The newest check of every entity: a topic that has moved counts on its new broker."""
+        newest: dict[Key, int] = {}
+        for key, (at_ms, window_ms, _) in self._newest.items():
+            if not window_ms:
+                entity = _without_broker(key)
+                newest[entity] = max(at_ms, newest.get(entity, at_ms))
+        return newest
 
     def families(self) -> dict[str, Entities]:
         return {f"quota {kind}": entities for kind, entities in self._kinds.items()}
 
 
+
+
+def _without_broker(key: Key) -> Key:
+    kind, cluster, _, entity = key
+    return kind, cluster, entity

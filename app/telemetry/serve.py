@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
 from app import manifest
-from app.errors import UserError
+from app.query import plain
 from app.telemetry import say as say_to_log
+from app.telemetry.endpoints import endpoints
 from app.telemetry.exporter import Exporter
+from app.telemetry.listen import OF_METRICS, OF_RUN, taken
 from app.telemetry.settings import MetricsSettings, address
 from app.warehouse import Warehouse
 
@@ -35,7 +37,7 @@ def print_once(settings: Settings, as_json: bool) -> int:
         print(json.dumps([
             {
                 "name": metric.samples[0].name, "type": metric.type, "help": metric.documentation,
-                "samples": [{"labels": s.labels, "value": s.value} for s in metric.samples],
+                "samples": [{"labels": s.labels, "value": plain(s.value)} for s in metric.samples],
             }
             for metric in exporter.collect()
         ]))
@@ -49,7 +51,7 @@ def serve(settings: Settings) -> int:
     stop = threading.Event()
     earlier = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
     try:
-        with exporting(settings, say_to_log):
+        with exporting(settings, say_to_log, OF_METRICS):
             stop.wait()
     finally:
         for number, handler in earlier.items():
@@ -58,18 +60,21 @@ def serve(settings: Settings) -> int:
 
 
 @contextmanager
-def exporting(settings: Settings, say: Callable[[str], None]) -> Iterator[None]:
-    """Serve the metrics meanwhile; a UserError if the address cannot be listened on."""
+def exporting(
+    settings: Settings, say: Callable[[str], None], remedy: str = OF_RUN,
+    obstacle: Callable[[], str] | None = None,
+) -> Iterator[None]:
+    """Serve the metrics meanwhile; a UserError if the address cannot be listened on, whose second
+    line is the `remedy`. `obstacle` says why `/ready` is to answer that it is not; without it
+    that is what keeps the warehouse from being read."""
     exporter = Exporter(settings, say)
     listen = (settings.metrics or MetricsSettings()).listen
     host, port = address(listen)
     try:
         server, thread = start_http_server(port, host, _registry(exporter))
     except OSError as error:
-        raise UserError(
-            f"metrics.listen: {listen}: {error.strerror or error}\n"
-            "another program may hold the port: choose one with --listen HOST:PORT"
-        ) from error
+        raise taken(listen, error, remedy) from error
+    server.set_app(endpoints(server.get_app(), obstacle or exporter.obstacle))
     shown = f"[{host}]" if ":" in host else host
     say(f"metrics of {settings.warehouse} on http://{shown}:{server.server_port}/metrics")
     stop = threading.Event()

@@ -19,6 +19,8 @@ class MetricsSettings(Model):
     refresh_s: Positive = 15
     idle_s: Positive = 3600
     top: Annotated[int, Field(ge=1, le=10_000)] = 100
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Use / limit from which on a topic, user ... has series, before it breaches its quota."""
 
     @field_validator("listen")
     @classmethod

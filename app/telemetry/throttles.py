@@ -12,16 +12,17 @@ from app.telemetry.entities import OTHER, Bounds, Entities
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows, scalar
 
 LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread")
-ROLES = ("culprit", "collateral")
+ROLES = ("culprit", "shared", "collateral")
 OPERATIONS = ("paused", "resumed", "throttled", "unthrottled")
 NS_PER_S = 1e9
 
 _TOPICS = f"""
 SELECT window_start_ms + window_ms AS at_ms, cluster, broker, {NAMESPACE}, topic,
-  limited_times, culprit_times, collateral_times, culprit_ns, collateral_ns,
+  limited_times, culprit_times, coalesce(shared_times, 0), collateral_times,
+  culprit_ns, coalesce(shared_ns, 0), collateral_ns,
   {", ".join(f"coalesce(limited_by_limiter['{name}'], 0)" for name in LIMITERS)}
 FROM topic_throttle_stats
-WHERE limited_times > 0 OR culprit_ns > 0 OR collateral_ns > 0
+WHERE limited_times > 0 OR culprit_ns > 0 OR shared_ns > 0 OR collateral_ns > 0
 ORDER BY at_ms, cluster, broker, topic
 """
 _PUBLISHED = """
@@ -32,6 +33,11 @@ _COMMANDS = f"""
 SELECT coalesce(ts_wall_ms, 0) AS at_ms, cluster, broker, {NAMESPACE}, topic, reason, pause_ms
 FROM producer_throttle WHERE request_id IS NOT NULL AND exception IS NULL
 ORDER BY at_ms, cluster, broker, topic, reason
+"""
+_TIMEOUTS = f"""
+SELECT ts_wall_ms AS at_ms, cluster, broker, {NAMESPACE}, topic, count(*) FROM producer_throttle
+WHERE exception IS NOT NULL AND sequence_id IS NOT NULL
+GROUP BY ALL ORDER BY at_ms NULLS FIRST, cluster, broker, topic
 """
 # Rows are in the order of `throttle_metrics`, after the one that says that the connection was
 # paused before them.
@@ -68,8 +74,9 @@ class Throttles(Part):
     reads = ("topic_throttle_stats", "producer_throttle", "throttle_events")
 
     def __init__(self, bounds: Bounds) -> None:
-        self._topics = Entities(bounds, 5 + len(LIMITERS))
+        self._topics = Entities(bounds, 1 + 2 * len(ROLES) + len(LIMITERS))
         self._told = Entities(bounds, 1)
+        self._timeouts = Entities(bounds, 1)
         self._published = Sums("weir_published_messages_total", "weir_published_bytes_total")
         self._counted: dict[Labels, list[float]] = {}
         self._paused: Any = None
@@ -87,7 +94,13 @@ class Throttles(Part):
         for at_ms, cluster, broker, namespace, topic, reason, pause_ms in rows(fresh, _COMMANDS):
             key = labels((cluster, broker, namespace, topic, reason))
             self._told.breach(at_ms, key, [pause_ms or 0], (key[0], key[1], "", OTHER, key[4]))
+            # A counter that first shows with 1 has no increase: it is there with 0 before.
+            self._timeouts.near(at_ms, key[:4], 0.0)
         self._told.advance(now_ms)
+        for at_ms, *names, timeouts in rows(fresh, _TIMEOUTS):
+            key = labels(names)
+            self._timeouts.breach(at_ms or 0, key, [timeouts], (key[0], key[1], "", OTHER))
+        self._timeouts.advance(now_ms)
         self._take_connections(fresh)
 
     def _take_connections(self, fresh: duckdb.DuckDBPyConnection) -> None:
@@ -112,6 +125,9 @@ class Throttles(Part):
         for part in (self._told.counters(), self._told.others()):
             for key, (pause_ms,) in part:
                 yield "pulsar_client_producer_throttled_times_total", key, pause_ms
+        for part in (self._timeouts.counters(), self._timeouts.others()):
+            for key, (timeouts,) in part:
+                yield "weir_send_timeouts_total", key, timeouts
         yield from self._published.samples()
         for key, counts in self._counted.items():
             for name, count in zip(OPERATIONS, counts, strict=True):
@@ -119,16 +135,18 @@ class Throttles(Part):
             yield "pulsar_broker_throttled_connections", key, counts[0] - counts[1]
 
     def families(self) -> dict[str, Entities]:
-        return {"topics": self._topics, "throttled producers": self._told}
+        return {"topics": self._topics, "throttled producers": self._told,
+                "send timeouts": self._timeouts}
 
 
 def _topic_samples(key: Labels, amounts: list[float]) -> Iterator[Sample]:
     """The samples of one topic: of `_TOPICS`, the columns after the topic."""
-    limited, culprit, collateral, culprit_ns, collateral_ns, *by_limiter = amounts
+    limited, *amounts = amounts
+    times, paused, by_limiter = (
+        amounts[: len(ROLES)], amounts[len(ROLES) : 2 * len(ROLES)], amounts[2 * len(ROLES) :]
+    )
     yield "pulsar_publish_rate_limit_times", key, limited
-    for role, pauses, paused_ns in zip(
-        ROLES, (culprit, collateral), (culprit_ns, collateral_ns), strict=True
-    ):
+    for role, pauses, paused_ns in zip(ROLES, times, paused, strict=True):
         yield "weir_topic_pauses_total", (*key, role), pauses
         yield "weir_topic_paused_seconds_total", (*key, role), paused_ns / NS_PER_S
     for name, count in zip(LIMITERS, by_limiter, strict=True):

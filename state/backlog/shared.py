@@ -34,7 +34,7 @@ MOST_SECONDS = 2**42
 """A longer interval is cut to this many seconds, which no clock reaches twice."""
 _LIMITS = ("limitSize", "limitTime")
 _SETTINGS = ("enabled", "interval_s", "bytes", "gigabytes", "seconds", "policy", "precise")
-_KEYS = (
+KEYS = (
     "backlogQuotaCheckEnabled", "backlogQuotaCheckIntervalInSeconds",
     "backlogQuotaDefaultLimitBytes", "backlogQuotaDefaultLimitGB",
     "backlogQuotaDefaultLimitSecond", "backlogQuotaDefaultRetentionPolicy",
@@ -65,7 +65,7 @@ class Timeline(NamedTuple):
 
 def full_name(topic: str) -> str:
     """The name of a topic as policies are compared by it: no scheme = persistent."""
-    return topic if "://" in topic or topic.count("/") != 2 else f"persistent://{topic}"
+    return topic if "://" in topic or topic.count("/") < 2 else f"persistent://{topic}"
 
 
 def _whole(value: Any) -> int:
@@ -75,7 +75,7 @@ def _whole(value: Any) -> int:
 
 def settings_of(limits: Mapping[str, Any]) -> Settings:
     """Broker settings of a document or of the parameters, -1 where one is missing."""
-    enabled, interval, size, gigabytes, seconds, policy, precise = (limits.get(k) for k in _KEYS)
+    enabled, interval, size, gigabytes, seconds, policy, precise = (limits.get(k) for k in KEYS)
     return (
         -1 if enabled is None else int(bool(enabled)),
         -1 if interval is None or interval < 1 else min(math.floor(interval), MOST_SECONDS),

@@ -73,6 +73,17 @@ def add_other_ids(w: World, o: Out, context: Int, ledger: Int, entry: Int) -> In
 
 
 @compiled
+def add_marker(w: World, o: Out, context: Int) -> Int:
+    """Write the position of the marker of a context, which shares the fate of its chunks; answers
+    how many."""
+    e = w.contexts[context]
+    if e["marker_ledger"] == NULL:
+        return ZERO
+    add_position(w, o, e["marker_ledger"], e["marker_entry"])
+    return ONE
+
+
+@compiled
 def finish(w: World, o: Out, begin: Int, permits: Int) -> None:
     """What holds after a chunk or timer, on all of its rows; permits on the last."""
     p = w.settings[0]
@@ -155,6 +166,7 @@ def create(w: World) -> Int:
     e["producer"] = c["producer"]
     e["first"] = e["newest"] = NOBODY
     e["nodes"], e["more"] = 0, 0
+    e["marker_ledger"], e["marker_entry"] = c["marker_ledger"], c["marker_entry"]
     e["next"], e["previous"] = NOBODY, owner["last"]
     if owner["last"] >= 0:
         w.contexts[owner["last"]]["next"] = place
@@ -238,6 +250,7 @@ def store(w: World, context: Int) -> None:
     e["nodes"] += 1
     e["more"] = 0
     e["last"], e["last_ms"] = c["chunk_id"], c["at_ms"]
+    e["marker_ledger"], e["marker_entry"] = c["marker_ledger"], c["marker_entry"]
     if c["size"] == NULL:
         e["unknown"] = 1
     else:
@@ -301,7 +314,7 @@ def evict(w: World, o: Out, consumer: Int) -> None:
         if context >= 0:
             row = new_row(w, o, L.EVICTED, L.NO_DEFECT)
             about_context(w, row, context)
-            n = add_ids(w, o, context)
+            n = add_ids(w, o, context) + add_marker(w, o, context)
             if p["auto_ack"] != 0:
                 row["acks"] = n
             else:
@@ -329,7 +342,7 @@ def expire(w: World, o: Out, consumer: Int) -> None:
         take_out(w, consumer, e["head"])
         row = new_row(w, o, L.EXPIRED, L.NO_DEFECT)
         about_context(w, row, context)
-        row["acks"] = add_ids(w, o, context)
+        row["acks"] = add_ids(w, o, context) + add_marker(w, o, context)
         drop(w, context)
         e["counter"] -= 1
     finish(w, o, begin, ZERO)
@@ -344,7 +357,7 @@ def vanish(w: World, o: Out, consumer: Int) -> None:
         context = e["first"]
         row = new_row(w, o, L.ORPHANED, L.NO_DEFECT)
         about_context(w, row, context)
-        row["orphaned"] = add_ids(w, o, context)
+        row["orphaned"] = add_ids(w, o, context) + add_marker(w, o, context)
         drop(w, context)
     while e["head"] >= 0:
         take_out(w, consumer, e["head"])
@@ -391,12 +404,14 @@ def lose(w: World, o: Out, context: Int, is_last: bool) -> Int:
             row["defect"] = L.B1
     if context >= 0 and p["b4"] == 0:
         tracked = add_other_ids(w, o, context, c["ledger"], c["entry"])
+        tracked += add_marker(w, o, context)
     if not old:
         add_position(w, o, c["ledger"], c["entry"])
         tracked += 1
     if context >= 0:
         if p["b4"] != 0:
             orphaned = add_other_ids(w, o, context, c["ledger"], c["entry"])
+            orphaned += add_marker(w, o, context)
         drop_counted(w, context)
     row["tracked"], row["orphaned"] = tracked, orphaned
     return discarded(w, is_last)
@@ -410,7 +425,7 @@ def give_up(w: World, o: Out, context: Int, outcome: Int) -> Int:
     row["age_ms"] = c["at_ms"] - e["first_ms"]
     n = add_other_ids(w, o, context, c["ledger"], c["entry"])
     add_position(w, o, c["ledger"], c["entry"])
-    row["acks"] = n + 1
+    row["acks"] = n + 1 + add_marker(w, o, context)
     consumer, hash_ = e["consumer"], e["hash"]
     drop(w, context)
     w.consumers[consumer]["counter"] -= 1
@@ -447,6 +462,7 @@ def complete(w: World, o: Out, context: Int) -> Int:
     m["num_chunks"], m["declared"], m["bytes"] = e["num_chunks"], e["declared"], e["bytes"]
     m["unknown"], m["crc"], m["has_crc"] = e["unknown"], e["crc"], e["has_crc"]
     m["first_ms"], m["publish_ms"] = e["first_ms"], e["publish_ms"]
+    m["marker_ledger"], m["marker_entry"] = e["marker_ledger"], e["marker_entry"]
     m["row_no"] = k["message_no"]
     k["message_no"] += 1
     m["start"], m["parts"] = p["parts"], e["nodes"]
@@ -535,7 +551,11 @@ def restart(w: World, o: Out, context: Int) -> None:
     )
     row["age_ms"] = c["at_ms"] - w.contexts[context]["first_ms"]
     if not same:
-        row["acks"] = add_ids(w, o, context)
+        n = add_ids(w, o, context)
+        e = w.contexts[context]
+        if e["marker_ledger"] != c["marker_ledger"] or e["marker_entry"] != c["marker_entry"]:
+            n += add_marker(w, o, context)
+        row["acks"] = n
     drop_counted(w, context)
 
 

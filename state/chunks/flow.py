@@ -18,6 +18,7 @@ from state.chunks.consumer import (
 from state.chunks.layout import NOBODY, NULL, Feed, Int, Out, World, compiled
 from state.chunks.tables import (
     acknowledge,
+    acknowledged,
     find_binding,
     find_held,
     index_all,
@@ -62,6 +63,7 @@ def set_timer(w: World, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) ->
     c["broker"], c["feed"] = k["broker"], k["feed"]
     c["sub"], c["consumer"], c["uuid"] = NOBODY, NOBODY, NOBODY
     c["chunk_id"], c["num_chunks"], c["ledger"], c["entry"] = NULL, NULL, NULL, NULL
+    c["marker_ledger"], c["marker_entry"] = NULL, NULL
 
 
 @compiled
@@ -227,22 +229,26 @@ def list_missing(w: World, o: Out, consumer: Int, window: Int, level: Int) -> No
 
 @compiled
 def forget_held(w: World, o: Out, key: Int, now: Int) -> None:
-    """Chunks whose marker has not come within the expiry are reported and forgotten."""
+    """Chunks that no marker has read for idle_state_ms are forgotten, and reported unless they have
+    been acknowledged."""
     p, c, k = w.settings[0], w.chunk[0], w.keys[key]
-    if k["held"] == 0 or p["expiry_ms"] <= 0:
+    if k["held"] == 0:
         return
     while True:
         oldest = NOBODY
         for i in range(len(w.held)):
             h = w.held[i]
             if (
-                h["key"] == key and now - h["at_ms"] > p["expiry_ms"]
+                h["key"] == key and now - h["used_ms"] >= p["idle_ms"]
                 and (oldest < 0 or h["order"] < w.held[oldest]["order"])
             ):
                 oldest = np.int64(i)
         if oldest < 0:
             return
         h = w.held[oldest]
+        if acknowledged(w, h["sub"], h["ledger"], h["entry"]):
+            drop_held(w, oldest)
+            continue
         c["sub"], c["consumer"], c["uuid"] = h["sub"], NOBODY, h["uuid"]
         c["chunk_id"], c["num_chunks"] = h["chunk_id"], h["num_chunks"]
         c["ledger"], c["entry"] = h["ledger"], h["entry"]
@@ -357,10 +363,13 @@ def orphan(w: World, o: Out) -> None:
 
 @compiled
 def hold(w: World) -> None:
-    """Keep the chunk until its marker comes."""
+    """Keep the chunk until its marker has been acknowledged."""
     p, c = w.settings[0], w.chunk[0]
     old = find_held(w, c["sub"], c["ledger"], c["entry"])
+    marker_ledger, marker_entry = NULL, NULL
     if old >= 0:
+        marker_ledger = w.held[old]["marker_ledger"]
+        marker_entry = w.held[old]["marker_entry"]
         drop_held(w, old)
     place = p["free_held"]
     h = w.held[place]
@@ -375,15 +384,20 @@ def hold(w: World) -> None:
     h["crc"], h["has_crc"], h["payload"] = c["crc"], c["has_crc"], c["payload"]
     h["file"], h["row"], h["ledger"], h["entry"] = c["file"], c["row"], c["ledger"], c["entry"]
     h["publish_ms"], h["sequence_id"] = c["publish_ms"], c["sequence_id"]
-    h["producer"] = c["producer"]
+    h["producer"], h["used_ms"] = c["producer"], c["at_ms"]
+    h["marker_ledger"], h["marker_entry"] = marker_ledger, marker_entry
     put(w.held_table, slot(c["sub"], c["ledger"], c["entry"], w.held_table), place)
     touch(w, c["key"], c["at_ms"])
 
 
 @compiled
 def play_marker(w: World, o: Out, f: Feed, i: Int, consumer: Int) -> None:
-    """Deliver the held chunks that a marker lists, in its order."""
+    """Deliver the chunks that a marker lists, in its order, at each of its deliveries."""
     c = w.chunk[0]
+    ledger, entry = f.ledger[i], f.entry[i]
+    if acknowledged(w, c["sub"], ledger, entry):
+        return
+    c["marker_ledger"], c["marker_entry"] = ledger, entry
     for at in range(f.marker_start[i], f.marker_start[i + 1]):
         place = find_held(w, c["sub"], f.marker_ledger[at], f.marker_entry[at])
         if place < 0:
@@ -397,10 +411,27 @@ def play_marker(w: World, o: Out, f: Feed, i: Int, consumer: Int) -> None:
         )
         c["publish_ms"], c["sequence_id"] = h["publish_ms"], h["sequence_id"]
         c["producer"] = h["producer"]
-        drop_held(w, place)
+        h["marker_ledger"], h["marker_entry"], h["used_ms"] = ledger, entry, c["at_ms"]
         c["consumer"] = consumer
         touch(w, c["key"], c["at_ms"])
         deliver(w, o, w.settings[0]["rows"])
+
+
+@compiled
+def release_marked(w: World, sub: Int, ledger: Int, entry: Int, cumulative: bool) -> None:
+    """A marker has been acknowledged, and with it what it lists: nobody reads that again."""
+    if w.settings[0]["mode"] != L.MARKER or w.keys[w.subs[sub]["key"]]["held"] == 0:
+        return
+    for i in range(len(w.held)):
+        h = w.held[i]
+        if h["key"] < 0 or h["sub"] != sub or h["marker_ledger"] == NULL:
+            continue
+        same = h["marker_ledger"] == ledger and h["marker_entry"] == entry
+        before = h["marker_ledger"] < ledger or (
+            h["marker_ledger"] == ledger and h["marker_entry"] < entry
+        )
+        if same or (cumulative and before):
+            drop_held(w, np.int64(i))
 
 
 @compiled
@@ -412,6 +443,10 @@ def dispatch_shared(w: World, o: Out, f: Feed, i: Int) -> None:
         orphan(w, o)
         return
     if p["mode"] == L.MARKER:
+        if acknowledged(w, c["sub"], c["ledger"], c["entry"]):
+            touch(w, c["key"], c["at_ms"])
+            deliver(w, o, begin)
+            return
         hold(w)
         return
     consumer = bound(w)
@@ -480,6 +515,7 @@ def set_chunk(w: World, f: Feed, i: Int) -> None:
     c["payload"], c["file"], c["row"] = f.payload[i], f.file[i], f.row[i]
     c["ledger"], c["entry"], c["publish_ms"] = f.ledger[i], f.entry[i], f.publish_ms[i]
     c["sequence_id"], c["producer"] = f.sequence_id[i], f.producer[i]
+    c["marker_ledger"], c["marker_entry"] = NULL, NULL
 
 
 @compiled
@@ -499,14 +535,14 @@ def take_dispatch(w: World, o: Out, f: Feed, i: Int) -> None:
         return
     open_consumer(w, f.consumer[i], f.at_ms[i])
     set_chunk(w, f, i)
-    if marker:
-        play_marker(w, o, f, i, f.consumer[i])
-        return
     now = f.at_ms[i]
     if s["last_chunk_ms"] != NULL and now - s["last_chunk_ms"] >= p["idle_ms"]:
         s["epoch"] += 1
         s["has_cumulative"] = 0
     s["last_chunk_ms"] = now
+    if marker:
+        play_marker(w, o, f, i, f.consumer[i])
+        return
     if s["shared"] != 0:
         dispatch_shared(w, o, f, i)
         return
@@ -531,6 +567,7 @@ def take_ack(w: World, f: Feed, i: Int) -> None:
         ledger == s["ledger"] and entry > s["entry"]
     ):
         s["has_cumulative"], s["ledger"], s["entry"] = 1, ledger, entry
+    release_marked(w, sub, ledger, entry, f.cumulative[i] != 0)
 
 
 @compiled

@@ -93,10 +93,11 @@ CONTEXT = _layout(
     ("num_chunks", _i8), ("last", _i8), ("first_ms", _i8), ("last_ms", _i8), ("declared", _i8),
     ("bytes", _i8), ("unknown", _u1), ("crc", _i8), ("has_crc", _u1), ("publish_ms", _i8),
     ("sequence_id", _i8), ("producer", _i8), ("first", _i8), ("newest", _i8), ("nodes", _i8),
-    ("more", _u1), ("more_ledger", _i8), ("more_entry", _i8),
+    ("more", _u1), ("more_ledger", _i8), ("more_entry", _i8), ("marker_ledger", _i8),
+    ("marker_entry", _i8),
 )
 """A chunked message that is being assembled; `more`: the id of a chunk that did not fit stands at
-the next place."""
+the next place. The marker that brought its newest chunk belongs to it; NULL without."""
 
 NODE = _layout(
     ("next", _i8), ("ledger", _i8), ("entry", _i8), ("size", _i8), ("payload", _i8),
@@ -116,17 +117,20 @@ HELD = _layout(
     ("hash", _i8), ("chunk_id", _i8), ("num_chunks", _i8), ("declared", _i8), ("size", _i8),
     ("crc", _i8), ("has_crc", _u1), ("payload", _i8), ("file", _i8), ("row", _i8), ("ledger", _i8),
     ("entry", _i8), ("publish_ms", _i8), ("sequence_id", _i8), ("producer", _i8),
+    ("used_ms", _i8), ("marker_ledger", _i8), ("marker_entry", _i8),
 )
-"""A chunk that waits at the broker for its marker."""
+"""A chunk that the broker reads again whenever its marker is delivered: since `at_ms`, last read at
+`used_ms`, for the marker at the position (NULL: for none yet)."""
 
 CHUNK = _layout(
     ("key", _i8), ("sub", _i8), ("consumer", _i8), ("at_ms", _i8), ("mono_ns", _i8),
     ("broker", _i8), ("feed", _i8), ("uuid", _i8), ("hash", _i8), ("chunk_id", _i8),
     ("num_chunks", _i8), ("declared", _i8), ("size", _i8), ("crc", _i8), ("has_crc", _u1),
     ("payload", _i8), ("file", _i8), ("row", _i8), ("ledger", _i8), ("entry", _i8),
-    ("publish_ms", _i8), ("sequence_id", _i8), ("producer", _i8),
+    ("publish_ms", _i8), ("sequence_id", _i8), ("producer", _i8), ("marker_ledger", _i8),
+    ("marker_entry", _i8),
 )
-"""One element: the chunk, or the timer, that is being judged."""
+"""One element: the chunk, or the timer, that is being judged; with the marker that brings it."""
 
 PRODUCER = _layout(("key", _i8), ("name", _i8), ("window_ms", _i8))
 """A producer name of a topic and the window in which it last sent a chunk."""
@@ -150,7 +154,7 @@ MESSAGE = _layout(
     ("row_no", _i8), ("sub", _i8), ("consumer", _i8), ("uuid", _i8), ("producer", _i8),
     ("sequence_id", _i8), ("num_chunks", _i8), ("start", _i8), ("parts", _i8), ("declared", _i8),
     ("bytes", _i8), ("unknown", _u1), ("crc", _i8), ("has_crc", _u1), ("first_ms", _i8),
-    ("publish_ms", _i8),
+    ("publish_ms", _i8), ("marker_ledger", _i8), ("marker_entry", _i8),
 )
 LEVEL = _layout(
     ("window", _i8), ("sub", _i8), ("consumer", _i8), ("contexts", _i8), ("counter", _i8),

@@ -169,6 +169,7 @@ class Chunks:
     ) -> tuple[World, Out]:
         feed, parts = self._feed(s, keys, r, key)
         chunks = int(((r["event_type"] == flow.DISPATCH) & (r["num_chunks"] > 1)).sum())
+        chunks += len(feed.marker_ledger)
         acks = int((r["event_type"] == flow.ACK).sum())
         w = shards.unpack(parts, self._settings, s.next_order, Room(chunks, acks))
         flow.prepare(w)
@@ -299,10 +300,17 @@ class Chunks:
         return table
 
     def _files(self, s: Shard, records: Records) -> Array:
-        """Staged files that the state and these records refer to, once per row."""
-        files = [s.parts["nodes"]["file"], s.parts["held"]["file"], records["payload_file"]]
-        every = np.concatenate(files)
-        return every[every >= 0]
+        """Staged files that the state and these records refer to, once per row; a chunk that a
+        marker has brought is in two places."""
+        nodes, held = s.parts["nodes"], s.parts["held"]
+        files = np.concatenate([nodes["file"], held["file"], records["payload_file"]])
+        rows = np.concatenate([nodes["row"], held["row"], records["payload_row"]])
+        staged = files >= 0
+        order = np.lexsort((rows[staged], files[staged]))
+        files, rows = files[staged][order], rows[staged][order]
+        first = np.ones(len(files), bool)
+        first[1:] = (files[1:] != files[:-1]) | (rows[1:] != rows[:-1])
+        return files[first]
 
     def _released(self, s: Shard, before: Array) -> pa.Table | None:
         """How many rows of which staged files nothing refers to any more."""

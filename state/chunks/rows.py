@@ -148,6 +148,7 @@ class Rows:
             "publish_time_ms": _known(rows["publish_ms"]),
             "checksum": _long(rows["crc"], no_sum),
             "integrity": INTEGRITY.take(pa.array(integrity)),
+            "marker_position": self._positions(rows["marker_ledger"], rows["marker_entry"]),
         }
         return pa.table(columns)
 

@@ -17,7 +17,7 @@ from state.names import Names
 from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
 
 NAME = "chunks"
-VERSION = 1
+VERSION = 2
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "topic",
     "producer_name", "sequence_id", "ledger_id", "entry_id", "entry_bytes", "uuid", "chunk_id",

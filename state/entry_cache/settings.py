@@ -31,6 +31,9 @@ BROKER_KEYS: dict[str, Any] = {
     RECENT: True, BY_COUNT: True, BY_MARK_DELETE: False,
 }
 """Settings that policy documents of the scope `broker` change, with their defaults."""
+OTHER_NAMES = {"cacheEvictionWatermark": WATERMARK}
+"""Names that the proposal has for keys of brokers. In a document the broker's own name wins."""
+_ALIASES = {key: other for other, key in OTHER_NAMES.items()}
 _OWN_NAMES = {RECENT: "extend_recently_accessed"}
 """Keys that parameters and caches spell in their own way."""
 DEFAULTS: dict[str, Any] = {
@@ -72,7 +75,9 @@ class Documents:
 
     def of(self, key: str, fresh: bool = False) -> list[Any]:
         """What the documents say, first that which counts more."""
-        return [limits.get(key) for limits in (self._fresh if fresh else self._all)]
+        names = (key, _ALIASES[key]) if key in _ALIASES else (key,)
+        found = self._fresh if fresh else self._all
+        return [limits.get(name) for limits in found for name in names]
 
 
 class Variant:

@@ -14,6 +14,7 @@ from state.rate_limits.connection import restart, stop_counting
 from state.rate_limits.layout import NEVER, NULL, Array, Feed, Int, Out, World
 from state.rate_limits.limiter import change_limits, forget, use
 from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT, Limits, Source
+from state.rate_limits.tracker import regroup, settle_all
 from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
 from state.records import Records
 
@@ -52,6 +53,8 @@ class Window:
     topics: Array
     limit_msgs: Array
     limit_bytes: Array
+    groups: list[str | None]
+    """Resource group of each topic."""
     limiters: Array
     cnxs: Array
     threads: Array
@@ -179,12 +182,21 @@ class Broker:
             )
         bare = topics[self.world.topics["group"][topics] < 0]
         if len(bare) and self.limits.has_groups:
-            names = self.names.lookup(self.world.topics["name"][bare])
-            group, groups = self.limits.groups(names)
-            for i, name in enumerate(groups):
-                members = bare[group == i]
-                if len(members):
-                    self.world.topics["group"][members] = self._group(name)
+            known = len(self.world.limiters)
+            self._group_topics(bare)
+            if len(self.world.limiters) > known:
+                # a group whose limiter had been dropped: its topics outside this batch share it
+                self._group_topics(np.flatnonzero(self.world.topics["group"] < 0))
+
+    def _group_topics(self, topics: Array) -> None:
+        """Give topics the limiters of their resource groups, if these have a limit."""
+        group, groups = self.limits.groups(self.names.lookup(self.world.topics["name"][topics]))
+        for i, name in enumerate(groups):
+            members = topics[group == i]
+            if len(members):
+                # not in one statement: a new limiter replaces the arrays of the world
+                place = self._group(name)
+                self.world.topics["group"][members] = place
 
     def _group(self, name: str) -> int:
         """Position of a group's limiter, -1 if it has no limit and never had one."""
@@ -265,14 +277,17 @@ class Broker:
         touched = w.touched[: int(k["touched"])]
         topics = w.topics[touched].copy()
         # not from the limiters: an idle one may have been dropped within the window
-        limit_msgs, limit_bytes, _ = self.limits.topics(self.names.lookup(topics["name"]))
+        names = self.names.lookup(topics["name"])
+        limit_msgs, limit_bytes, _ = self.limits.topics(names)
+        group, groups = self.limits.groups(names)
         start = int(k["window_start_ms"])
         end = start + int(k["window_ms"])
         wall = int(NULL) if k["last_wall_ms"] == NULL else end
         self.windows.append(
             Window(
                 start, end_ns, wall, int(k["last_feed"]), topics,
-                limit_msgs, limit_bytes, *self._counted(),
+                limit_msgs, limit_bytes, [groups[i] if i >= 0 else None for i in group],
+                *self._counted(),
                 int(k["max_in_flight"]), int(k["buffer_share"]),
             )
         )
@@ -300,7 +315,7 @@ class Broker:
             at = flow.window_clock(now, wall)
             k["any"], k["window_start_ms"] = 1, at // k["window_ms"] * k["window_ms"]
         k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall, feed
-        use(self.world, flow.BROKER_LIMITER, now)
+        use(self.world, L.BROKER_LIMITER, now)
 
     def _reserve(self) -> None:
         """Room for a step outside the kernel, which writes at most a row per place and mark."""
@@ -327,7 +342,7 @@ class Broker:
         self._change_groups(policy.source, now)
         msgs, size, sources = self.limits.broker()
         if policy.source in sources or policy.source in before.broker()[2]:
-            change_limits(self.world, flow.BROKER_LIMITER, msgs, size, now, True)
+            change_limits(self.world, L.BROKER_LIMITER, msgs, size, now, True)
         self._reserve()
         k = self.key
         k["max_in_flight"] = self.limits.max_in_flight()
@@ -372,7 +387,9 @@ class Broker:
         names = self.names.lookup(self.world.topics["name"])
         group, groups = self.limits.groups(names)
         places = np.array([self._group(name) for name in groups] + [-1], np.int64)
+        settle_all(self.world, np.int64(now))
         self.world.topics["group"] = places[group]
+        regroup(self.world)
         if source[0] != "resource_group":
             return
         text = self.names.intern_one(source[1])

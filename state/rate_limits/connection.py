@@ -27,7 +27,14 @@ from state.rate_limits.layout import (
     compiled,
 )
 from state.rate_limits.limiter import describe, leave_queue
-from state.rate_limits.tracker import join_topic, leave_topic, mark, unmark
+from state.rate_limits.tracker import (
+    flag_owner,
+    join_topic,
+    leave_topic,
+    mark,
+    marks_of_group,
+    unmark,
+)
 
 
 @compiled
@@ -72,6 +79,7 @@ def open_producer(w: World, p: int, now: int) -> None:
         cnx = w.cnxs[e["cnx"]]
         e["attached"], e["next"] = 1, cnx["first_link"]
         e["producers"], e["first_producer"], e["culprit"] = 0, -1, 0
+        e["held"] = marks_of_group(w, e["cnx"], w.topics[e["topic"]]["group"])
         cnx["first_link"] = link
     if producer["attached"] == 0:
         producer["attached"], producer["next"] = 1, e["first_producer"]
@@ -131,7 +139,7 @@ def start_request(
     cnx["buffered"] += size
     if k["max_in_flight"] > 0 and cnx["in_flight"] == k["max_in_flight"]:
         cnx["resume_at"] = k["max_in_flight"] // 2
-        row = mark(w, o, now, wall, feed, c, p, t, CONNECTION, IN_FLIGHT_LIMIT, t)
+        row = mark(w, o, now, wall, feed, c, p, t, CONNECTION, IN_FLIGHT_LIMIT, c, t)
         announce(w, o, row, NOBODY)
     if cnx["thread"] < 0:
         return
@@ -140,14 +148,16 @@ def start_request(
     thread["most_pending"] = max(thread["most_pending"], thread["pending"])
     if k["buffer_share"] > 0 and thread["pending"] > k["buffer_share"] and thread["limited"] == 0:
         thread["limited"] = 1
-        row = mark(w, o, now, wall, feed, c, p, t, IO_THREAD, BUFFER_LIMIT, t)
+        place = cnx["thread"]
+        row = mark(w, o, now, wall, feed, c, p, t, IO_THREAD, BUFFER_LIMIT, place, t)
         announce(w, o, row, NOBODY)
-        first, last = by_age(w, cnx["thread"])
+        first, last = by_age(w, place)
         for i in range(first, last):
             other = w.scratch[i]
             if other != c:
                 row = mark(
-                    w, o, now, wall, feed, other, NOBODY, NOBODY, IO_THREAD, BUFFER_LIMIT, t
+                    w, o, now, wall, feed, other, NOBODY, NOBODY, IO_THREAD, BUFFER_LIMIT, place,
+                    t,
                 )
                 announce(w, o, row, NOBODY)
 
@@ -197,10 +207,11 @@ def unmark_flag(
 ) -> None:
     """End the mark of the connection or IO-thread limiter with the producer it was made for."""
     cnx = w.cnxs[c]
-    p, culprit = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
+    p, trigger = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
     topic = w.producers[p]["topic"] if p >= 0 else NOBODY
     unmark(
-        w, o, now, settle_ns, wall, feed, c, p, topic, kind, rule, culprit, NULL, NO_EXCHANGE
+        w, o, now, settle_ns, wall, feed, c, p, topic, kind, rule, flag_owner(w, c, kind), trigger,
+        NULL, NO_EXCHANGE,
     )
 
 
@@ -254,12 +265,12 @@ def _leave_queues(
         while at != place:
             before, at = at, w.waiting[at]["next"]
         waiting = w.waiting[place]
-        producer, culprit = waiting["producer"], waiting["culprit"]
+        producer, trigger = waiting["producer"], waiting["trigger"]
         request, receipt = waiting["request"], waiting["receipt"]
         leave_queue(w, limiter, place, before)
         row = unmark(
             w, o, now, settle_ns, wall, feed, c, producer, w.producers[producer]["topic"],
-            w.limiters[limiter]["kind"], CONNECTION_CLOSED, culprit, request, receipt,
+            w.limiters[limiter]["kind"], CONNECTION_CLOSED, limiter, trigger, request, receipt,
         )
         describe(
             w, o, row, limiter, _peek(w, 2 * limiter, settle_ns),

@@ -2,7 +2,8 @@
 
 A mark of a topic or a resource group sends its producer a command and waits for the receipt; reads
 stay on unless it fails to come in time. Marks for the other reasons pause reads at once and tell
-every producer of the connection, for information.
+every producer of the connection, for information. A client that does not know the command is sent
+none: a row without a request id shows which producers would have had one.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from state.rate_limits.layout import (
+    CLIENT_UNSUPPORTED,
     DROPPED,
     INFORMED_ONLY,
     MODEL_OBSERVED,
     NEVER,
     NOBODY,
+    NOT_SUPPORTED,
     NOT_WAITED,
     NULL,
     RECEIPT,
@@ -38,7 +41,14 @@ from state.rate_limits.layout import (
     compiled,
 )
 from state.rate_limits.timers import schedule_receipt
-from state.rate_limits.tracker import blame, counts, start_blocking, write_row
+from state.rate_limits.tracker import (
+    awaits_receipt,
+    blame,
+    counts,
+    flag_owner,
+    start_blocking,
+    write_row,
+)
 
 NS_PER_MS = np.int64(1_000_000)
 MS_PER_S = np.int64(1000)
@@ -146,11 +156,8 @@ def _command(
 
 
 @compiled
-def _inform(
-    w: World, o: Out, c: int, first: int, now: int, wall: int, feed: int, kind: int, pause: int
-) -> Int:
-    """A command to every producer of a connection, by id; answers the request id of the first
-    one's, or of the smallest producer's (first = -1), NULL without a producer."""
+def _producers(w: World, c: int) -> tuple[int, int]:
+    """Open producers of a connection by id and age: where their places lie in `w.scratch`."""
     start = 2 * len(w.cnxs)
     most = len(w.producers)
     ids = w.scratch[start : start + most]
@@ -168,13 +175,37 @@ def _inform(
             p = w.producers[p]["next"]
         link = w.links[link]["next"]
     sort_by_two(ids[:n], ages[:n], places[:n])
+    first = start + 2 * most
+    return first, first + n
+
+
+@compiled
+def _inform(
+    w: World, o: Out, c: int, first: int, now: int, wall: int, feed: int, kind: int, pause: int
+) -> Int:
+    """A command to every producer of a connection, by id; answers the request id of the first
+    one's, or of the smallest producer's (first = -1), NULL without a producer."""
     answer = NULL
-    for i in range(n):
-        p = places[i]
+    first_place, last_place = _producers(w, c)
+    for i in range(first_place, last_place):
+        p = w.scratch[i]
         request = _command(w, o, p, now, wall, feed, kind, INFORMED_ONLY, pause)
-        if i == 0 or p == first:
+        if i == first_place or p == first:
             answer = request
     return answer
+
+
+@compiled
+def _send_nothing(
+    w: World, o: Out, c: int, producer: int, now: int, wall: int, feed: int, kind: int
+) -> None:
+    """A row for each producer that would have had a command if its client knew it."""
+    if awaits_receipt(w, kind):
+        _new_row(w, o, now, wall, feed, producer, kind, CLIENT_UNSUPPORTED)
+        return
+    first, last = _producers(w, c)
+    for i in range(first, last):
+        _new_row(w, o, now, wall, feed, w.scratch[i], kind, CLIENT_UNSUPPORTED)
 
 
 @compiled
@@ -195,6 +226,8 @@ def announce(w: World, o: Out, row: int, place: int) -> None:
         )
     elif receipt == NOT_WAITED:
         request = _inform(w, o, c, r["producer"], now, wall, feed, kind, _pause_sent(w, r))
+    elif receipt == NOT_SUPPORTED:
+        _send_nothing(w, o, c, r["producer"], now, wall, feed, kind)
     r["request"] = request
     if counts(kind, k["shared"]):
         w.waiting[place]["request"], w.waiting[place]["receipt"] = request, receipt
@@ -228,22 +261,24 @@ def _decide(
     if place >= 0:
         e = w.waiting[place]
         e["receipt"] = receipt
-        producer, culprit, request = e["producer"], e["culprit"], e["request"]
-        kind = e["type"]
+        producer, trigger, request = e["producer"], e["trigger"], e["request"]
+        kind, owner = e["type"], e["limiter"]
     else:
         kind = -1 - place
         cnx["flag_receipt"][kind] = receipt
-        producer, culprit = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
-        request = cnx["flag_request"][kind]
+        producer, trigger = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
+        request, owner = cnx["flag_request"][kind], flag_owner(w, c, kind)
     was = cnx["paused"]
     if receipt == TIMED_OUT:
-        start_blocking(w, c, now, kind, culprit)
-        blame(w, c, now, culprit)
+        start_blocking(w, c, now, kind, owner, trigger)
+        if kind == TOPIC:
+            blame(w, c, now, trigger)
     topic = w.producers[producer]["topic"] if producer >= 0 else NOBODY
     write_row(
         w, o, now, wall, feed, c, producer, topic, RECEIPT, kind,
         STATE_CHANGED if cnx["paused"] != was else TYPE_CHANGED,
-        RECEIPT_TIMEOUT if receipt == TIMED_OUT else RECEIPT_IN_TIME, culprit, request, receipt,
+        RECEIPT_TIMEOUT if receipt == TIMED_OUT else RECEIPT_IN_TIME, owner, trigger,
+        request, receipt,
     )
 
 

@@ -19,10 +19,19 @@ from state.rate_limits.connection import (
     start_request,
 )
 from state.rate_limits.exchange import end_wait, take_receipt, time_out
-from state.rate_limits.layout import NEVER, NULL, Feed, Int, Out, World, compiled
+from state.rate_limits.layout import (
+    BROKER_LIMITER,
+    NEVER,
+    NULL,
+    Feed,
+    Int,
+    Out,
+    World,
+    compiled,
+)
 from state.rate_limits.limiter import charge_limiter, release, use
 from state.rate_limits.timers import pop_timer
-from state.rate_limits.tracker import settle, touch
+from state.rate_limits.tracker import settle_all, touch
 
 DONE, ROOM, WINDOW, ASK = range(4)
 """Why the kernel stopped: nothing left, rows are full, a window ends, a record needs the caller."""
@@ -44,7 +53,6 @@ LIMITERS_PER_PUBLISH = np.int64(3)
 TIMERS_PER_PUBLISH = np.int64(6)
 """A release task and the wait for a receipt of each."""
 NOTHING_MORE = np.int64(0)
-BROKER_LIMITER = np.int64(0)
 
 
 @compiled
@@ -272,8 +280,7 @@ def end_window(w: World, next_mono: int, next_known: bool) -> Int:
         at = k["last_ns"] + (end - k["last_wall_ms"]) * NS_PER_MS
     if next_known and at > next_mono:
         at = next_mono
-    for c in range(len(w.cnxs)):
-        settle(w, c, at)
+    settle_all(w, np.int64(at))
     return np.int64(at)
 
 
@@ -284,8 +291,8 @@ def begin_window(w: World) -> None:
     for i in range(k["touched"]):
         topic = w.topics[w.touched[i]]
         topic["touched"], topic["messages"], topic["bytes"] = 0, 0, 0
-        topic["culprit_times"], topic["collateral_times"] = 0, 0
-        topic["culprit_ns"], topic["collateral_ns"] = 0, 0
+        topic["culprit_times"], topic["shared_times"], topic["collateral_times"] = 0, 0, 0
+        topic["culprit_ns"], topic["shared_ns"], topic["collateral_ns"] = 0, 0, 0
         for j in range(5):
             topic["limited"][j] = 0
             topic["by_reason"][j] = 0

@@ -19,6 +19,8 @@ NULL = NEVER
 """A bucket that has not been read yet, and the null of 64-bit columns that cannot hold it."""
 NOBODY = np.int64(-1)
 """The place of an entity that is not there."""
+BROKER_LIMITER = np.int64(0)
+"""The place of the broker's own limiter."""
 
 
 # ThrottleType ordinals of Pulsar 4.2.4
@@ -53,11 +55,12 @@ ACTIONS = ("mark", "unmark", "receipt")
 (
     BUCKET_EMPTY, RELEASED, LIMIT_REMOVED, IN_FLIGHT_LIMIT, IN_FLIGHT_HALF, BUFFER_LIMIT,
     BUFFER_HALF, CONNECTION_CLOSED, RECEIPT_IN_TIME, RECEIPT_TIMEOUT, INFORMED_ONLY, SEND_TIMEOUT,
-) = codes(12)
+    CLIENT_UNSUPPORTED,
+) = codes(13)
 RULES = (
     "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
     "buffer_limit", "buffer_half", "connection_closed", "receipt_in_time", "receipt_timeout",
-    "informed_only", "send_timeout",
+    "informed_only", "send_timeout", "client_unsupported",
 )
 
 # What PIP-385 makes of a mark
@@ -108,22 +111,24 @@ TOPIC_STATE = _layout(
     ("name", _i8), ("limiter", _i8), ("group", _i8), ("flight_head", _i8), ("flight_tail", _i8),
     ("used_ns", _i8), ("touched", _u1), ("messages", _i8), ("bytes", _i8),
     ("limited", _i8, (5,)),
-    ("culprit_times", _i8), ("collateral_times", _i8), ("culprit_ns", _i8),
-    ("collateral_ns", _i8), ("by_reason", _i8, (5,)),
+    ("culprit_times", _i8), ("shared_times", _i8), ("collateral_times", _i8),
+    ("culprit_ns", _i8), ("shared_ns", _i8), ("collateral_ns", _i8), ("by_reason", _i8, (5,)),
 )
+"""`limited`: pauses by the type that began them, of which the three counts below are parts."""
 
 CNX = _layout(
     ("name", _i8), ("open", _u1), ("supports_throttle", _u1), ("thread", _i8),
     ("first_link", _i8), ("states", _i8, (TYPES,)), ("in_flight", _i8), ("resume_at", _i8),
     ("buffered", _i8), ("paused", _u1), ("paused_at_ns", _i8), ("seen_paused_ns", _i8),
     ("seen_resumed_ns", _i8), ("mark_producer", _i8, (5,)), ("mark_topic", _i8, (5,)),
-    ("snapshot", _i8), ("queued", _i8), ("opened", _i8),
+    ("mark_thread", _i8), ("snapshot", _i8), ("queued", _i8), ("opened", _i8),
     ("blocking", _i8, (5,)), ("requests", _i8), ("flag_request", _i8, (5,)),
     ("flag_receipt", _i8, (5,)), ("flag_mark", _i8, (5,)),
     ("most_in_flight", _i8), ("throttles", _i8),
 )
-"""`blocking`: active marks that hold reads, by type. `flag_…`: the exchange of the mark that set a
-flag (the types that do not count); `requests`: commands sent. The last two: of the open window."""
+"""`blocking`: active marks that hold reads, by type. `mark_…`: producer, topic and IO thread of the
+mark that set a flag (the types that do not count), `flag_…`: its exchange; `requests`: commands
+sent. The last two: of the open window."""
 
 PRODUCER = _layout(
     ("cnx", _i8), ("topic", _i8), ("link", _i8), ("producer_id", _i8), ("name", _i8),
@@ -135,16 +140,19 @@ PRODUCER = _layout(
 
 LINK = _layout(
     ("cnx", _i8), ("topic", _i8), ("next", _i8), ("attached", _u1), ("first_producer", _i8),
-    ("producers", _i8), ("culprit", _u1), ("since_ns", _i8), ("throttled_ms", _i8, (5,)),
+    ("producers", _i8), ("culprit", _u1), ("held", _i8), ("since_ns", _i8),
+    ("throttled_ms", _i8, (5,)),
 )
-"""A topic on a connection: how many producers it has there, since when its pause counts, and the
+"""A topic on a connection: how many producers it has there, whether it is a culprit of the pause,
+how many marks of its resource group hold the reads (`held`), since when its pause counts, and the
 pauses announced to it by type."""
 
 WAITING = _layout(
-    ("producer", _i8), ("culprit", _i8), ("next", _i8), ("order", _i8), ("type", _i8),
-    ("request", _i8), ("receipt", _i8),
+    ("producer", _i8), ("trigger", _i8), ("limiter", _i8), ("next", _i8), ("order", _i8),
+    ("type", _i8), ("request", _i8), ("receipt", _i8),
 )
-"""One place in the FIFO of a limiter with type and exchange of its mark, or in the free list."""
+"""One place in the FIFO of a limiter with topic, type and exchange of its mark, or in the free
+list."""
 
 FLIGHT = _layout(("cnx", _i8), ("count", _i8), ("next", _i8))
 """A run of requests in flight of one connection for one topic, oldest first."""
@@ -183,11 +191,13 @@ ROW = _layout(
     ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i8), ("cnx", _i8),
     ("producer", _i8), ("producer_name", _i8), ("topic", _i8), ("action", _u1), ("type", _u1),
     ("transition", _u1),
-    ("rule", _u1), ("reads_paused", _u1), ("culprit", _i8), ("snapshot", _i8), ("has", _u1),
+    ("rule", _u1), ("reads_paused", _u1), ("trigger", _i8), ("owner", _i8), ("snapshot", _i8),
+    ("has", _u1),
     ("balance_msgs", _i8), ("balance_bytes", _i8), ("pause_ns", _i8), ("waiting", _i8),
     ("observed_ns", _i8), ("request", _i8), ("receipt", _i8),
 )
-"""A row of throttle_events. `has`: bit 0 message bucket, 1 byte bucket, 2 a rate limiter."""
+"""A row of throttle_events. `owner`: place of the limiter, the connection or the IO thread whose
+limit it is, by type. `has`: bit 0 message bucket, 1 byte bucket, 2 a rate limiter."""
 
 VERDICT = _layout(
     ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i8), ("limiter", _i8),

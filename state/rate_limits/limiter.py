@@ -169,7 +169,7 @@ def _verdict(
 
 
 @compiled
-def _wait(w: World, limiter: int, producer: int, culprit: int) -> None:
+def _wait(w: World, limiter: int, producer: int, trigger: int) -> None:
     """Append a producer to the FIFO; it may stand there several times."""
     k = w.key[0]
     i = k["free_waiting"]
@@ -179,7 +179,8 @@ def _wait(w: World, limiter: int, producer: int, culprit: int) -> None:
         i = k["waiting_used"]
         k["waiting_used"] += 1
     place = w.waiting[i]
-    place["producer"], place["culprit"], place["next"] = producer, culprit, -1
+    place["producer"], place["trigger"], place["next"] = producer, trigger, -1
+    place["limiter"] = limiter
     place["order"] = k["timer_order"]
     k["timer_order"] += 1
     k["waiting"] += 1
@@ -252,7 +253,7 @@ def charge_limiter(
     e["throttled_before"] = 1
     row = mark(
         w, o, now, wall, feed, w.producers[producer]["cnx"], producer, topic, e["kind"],
-        BUCKET_EMPTY, topic,
+        BUCKET_EMPTY, limiter, topic,
     )
     describe(w, o, row, limiter, msgs, bytes_, now)
     announce(w, o, row, e["tail"])
@@ -308,13 +309,13 @@ def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> I
             break
         place = e["head"]
         waiting = w.waiting[place]
-        producer, culprit = waiting["producer"], waiting["culprit"]
+        producer, trigger = waiting["producer"], waiting["trigger"]
         request, receipt = waiting["request"], waiting["receipt"]
         leave_queue(w, limiter, place, NOBODY)
         p = w.producers[producer]
         row = unmark(
             w, o, now, now, wall, feed, p["cnx"], producer, p["topic"], e["kind"],
-            LIMIT_REMOVED if m["rate"] <= 0 and b["rate"] <= 0 else RELEASED, culprit,
+            LIMIT_REMOVED if m["rate"] <= 0 and b["rate"] <= 0 else RELEASED, limiter, trigger,
             request, receipt,
         )
         describe(w, o, row, limiter, msgs, size, now)

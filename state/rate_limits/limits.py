@@ -46,7 +46,7 @@ def _rates(limits: Mapping[str, Any] | None, keys: tuple[str, str]) -> tuple[int
 
 def full_topic_name(name: str) -> str:
     """Pulsar names without a scheme are persistent; other names stay as they are."""
-    return f"persistent://{name}" if "://" not in name and name.count("/") == 2 else name
+    return f"persistent://{name}" if "://" not in name and name.count("/") >= 2 else name
 
 
 class Limits:

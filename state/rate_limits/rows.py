@@ -67,7 +67,7 @@ def throttle_events(b: Broker, names: pa.LargeStringArray) -> pa.Table:
     wall = rows["ts_wall_ms"]
     rated = np.isin(kind, (L.TOPIC, L.RESOURCE_GROUP))
     pip = np.where(rated, _MS_PER_S - np.mod(wall, _MS_PER_S), 0)
-    producer = rows["producer"]
+    producer, trigger = rows["producer"], _names_of(w.topics["name"], rows["trigger"])
     columns = _common(b, names, rows)
     columns |= {
         "rule": _pick(_RULES, rows["rule"]),
@@ -82,7 +82,9 @@ def throttle_events(b: Broker, names: pa.LargeStringArray) -> pa.Table:
         "limiter": _pick(_LIMITERS, np.minimum(kind, L.BROKER)),
         "transition": _pick(_TRANSITIONS, rows["transition"]),
         "reads_paused": pa.array(rows["reads_paused"] != 0),
-        "culprit_topic": _text(names, _names_of(w.topics["name"], rows["culprit"])),
+        "culprit_topic": _text(names, np.where(kind == L.TOPIC, trigger, -1)),
+        "trigger_topic": _text(names, trigger),
+        "limiter_name": _limiter_names(b, names, rows),
         "collateral_topics": _collateral(b, names, rows),
         "balance_msgs": _long(rows["balance_msgs"], (has & 1) == 0),
         "balance_bytes": _long(rows["balance_bytes"], (has & 2) == 0),
@@ -94,6 +96,22 @@ def throttle_events(b: Broker, names: pa.LargeStringArray) -> pa.Table:
         "receipt_state": _pick(_RECEIPTS, rows["receipt"]),
     }
     return pa.table(columns)
+
+
+def _limiter_names(b: Broker, names: pa.LargeStringArray, rows: Array) -> pa.Array:
+    """Per row whose limit it is, under the name that it has in `limiter_stats`."""
+    w, kind, owner = b.world, rows["type"], rows["owner"]
+    of_thread = kind == L.IO_THREAD
+    rated = np.isin(kind, (L.TOPIC, L.RESOURCE_GROUP))
+    ids = np.where(
+        kind == L.BROKER, b.key["broker"], _names_of(w.cnxs["name"], rows["cnx"])
+    )
+    ids = np.where(rated, _names_of(w.limiters["name"], np.where(rated, owner, -1)), ids)
+    texts = _text(names, np.where(of_thread, -1, ids))
+    if not of_thread.any():
+        return texts
+    numbers = _names_of(w.threads["name"], np.where(of_thread, owner, -1))
+    return pc.if_else(pa.array(of_thread), pa.array(numbers).cast(pa.string()), texts)
 
 
 def _collateral(b: Broker, names: pa.LargeStringArray, rows: Array) -> pa.Array:
@@ -157,8 +175,10 @@ def _window(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table:
         "window_ms": _long(np.full(n, int(b.key["window_ms"]))),
         "limited_times": _long(topics["limited"].sum(axis=1)),
         "culprit_times": _long(topics["culprit_times"]),
+        "shared_times": _long(topics["shared_times"]),
         "collateral_times": _long(topics["collateral_times"]),
         "culprit_ns": _long(topics["culprit_ns"]),
+        "shared_ns": _long(topics["shared_ns"]),
         "collateral_ns": _long(topics["collateral_ns"]),
         "by_reason": _counts(topics["by_reason"], L.REASONS),
         "messages": _long(topics["messages"]),
@@ -166,6 +186,7 @@ def _window(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table:
         "limit_msgs": pa.array(limit_msgs.astype(np.float64), mask=limit_msgs <= 0),
         "limit_bytes": pa.array(limit_bytes.astype(np.float64), mask=limit_bytes <= 0),
         "limited_by_limiter": _counts(topics["limited"], L.LIMITER_NAMES),
+        "resource_group": pa.array(window.groups, pa.string()).take(pa.array(order)),
     }
     return pa.table(columns)
 

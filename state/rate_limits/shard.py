@@ -21,7 +21,7 @@ from state.rate_limits.world import LAYOUTS
 from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
 
 NAME = "rate_limits"
-VERSION = 2
+VERSION = 3
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
     "supports_throttle", "io_thread", "topic", "producer_id", "producer_name", "sequence_id",

@@ -49,7 +49,8 @@ def pack(w: World) -> dict[str, Array]:
         ("topics", "limiter", "limiters"), ("topics", "group", "limiters"),
         ("producers", "cnx", "cnxs"), ("producers", "topic", "topics"),
         ("producers", "link", "links"), ("links", "cnx", "cnxs"), ("links", "topic", "topics"),
-        ("waiting", "producer", "producers"), ("waiting", "culprit", "topics"),
+        ("waiting", "producer", "producers"), ("waiting", "trigger", "topics"),
+        ("waiting", "limiter", "limiters"),
         ("waiting", "next", "limiters"), ("flights", "cnx", "cnxs"),
         ("flights", "next", "topics"), ("timers", "limiter", "limiters"),
         ("timers", "cnx", "cnxs"),
@@ -115,10 +116,10 @@ def _kept(w: World, clock: int, waiting: Array, flights: Array) -> dict[str, Arr
             topics |= has & limiters[np.where(has, w.topics[field], 0)]
     topics[w.links["topic"][links]] = True
     topics[w.producers["topic"][producers]] = True
-    topics[waiting["culprit"]] = True
+    topics[waiting["trigger"]] = True
     topics[flights["next"]] = True
-    culprits = w.cnxs["mark_topic"][cnxs]
-    topics[culprits[culprits >= 0]] = True
+    triggers = w.cnxs["mark_topic"][cnxs]
+    topics[triggers[triggers >= 0]] = True
     return {
         "limiters": limiters, "topics": topics, "cnxs": cnxs, "producers": producers,
         "links": links,

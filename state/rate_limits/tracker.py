@@ -1,11 +1,13 @@
-"""Connection throttle tracker and who pays for a pause.
+"""Connection throttle tracker and whose limit a pause is for.
 
 A connection has a state per throttle type. `per_type`: topic and resource-group marks count, the
 other types are flags. `shared_counter`: one counter for everything, broker marks count too. An
 unmark has no floor.
 
 Reads are paused while some active mark blocks them: every one without the exchange of PIP-385;
-with it those whose client has not confirmed, or was not asked to.
+with it those whose client has not confirmed, or was not asked to. A topic on a paused connection is
+its culprit (its own limit is used up), shares it (a limit that it shares holds the reads: of its
+resource group, the broker, the connection or the IO thread) or is collateral.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import numpy as np
 
 from state.rate_limits.layout import (
     BROKER,
+    BROKER_LIMITER,
     CONNECTION,
     DROPPED,
     IO_THREAD,
@@ -97,6 +100,12 @@ def unmark_state(states: Array, kind: int, shared: int) -> Int:
 
 
 @compiled
+def blocks(receipt: int) -> bool:
+    """Whether a mark with this receipt state holds the reads of its connection."""
+    return receipt != RECEIVED and receipt != WAITING_FOR
+
+
+@compiled
 def touch(w: World, t: int) -> None:
     """The topic has an event or a level in the open window."""
     if w.topics[t]["touched"] == 0:
@@ -115,11 +124,16 @@ def settle_link(w: World, link: int, now: int) -> None:
         return
     e["since_ns"] = now
     topic = w.topics[e["topic"]]
+    blocking = w.cnxs[e["cnx"]]["blocking"]
     if e["culprit"] != 0:
         topic["culprit_ns"] += passed
+    elif (
+        e["held"] > 0 or blocking[BROKER] > 0 or blocking[CONNECTION] > 0
+        or blocking[IO_THREAD] > 0
+    ):
+        topic["shared_ns"] += passed
     else:
         topic["collateral_ns"] += passed
-    blocking = w.cnxs[e["cnx"]]["blocking"]
     for i in range(BROKER + 1):
         if blocking[i] > 0:
             topic["by_reason"][i] += passed
@@ -139,7 +153,53 @@ def settle(w: World, c: int, now: int) -> None:
 
 
 @compiled
-def _begin_pause(w: World, c: int, now: int, kind: int, culprit: int) -> None:
+def settle_all(w: World, now: int) -> None:
+    """Book the paused time of every connection up to now."""
+    for c in range(len(w.cnxs)):
+        settle(w, c, now)
+
+
+@compiled
+def _hold(w: World, c: int, group: int, now: int, more: int) -> None:
+    """One mark of a resource group more (1) or less (-1) holds the reads of its topics."""
+    cnx = w.cnxs[c]
+    link = cnx["first_link"]
+    while link >= 0:
+        e = w.links[link]
+        if w.topics[e["topic"]]["group"] == group:
+            changes = e["held"] == (0 if more > 0 else 1)
+            if changes and cnx["paused"] != 0 and e["producers"] > 0:
+                settle_link(w, link, now)
+            e["held"] += more
+        link = e["next"]
+
+
+@compiled
+def marks_of_group(w: World, c: int, group: int) -> Int:
+    """How many marks of a resource group hold the reads of a connection."""
+    found = np.int64(0)
+    if group < 0 or w.cnxs[c]["blocking"][RESOURCE_GROUP] == 0 or w.limiters[group]["waiting"] == 0:
+        return found
+    place = w.limiters[group]["head"]
+    while place >= 0:
+        e = w.waiting[place]
+        if w.producers[e["producer"]]["cnx"] == c and blocks(e["receipt"]):
+            found += 1
+        place = e["next"]
+    return found
+
+
+@compiled
+def regroup(w: World) -> None:
+    """Topics have changed their resource groups: count anew which marks hold them."""
+    for link in range(len(w.links)):
+        e = w.links[link]
+        if e["attached"] != 0:
+            e["held"] = marks_of_group(w, e["cnx"], w.topics[e["topic"]]["group"])
+
+
+@compiled
+def _begin_pause(w: World, c: int, now: int, kind: int, owner: int, trigger: int) -> None:
     cnx = w.cnxs[c]
     cnx["paused"] = 1
     cnx["paused_at_ns"] = now
@@ -152,17 +212,19 @@ def _begin_pause(w: World, c: int, now: int, kind: int, culprit: int) -> None:
         if e["producers"] > 0:
             topic = w.topics[e["topic"]]
             topic["limited"][kind] += 1
-            if e["topic"] == culprit:
+            if kind == TOPIC and e["topic"] == trigger:
                 topic["culprit_times"] += 1
-            else:
+            elif kind == TOPIC or (kind == RESOURCE_GROUP and topic["group"] != owner):
                 topic["collateral_times"] += 1
+            else:
+                topic["shared_times"] += 1
             touch(w, e["topic"])
         link = e["next"]
 
 
 @compiled
 def blame(w: World, c: int, now: int, culprit: int) -> None:
-    """From its first mark as culprit a topic pays for its own pause."""
+    """From the first mark of its own limit on a topic is culprit of the pause."""
     link = w.cnxs[c]["first_link"]
     while link >= 0:
         e = w.links[link]
@@ -176,29 +238,30 @@ def blame(w: World, c: int, now: int, culprit: int) -> None:
 
 
 @compiled
-def blocks(receipt: int) -> bool:
-    """Whether a mark with this receipt state holds the reads of its connection."""
-    return receipt != RECEIVED and receipt != WAITING_FOR
+def start_blocking(w: World, c: int, now: int, kind: int, owner: int, trigger: int) -> None:
+    """One more active mark holds the reads of a connection.
 
-
-@compiled
-def start_blocking(w: World, c: int, now: int, kind: int, culprit: int) -> None:
-    """One more active mark holds the reads of a connection."""
+    `owner` is the place of the limiter whose mark it is, `trigger` the topic of its publish.
+    """
     cnx = w.cnxs[c]
     if cnx["blocking"][kind] == 0:
         settle(w, c, now)
+    if kind == RESOURCE_GROUP:
+        _hold(w, c, owner, now, 1)
     cnx["blocking"][kind] += 1
     if cnx["paused"] == 0:
-        _begin_pause(w, c, now, kind, culprit)
+        _begin_pause(w, c, now, kind, owner, trigger)
 
 
 @compiled
-def _stop_blocking(w: World, c: int, settle_ns: int, kind: int) -> Int:
+def _stop_blocking(w: World, c: int, settle_ns: int, kind: int, owner: int) -> Int:
     """A mark that held the reads has ended; answers the pause seen by the feed if they go on."""
     cnx = w.cnxs[c]
     blocking = cnx["blocking"]
     if blocking[kind] == 1:
         settle(w, c, settle_ns)
+    if kind == RESOURCE_GROUP:
+        _hold(w, c, owner, settle_ns, -1)
     blocking[kind] -= 1
     for i in range(BROKER + 1):
         if blocking[i] > 0:
@@ -236,7 +299,8 @@ def _snapshot(w: World, o: Out, c: int) -> Int:
 @compiled
 def write_row(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, producer: int, topic: int,
-    action: int, kind: int, transition: int, rule: int, culprit: int, request: int, receipt: int,
+    action: int, kind: int, transition: int, rule: int, owner: int, trigger: int, request: int,
+    receipt: int,
 ) -> Int:
     """Write the columns that every row has; answers its position."""
     k = w.key[0]
@@ -246,7 +310,8 @@ def write_row(
     row = o.rows[n]
     row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = now, wall, feed
     row["row_no"] = k["row_no"]
-    row["cnx"], row["producer"], row["topic"], row["culprit"] = c, producer, topic, culprit
+    row["cnx"], row["producer"], row["topic"] = c, producer, topic
+    row["owner"], row["trigger"] = owner, trigger
     row["producer_name"] = w.producers[producer]["name"] if producer >= 0 else -1
     row["action"], row["type"], row["transition"], row["rule"] = action, kind, transition, rule
     row["reads_paused"] = w.cnxs[c]["paused"]
@@ -260,6 +325,15 @@ def write_row(
 
 
 @compiled
+def awaits_receipt(w: World, kind: int) -> bool:
+    """Whether the broker waits for the receipt of a mark of this type: rule 2 of the exchange."""
+    return (
+        kind == TOPIC or kind == RESOURCE_GROUP
+        or (kind == BROKER and w.key[0]["broker_waits"] != 0)
+    )
+
+
+@compiled
 def receipt_of(w: World, c: int, kind: int) -> Int:
     """What PIP-385 makes of a new mark: rules 1 to 3 of its exchange."""
     k = w.key[0]
@@ -268,17 +342,29 @@ def receipt_of(w: World, c: int, kind: int) -> Int:
     model = k["receipt_model"]
     if model == MODEL_NONE or (model != MODEL_ALL and w.cnxs[c]["supports_throttle"] == 0):
         return NOT_SUPPORTED
-    if kind == TOPIC or kind == RESOURCE_GROUP or (kind == BROKER and k["broker_waits"] != 0):
+    if awaits_receipt(w, kind):
         return WAITING_FOR if model == MODEL_OBSERVED else RECEIVED
     return NOT_WAITED
 
 
 @compiled
+def flag_owner(w: World, c: int, kind: int) -> Int:
+    """The place of the limiter, connection or IO thread whose mark set a flag."""
+    if kind == IO_THREAD:
+        return np.int64(w.cnxs[c]["mark_thread"])
+    return np.int64(c) if kind == CONNECTION else BROKER_LIMITER
+
+
+@compiled
 def mark(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, producer: int, topic: int,
-    kind: int, rule: int, culprit: int,
+    kind: int, rule: int, owner: int, trigger: int,
 ) -> Int:
-    """Mark a connection and write the row; answers its position in `o.rows`."""
+    """Mark a connection and write the row; answers its position in `o.rows`.
+
+    `owner` is the place of the limiter, connection or IO thread whose limit it is, `trigger` the
+    topic of the publish at which it acted.
+    """
     cnx = w.cnxs[c]
     shared = w.key[0]["shared"]
     transition = mark_state(cnx["states"], kind, shared)
@@ -286,26 +372,28 @@ def mark(
     if transition != DROPPED:
         receipt = receipt_of(w, c, kind)
         if blocks(receipt):
-            start_blocking(w, c, now, kind, culprit)
+            start_blocking(w, c, now, kind, owner, trigger)
         if not counts(kind, shared):
-            cnx["mark_producer"][kind], cnx["mark_topic"][kind] = producer, culprit
+            cnx["mark_producer"][kind], cnx["mark_topic"][kind] = producer, trigger
+            if kind == IO_THREAD:
+                cnx["mark_thread"] = owner
             cnx["flag_receipt"][kind], cnx["flag_request"][kind] = receipt, NULL
-    if cnx["paused"] != 0:
-        blame(w, c, now, culprit)
+    if kind == TOPIC and cnx["paused"] != 0:
+        blame(w, c, now, trigger)
     if kind == CONNECTION:
         cnx["throttles"] += 1
     elif kind == IO_THREAD and cnx["thread"] >= 0:
         w.threads[cnx["thread"]]["throttles"] += 1
     return write_row(
-        w, o, now, wall, feed, c, producer, topic, MARK, kind, transition, rule, culprit, NULL,
-        receipt,
+        w, o, now, wall, feed, c, producer, topic, MARK, kind, transition, rule, owner, trigger,
+        NULL, receipt,
     )
 
 
 @compiled
 def unmark(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, producer: int,
-    topic: int, kind: int, rule: int, culprit: int, request: Int, receipt: Int,
+    topic: int, kind: int, rule: int, owner: int, trigger: int, request: Int, receipt: Int,
 ) -> Int:
     """Unmark a connection and write the row; paused time counts up to `settle_ns`.
 
@@ -322,13 +410,15 @@ def unmark(
             cnx["mark_producer"][kind], cnx["mark_topic"][kind] = -1, -1
             cnx["flag_request"][kind], cnx["flag_receipt"][kind] = NULL, NO_EXCHANGE
             cnx["flag_mark"][kind] = NULL
+            if kind == IO_THREAD:
+                cnx["mark_thread"] = -1
     if transition == DROPPED:
         request, receipt = NULL, NO_EXCHANGE
     elif blocks(receipt):
-        observed = _stop_blocking(w, c, settle_ns, kind)
+        observed = _stop_blocking(w, c, settle_ns, kind, owner)
     n = write_row(
-        w, o, now, wall, feed, c, producer, topic, UNMARK, kind, transition, rule, culprit,
-        request, receipt,
+        w, o, now, wall, feed, c, producer, topic, UNMARK, kind, transition, rule, owner,
+        trigger, request, receipt,
     )
     o.rows[n]["observed_ns"] = observed
     return n

@@ -12,8 +12,9 @@ last of repeated fields counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+
+from udfs.protobuf import MOST, MOST_NUMBER, VARINT, fields
 
 REASONS = (
     "TopicProduceQuotaExceeded",
@@ -24,14 +25,8 @@ REASONS = (
 )
 """Names of the reasons; the place is the number on the wire."""
 
-MOST = 2**64 - 1
-"""The largest uint64."""
-MOST_NUMBER = 2**29 - 1
-"""The largest number that a field can have."""
 RESERVED = range(19_000, 20_000)
 """Numbers that protobuf keeps for itself."""
-LONGEST_VARINT = 10
-VARINT, FIXED_64, BYTES, GROUP, END_GROUP, FIXED_32 = range(6)
 
 
 @dataclass(frozen=True)
@@ -150,52 +145,6 @@ def _field(number: int, value: int) -> bytes:
     return _varint(number << 3 | VARINT) + _varint(value)
 
 
-def _read(data: bytes, at: int) -> tuple[int, int]:
-    """The varint at a place and the place after it."""
-    value = 0
-    for i in range(LONGEST_VARINT):
-        if at + i >= len(data):
-            raise ValueError(f"truncated: the bytes end in the number at {at}")
-        value |= (data[at + i] & 0x7F) << 7 * i
-        if data[at + i] < 0x80:
-            if value > MOST:
-                break
-            return value, at + i + 1
-    raise ValueError(f"the number at {at} is longer than 64 bits")
-
-
 def _varints(data: bytes) -> dict[int, int]:
     """The last value of every varint field of a message, by number."""
-    return dict(_fields(data))
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int]]:
-    """(number, value) of the varint fields; those of other types and in groups are skipped."""
-    at, groups = 0, list[int]()
-    while at < len(data):
-        start = at
-        tag, at = _read(data, at)
-        number, kind = tag >> 3, tag & 7
-        if not 1 <= number <= MOST_NUMBER:
-            raise ValueError(f"the field at {start} has the number {number}, which none can have")
-        if kind == VARINT:
-            value, at = _read(data, at)
-            if not groups:
-                yield number, value
-        elif kind == BYTES:
-            length, at = _read(data, at)
-            at += length
-        elif kind in (FIXED_64, FIXED_32):
-            at += 8 if kind == FIXED_64 else 4
-        elif kind == GROUP:
-            groups.append(number)
-        elif kind == END_GROUP and groups and groups[-1] == number:
-            groups.pop()
-        elif kind == END_GROUP:
-            raise ValueError(f"the field at {start} ends a group {number} that is not open")
-        else:
-            raise ValueError(f"the field at {start} has the unknown wire type {kind}")
-        if at > len(data):
-            raise ValueError(f"truncated: the bytes end in the field at {start}")
-    if groups:
-        raise ValueError(f"truncated: the bytes end in the group {groups[-1]}")
+    return {number: value for number, value in fields(data) if isinstance(value, int)}

@@ -33,7 +33,7 @@ def blank(name: str, count: int) -> Array:
         array["used_ns"] = NEVER
     elif name == "cnxs":
         array["thread"] = array["first_link"] = array["snapshot"] = -1
-        array["mark_producer"] = array["mark_topic"] = -1
+        array["mark_producer"] = array["mark_topic"] = array["mark_thread"] = -1
         array["flag_request"] = array["flag_mark"] = L.NULL
         array["seen_paused_ns"] = array["seen_resumed_ns"] = NEVER
     elif name == "producers":

@@ -25,7 +25,8 @@ def settings(admin: PulsarAdminSettings | None, tmp_path: Path, **keys: Any) -> 
     source = SimpleNamespace(
         format="pulsar_admin", admin=admin, path=keys.pop("path", None), reader_options=dict
     )
-    return SimpleNamespace(source=source, warehouse=keys.pop("warehouse", str(tmp_path / "w")))
+    warehouse = keys.pop("warehouse", str(tmp_path / "w"))
+    return SimpleNamespace(source=source, feed=source, warehouse=warehouse)
 
 
 def read(given: Any) -> str:

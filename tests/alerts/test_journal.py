@@ -174,6 +174,29 @@ def test_rules_look_back_so_far_and_a_long_alert_keeps_its_beginning(make_settin
     assert said.startswith("alert rule busy: for: 60000 ms is more than half of alerts.lookback_ms")
 
 
+def test_a_rule_of_many_alerts_has_those_that_began_first(make_settings, tmp_warehouse):
+    """150,000 rows: a thousand topics, paused in each of 150 minutes; the later the topic, the
+    later it began. The tables end with the last minute, in which half of them have ended."""
+    write(tmp_warehouse, "topic_throttle_stats", [window(0)])
+    sql = (
+        "SELECT printf('t%04d', t.i) AS topic, (m.j + t.i % 500) * 60000 AS start_ms,"
+        " (m.j + t.i % 500 + 1) * 60000 AS end_ms, m.j AS value"
+        " FROM range(1000) AS t(i), range(150) AS m(j)"
+    )
+    rule = {"name": "many", "sql": sql, "now": "SELECT 400 * 60000", "severity": "warning",
+            "summary": "{topic}", "labels": ["topic"], "limit": 10}
+    settings = make_settings(alerts={"rules": [rule], "rule_files": []})
+    found = go(Evaluator(settings))
+    assert found.broken == []
+    # of those that hold at minute 400 the topics 250 and 750 began first, 399 and 899 last
+    began_first = [f"t{250 + i:04}" for i in range(5)] + [f"t{750 + i:04}" for i in range(5)]
+    assert sorted(row["summary"] for row in found.firing) == sorted(began_first)
+    values = {row["summary"]: row["value"] for row in found.firing}
+    assert (values["t0250"], values["t0254"]) == (149, 145)
+    assert found.left_out == {"many": 300 - 10}
+    assert go(Evaluator(settings)).changes == [], "the same alerts the next time"
+
+
 @pytest.mark.parametrize(("changes", "says"), [
     ({"sql": RULE["sql"].replace("messages AS value", "'x' AS value")}, "which is no number"),
     ({"sql": RULE["sql"].replace("cluster, topic", "cluster, topic, 1 AS severity"),

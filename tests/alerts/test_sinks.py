@@ -205,6 +205,20 @@ def test_alertmanager_hears_again_of_what_fires_and_once_of_what_is_resolved(
     assert [a["labels"]["topic"] for a in receiver.bodies()[-1]] == [OTHER]
 
 
+def test_alertmanager_is_told_the_value_of_now(receiver, evaluator, tmp_warehouse):
+    minutes(tmp_warehouse, 0, messages=1060)
+    one = evaluator({"type": "alertmanager", "url": receiver.url, "resend_ms": 1})
+    go(one)
+    minutes(tmp_warehouse, 1, messages=2040)
+    (checked,) = go(one).firing
+    found = [(a["annotations"]["value"], a["annotations"]["summary"], a["startsAt"])
+             for (a,) in receiver.bodies()]
+    begun = "2023-11-14T22:14:00.000+00:00"
+    assert found == [("1060", f"{TOPIC} sent 1060 of 100.0", begun),
+                     ("2040", f"{TOPIC} sent 2040 of 100.0", begun)]
+    assert (checked["value"], checked["summary"]) == (2040, found[1][1])
+
+
 def test_one_evaluator_delivers_at_a_time(receiver, evaluator, tmp_warehouse):
     sink = {"type": "webhook", "url": receiver.url}
     minutes(tmp_warehouse, 0, **BUSY)

@@ -44,6 +44,7 @@ def configuration(folder, **alerts):
     Path(folder, "rules", "busy.yaml").write_text(yaml.safe_dump([RULE]))
     path.write_text(yaml.safe_dump({
         "warehouse": str(Path(folder, "warehouse")),
+        "source": {"format": "files", "path": str(folder)},
         "alerts": {"rule_files": ["rules"], "interval_ms": 100, **alerts},
     }))
     return path
@@ -72,9 +73,9 @@ def test_watch_judges_again_and_again_until_it_is_stopped(tmp_path, tmp_warehous
 
 
 def test_watch_needs_an_interval_and_rules_that_can_be_read(tmp_path, capsys):
-    path = configuration(tmp_path, interval_ms=0)
+    path = configuration(tmp_path, interval_ms=None)
     assert main(["alerts", "watch", "--config", str(path)]) == 2
-    assert "alerts.interval_ms: is 0" in capsys.readouterr().err
+    assert "alerts.interval_ms: is null" in capsys.readouterr().err
     Path(tmp_path, "rules", "busy.yaml").write_text("[{name: x}]")
     assert main(["alerts", "watch", "--config", str(path)]) == 2
     said = capsys.readouterr().err
@@ -86,7 +87,10 @@ def test_watch_needs_an_interval_and_rules_that_can_be_read(tmp_path, capsys):
 
 def test_a_run_with_rules_that_cannot_be_read_is_refused_before_it_starts(make_settings, tmp_path):
     with pytest.raises(UserError, match=r"no alert rules \(\*.yaml\) there"):
-        run(make_settings(alerts={"rule_files": [str(tmp_path)]}))
+        run(make_settings(
+            source={"format": "files", "path": str(tmp_path)},
+            alerts={"rule_files": [str(tmp_path)]},
+        ))
 
 
 def test_a_packed_configuration_carries_the_rules(tmp_path):
@@ -163,7 +167,7 @@ def test_a_run_whose_rules_cannot_be_read_goes_on_without(make_settings, tmp_pat
 
 def test_nothing_is_started_where_it_is_off_or_out_of_reach(make_settings):
     said: list[str] = []
-    with beside(make_settings(alerts={"interval_ms": 0}), said.append):
+    with beside(make_settings(alerts=None), said.append):
         pass
     assert said == []
     with beside(make_settings(warehouse="hdfs://h/w", alerts={}), said.append):

@@ -105,12 +105,39 @@ def test_the_picture_names_every_policy_at_its_line(
     answer = found(capsys, "--trace", lines, "--sizes", SIZES, "--svg", str(path))
     root = ElementTree.parse(path).getroot()
     texts = {e.text for e in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert {*POLICIES[:-1], "belady (the optimum)", "4.0 kB", "8.0 kB", "16.0 kB"} <= texts
+    # its entries have several sizes
+    assert {*POLICIES[:-1], "belady (foresight)", "4.0 kB", "8.0 kB", "16.0 kB"} <= texts
     best = {r["max_bytes"]: r["hit_ratio"] for r in answer["rows"]
             if r["policy"] == "fifo" and r["broker"] is None}
     assert (f"fifo from {100 * best[4000]:.1f} % at 4.0 kB to {100 * best[16000]:.1f} % at 16.0 kB"
             in root.attrib["aria-label"])
     assert root.attrib["role"] == "img"
+
+
+def test_foresight_is_called_a_bound_where_entries_have_one_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = [{**r, "entry_bytes": 100} if r.get("entry_bytes") is not None else r
+            for r in cache_records()]
+    trace = str(write_lines(tmp_path / "same.jsonl", same))
+    path = tmp_path / "curves.svg"
+    found(capsys, "--trace", trace, "--sizes", "1kB,2kB,4kB", "--svg", str(path))
+    assert "belady (the bound)" in path.read_text("utf-8")
+
+
+def test_the_picture_has_dark_colours_for_all_of_its_own(
+    lines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "curves.svg"
+    found(capsys, "--trace", lines, "--sizes", SIZES, "--svg", str(path))
+    text = path.read_text("utf-8")
+    drawing = ElementTree.fromstring(text)
+    style = drawing[0].text or ""
+    assert "prefers-color-scheme:dark" in style
+    used = {(where, e.attrib[where]) for e in drawing.iter() for where in ("fill", "stroke")
+            if e.attrib.get(where, "none") not in ("none", "transparent")}
+    assert len(used) > 8
+    assert all(f'[{where}="{colour}"]' in style for where, colour in used)
 
 
 def test_a_long_trace_is_sampled_and_the_error_measured(

@@ -37,13 +37,14 @@ BENCHES = {
     "backlog_job": "backlog.job",
     "entry_cache": "entry_cache.run",
     "query": "query.run",
+    "flood": "flood.run",
 }
 RESULTS = ("govern", "govern-demo", "columnar", "transport", "core", "topics", "state",
            "freshness", "generator", "claim", "chunks", "producer_ids", "backlog",
-           "backlog_job", "entry_cache", "query")
+           "backlog_job", "entry_cache", "query", "flood")
 """Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim", "backlog", "entry_cache",
-                 "query")
+                 "query", "flood")
 
 
 def environment() -> None:

@@ -1,4 +1,4 @@
-"""The claim of PIP-385 in figures: what a shared connection costs its innocent topics.
+"""The claim of PIP-385 in figures: what a shared connection costs topics within their limits.
 
 The demo's fleet, with a noisy neighbour on a shared connection among its incidents, judged by the
 core alone: as brokers are (`protocol=none`), and with the throttle command when the clients that
@@ -33,7 +33,7 @@ ROUTE = Route(RateLimits.columns, RateLimits.key)
 
 
 def run(bench: Bench) -> Result:
-    """Paused time by fault, counts by fault, and how long pauses are."""
+    """Paused time and counts by whose limit it was, and how long pauses are."""
     trace = plan_trace(load_scenario("demo"), 25_000 if bench.small else 300_000, 7)
     lines = [line for part in trace.slices() for line in part.lines()]
     result = Result("claim", len(lines), bench.small)
@@ -41,10 +41,13 @@ def run(bench: Bench) -> Result:
     policies = sorted(json.dumps(document, sort_keys=True) for document in trace.policies)
     for name, switches in PROTOCOLS.items():
         stats, events = _judge(blobs, stream_ms, policies, switches)
-        culprit, collateral = (_sum(stats, f"{w}_ns") / NS for w in ("culprit", "collateral"))
+        culprit, shared, collateral = (
+            _sum(stats, f"{w}_ns") / NS for w in ("culprit", "shared", "collateral"))
+        every = culprit + shared + collateral
         result.add(f"{name}: collateral pause time", collateral, "s")
         result.add(f"{name}: its share of all paused time",
-                   100 * collateral / (culprit + collateral) if culprit + collateral else 0, "%")
+                   100 * collateral / every if every else 0, "%")
+        result.add(f"{name}: pause time for shared limits", shared, "s")
         result.add(f"{name}: limited_times", _sum(stats, "limited_times"), "times")
         result.add(f"{name}: culprit_times", _sum(stats, "culprit_times"), "times")
         if not switches:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from app.commit import Writer, application_id, table_path
+from app.commit import Writer, table_path
 from app.govern import ANSWERS, STATE, Committer, stepper
 from app.operators import operators
 from state.names import Names
@@ -53,7 +53,7 @@ def speed(bench: Bench, trace: Input, hashed: bool) -> Speed:
     event = F.from_json(F.col("value").cast("string"), schema).alias("e")
     rows = raw.select(event, "source_partition", "source_offset")
     rows = rows.select("e.*", "source_partition", "source_offset")
-    writer = Writer(settings, application_id(settings, name), bench.spark)
+    writer = Writer(settings, name, bench.spark)
     committer = Committer(writer, operators(settings, [JOB]))
     committer.prepare()
     query = (

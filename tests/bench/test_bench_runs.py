@@ -14,7 +14,9 @@ from tests.bench.stream import Bench
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NEEDS_A_BROKER = {"freshness"}
+LONG = {"demo", "topics", "transport", "columnar", "chunks", "producer_ids", "backlog_job"}
+"""Those that share the most code with another, and take longest."""
+NEEDS_A_BROKER = {"freshness", "flood"}
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,10 @@ def small(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Benc
     return Bench(spark, tmp_path_factory.mktemp("bench"), small=True)
 
 
-@pytest.mark.parametrize("name", [n for n in BENCHES if n not in NEEDS_A_BROKER])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
+    for name in BENCHES if name not in NEEDS_A_BROKER
+])
 def test_benchmark_finds_its_figures(name: str, small: Bench, tmp_path: Path) -> None:
     result = bench(name)(small)
     assert isinstance(result, Result)

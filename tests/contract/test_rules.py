@@ -168,6 +168,8 @@ POLICY = {"scope": "topic", "name": "a/b/c", "limits": {"publishRateInMsgs": 5}}
         (record("policy", policy_json="{"), [("BAD_POLICY", "not JSON", None)]),
         (record("policy", policy_json=json.dumps({**POLICY, "limits": {"rate": 1}})),
          [("BAD_POLICY", "unknown limit 'rate' in scope topic", None)]),
+        (record("policy", policy_json=json.dumps({**POLICY, "name": "a/b"})),
+         [("BAD_POLICY", "name 'a/b' is not a topic ([scheme://]tenant/namespace/name)", None)]),
         # several rules, in order
         (record("publish", topic="x", entry_bytes=-1, producer_id=-1, ts_mono_ns=..., seq="1"),
          [("BAD_TYPE", "seq", None), ("MISSING_CLOCK", "ts_mono_ns", "rate_limits"),
@@ -194,6 +196,26 @@ def test_only_enabled_jobs_miss_their_clock() -> None:
     assert parsed.job_ok["rate_limits"].tolist() == [False, False]
     # backlog could apply the first; no rule refuses the second
     assert parsed.archivable.tolist() == [True, True]
+
+
+def test_a_policy_with_an_unknown_limit_holds_without_it() -> None:
+    made = json.dumps({"scope": "broker", "name": "*", "limits": {
+        "newInTheNextRelease": 1, "alsoNew": "x", "managedLedgerCacheSizeMB": 8,
+    }})
+    bad_too = {"entry_bytes": -1}
+    parsed = judged(
+        record("policy", policy_json=made), record("policy", policy_json=made, **bad_too),
+        record("policy", policy_json="{}"),
+    )
+    assert parsed.valid.tolist() == [True, False, False]
+    assert parsed.archivable.tolist() == [True, False, False]
+    for job in JOBS:
+        assert parsed.job_ok[job].tolist() == [job != "chunks", False, False]
+    told = "unknown limits 'newInTheNextRelease','alsoNew' in scope broker"
+    assert [(row["row"], row["reason_code"], row["detail"]) for row in parsed.bad.to_pylist()] == [
+        (0, "BAD_POLICY", told), (1, "NEGATIVE_AMOUNT", "entry_bytes"), (1, "BAD_POLICY", told),
+        (2, "BAD_POLICY", "unknown scope None"),
+    ]
 
 
 def test_a_record_that_no_job_can_apply_is_in_quarantine_alone() -> None:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from app.run import run
 from app.settings import load_settings
 from tests.crash.conftest import Tables
@@ -30,11 +32,15 @@ def killed(config: Path, query: str, point: str, number: int) -> subprocess.Comp
     return subprocess.run(command, timeout=300, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.parametrize("kills", [
+    pytest.param(KILLS[:3], id="three"),
+    pytest.param(KILLS, id="all", marks=pytest.mark.slow),
+])
 def test_killed_at_any_commit_a_run_goes_on_to_the_rows_of_one_that_was_not(
-    make_config: Callable[[str], Path], calm: Tables
+    kills: list[tuple[str, str, int]], make_config: Callable[[str], Path], calm: Tables
 ) -> None:
-    config = make_config("killed")
-    for kill in KILLS:
+    config = make_config(f"killed-{len(kills)}")
+    for kill in kills:
         ended = killed(config, *kill)
         assert ended.returncode == -signal.SIGKILL, (kill, ended.stderr[-3000:])
     settings = load_settings(config)

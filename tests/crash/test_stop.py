@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from app.jars import coordinates
+from app.jars import IN_SPARK, coordinates
 from app.run import run
 from app.settings import load_settings
 from app.telemetry import health
@@ -26,12 +26,20 @@ from tests.servers.process import free_ports
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
+def jars() -> list[str]:
+    """Options that give Spark the jars of Delta and Kafka, as the session of the tests has them."""
+    if "WEIR_JARS" in os.environ:
+        found = sorted(Path(os.environ["WEIR_JARS"]).glob("*.jar"))
+        return ["--jars", ",".join(map(str, found))]
+    return ["--packages", ",".join(coordinates()), "--exclude-packages", ",".join(IN_SPARK)]
+
+
 @contextmanager
 def submitted(config: Path) -> Iterator[subprocess.Popen[str]]:
     """`run` under spark-submit, as a service manager starts it; its process is the JVM."""
     command = [
         str(SUBMIT), "--master", "local[2]", "--conf", "spark.ui.enabled=false",
-        "--packages", ",".join(coordinates()), str(ROOT / "app" / "main.py"),
+        *jars(), str(ROOT / "app" / "main.py"),
         "run", "--config", str(config),
     ]
     process = subprocess.Popen(

@@ -164,8 +164,8 @@ def test_names_that_look_like_fields_or_sql_are_names(tmp_warehouse, capsys):
     write(tmp_warehouse, "throttle_events", rows)
     said = texts(capsys, tmp_warehouse, "topic", odd)
     assert said[0][2].startswith(f"{odd} ran out of its limit") and "{c}" in said[0][2]
-    assert said[1][2] == "Stood still with connection {c}: {b}."
-    sql = answer(capsys, tmp_warehouse, "connection", "{c}")["sentences"][0]["rows"]["culprit"]
+    assert said[1][2] == "Paused with connection {c}: {b}."
+    sql = answer(capsys, tmp_warehouse, "connection", "{c}")["sentences"][0]["rows"]["cause"]
     assert sql["values"]["topic"] == odd
 
 

@@ -27,14 +27,14 @@ def decided_by(said, *rules):
 def test_a_pause_is_told_from_its_cause_to_its_end(decided, capsys):
     assert texts(capsys, decided, "topic", "t/ns/orders", *ALL, "--cluster", "worked") == [
         ("14:00:00.000", "bucket_empty", f"{EMPTIED}. {PAUSED}"),
-        ("14:00:00.000", "bucket_empty", f"Stood still with connection c1: {MAIL} although it used"
+        ("14:00:00.000", "bucket_empty", f"Paused with connection c1: {MAIL} although it used"
          " less than 0.1 % of its limit."),
         ("14:00:00.000", "window", f"In the 60 s from 14:00:00.000 the limiter of {ORDERS} was used"
          " to 4.2 %, with a lowest balance of -150 messages and acted 2 times."),
         ("14:00:00.000", "window", f"In the 60 s from 14:00:00.000 {ORDERS} published 251 messages"
-         " of 2 bytes in all, 4.2 % of 100 messages per s; its connections were paused 1 time, 1 by"
-         " its own fault and 0 by that of others; it stood still for 1.53 s as culprit and 0 s as"
-         " victim."),
+         " of 2 bytes in all, 4.2 % of 100 messages per s; its connections were paused 1 time, 1"
+         " for its own limit, 0 for limits that it shares and 0 for the limits of other topics; it"
+         " was paused for 1.53 s for its own limit, summed over connections."),
         ("14:00:00.200", "bucket_empty", FURTHER),
         ("14:00:01.530", "released", "Connection c1 is read again after 1.53 s: the limiter is back"
          " at its target (balance 2 messages)."),
@@ -91,23 +91,28 @@ def test_how_a_pause_ends(cluster, decided, capsys):
     assert said[-1] == ENDINGS[cluster]
 
 
+MOST = "{} used most of it, with {} of the {} in that window"
 CAUSES = {
     "group": (
-        f"{ORDERS} published 250 messages (1 byte): the resource group of {ORDERS} ran out of its"
-        " limit, with 251 messages in the second up to then; balance -51 messages of a limit of 200"
-        " messages per s of group g. Connection c1 on b1 is paused; its balance asks for 0.265 s,"
+        f"{ORDERS} published 250 messages (1 byte): resource group g ran out of its limit at a"
+        f" publish of {ORDERS}, with 251 messages in the second up to then; balance -51 messages of"
+        f" a limit of 200 messages per s of group g; {MOST.format(ORDERS, '96 %', 'messages')}."
+        " Connection c1 on b1 is paused; its balance asks for 0.265 s,"
         " with 1 producer waiting for the limiter."),
     "broker": (
         f"{ORDERS} published 250 messages (1 byte): broker b1 ran out of its own limit at a publish"
         f" of {ORDERS}, with 251 messages in the second up to then; balance -151 messages and 4,998"
-        " bytes of a limit of 100 messages and 5,000 bytes per s. Connection c1 on b1 is paused;"
+        f" bytes of a limit of 100 messages and 5,000 bytes per s; "
+        f"{MOST.format(ORDERS, '96 %', 'messages')}. Connection c1 on b1 is paused;"
         " its balance asks for 1.52 s, with 1 producer waiting for the limiter."),
     "flight": (
         f"A publish of {ORDERS} took connection c1 to its limit of requests in flight (limit 4, at"
-        " most 4 in that window). Connection c1 on b1 is paused."),
+        f" most 4 in that window); {MOST.format(ORDERS, '100 %', 'messages')}. Connection c1 on b1"
+        " is paused."),
     "buffer": (
-        f"A publish of {MAIL} took the IO thread of connection c1 above its share of buffered bytes"
-        " (limit 3,145,728, at most 4,000,000 in that window). Connection c1 on b1 is paused."),
+        f"A publish of {MAIL} took IO thread 0 of b1 above its share of buffered bytes (limit"
+        f" 3,145,728, at most 4,000,000 in that window); {MOST.format(MAIL, '50 %', 'bytes')}."
+        " Connection c1 on b1 is paused."),
     "unknowing": (
         f"{EMPTIED}. Connection c1 on b1 is paused, since its client does not know the throttle"
         " command; its balance asks for 1.51 s, with 1 producer waiting for the limiter."),
@@ -159,7 +164,7 @@ def test_the_exchange_of_the_throttle_command(decided, capsys):
          f"{ORDERS} ran out of its limit on publishing; its limit is 100 messages per s. No receipt"
          " came for command 2: connection c1 on b1 is paused."),
         ("14:00:00.300", "receipt_timeout",
-         f"Stood still with connection c1: {MAIL} (it has no limit)."),
+         f"Paused with connection c1: {MAIL} (it has no limit)."),
         ("14:00:00.350", "send_timeout", f"A send of producer 1 (p1) on {ORDERS} timed out"
          " (sequence id 17); its client sees ProducerThrottledException."),
         ("14:00:01.530", "released", "Connection c1 is read again after 1.23 s: the limiter is back"

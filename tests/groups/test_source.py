@@ -34,7 +34,7 @@ def settings(tmp_path: Path, **keys: Any) -> Any:
         groups=keys.pop("groups", groups), reader_options=dict,
     )
     return SimpleNamespace(
-        source=source, warehouse=keys.pop("warehouse", str(tmp_path / "w")),
+        source=source, feed=source, warehouse=keys.pop("warehouse", str(tmp_path / "w")),
         policy_dicts=lambda: POLICIES,
     )
 

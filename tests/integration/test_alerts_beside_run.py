@@ -40,7 +40,7 @@ def test_a_run_tells_of_alerts_and_a_broken_rule_or_sink_does_not_stop_it(
             source=source, policies=trace.policies, warehouse=str(tmp_path / name), alerts=alerts
         )
 
-    quiet = settings("quiet", interval_ms=0)
+    quiet = settings("quiet", interval_ms=None)
     with receiving() as receiver:
         told = settings(
             "told", rules=[BROKEN, SOUND], rule_files=[], interval_ms=200,

@@ -196,7 +196,7 @@ def test_messages_are_assembled_from_chunks_of_many_batches(
     lines = [text(r) for r in records]
     step = len(lines) // 5 + 1
     write_batches(folder, [lines[i : i + step] for i in range(0, len(lines), step)])
-    assert run(config, available_now=True, jobs=[*JOBS, "archive"]) == 0
+    assert run(config, available_now=True) == 0
     rows = table(config, "chunk_messages").to_pylist()
     assert {r["uuid"]: r["payload"] for r in rows} == whole
     assert {r["checksum"] for r in rows} == {zlib.crc32(payload) for payload in whole.values()}

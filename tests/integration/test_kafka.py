@@ -13,7 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from app.errors import UserError
-from app.run import Service, chosen, run
+from app.preflight import chosen
+from app.run import Service, run
 from app.settings import Settings
 from app.shutdown import Stopping
 from tests.servers.kafka import Kafka

@@ -354,9 +354,9 @@ def test_groups_through_the_service(
                 "groups": cluster.settings().model_dump(exclude_unset=True)},
         policies=[{"scope": "broker", "name": "*", "limits": PRECISE}], shards=2,
     )
-    assert run(config, available_now=True, jobs=["backlog"]) == 0
+    assert run(config, available_now=True) == 0
     time.sleep(3)  # the interval of the checks is one second, and a forecast needs three
-    assert run(config, available_now=True, jobs=["backlog"]) == 0
+    assert run(config, available_now=True) == 0
     slow, day_s = cluster.group("slow"), 86_400
     parts = [f"{cluster.topic}-partition-{i}" for i in range(2)]
     oldest = dict(zip(parts, (base + 5000, base - 26_000), strict=True))

@@ -339,7 +339,7 @@ def test_every_poll_with_precise_ages_and_a_run_of_the_service(
     config = make_settings(
         source={"format": "pulsar_admin", "admin": admin}, backlog={"check_rows": "all"}, shards=2
     )
-    assert run(config, available_now=True, jobs=["backlog"]) == 0
+    assert run(config, available_now=True) == 0
     tables = stored(config)
     records = numbered([record for each in seen for record in each.records])
     last_ms = records[-1]["ts_wall_ms"]

@@ -10,7 +10,7 @@ from tests.state.backlog_trace import EVICTION, quota
 from tests.test_semantics_backlog import PRECISE, Rows, example, stands
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "east": {},
+    "east": {"eviction_count_rule": "every_call"},
     "west": {PRECISE: True, "apply_evictions": True, "eviction_count_rule": "evicted_only"},
     "north": {
         "limits": quota(8_000, 200, EVICTION), "age_reset": "keep", "age_when_empty": "zero",

@@ -81,7 +81,7 @@ def test_what_has_not_changed_is_not_audited_again(sound, capsys):
     assert quality(capsys, sound, "--table", "topic_throttle_stats")[0] == 1
     newest = [r for r in results(sound) if r not in kept and r not in new]
     assert failed(newest) == [
-        ("culprit and collateral times are the pauses of the window", None, 2)]
+        ("culprit, shared and collateral times are the pauses of the window", None, 2)]
     assert quality(capsys, sound, "--table", "topic_throttle_stats")[0] == 1
     assert len(results(sound)) == len(kept) + len(new) + len(newest)
     quality(capsys, sound, "--again", "--table", "throttle_events")
@@ -110,8 +110,8 @@ def test_a_broken_warehouse_fails_and_the_answer_names_each_rule(tmp_warehouse, 
     assert failed([r for r in answer if r["table"] == "topic_throttle_stats"]) == [
         ("windows are aligned to the epoch", None, 1),
         ("expect_column_values_to_not_be_null", "messages", 1),
-        ("limited_times is culprit_times and collateral_times", None, 1),
-        ("culprit and collateral times are the pauses of the window", None, 1),
+        ("limited_times is culprit_times, shared_times and collateral_times", None, 1),
+        ("culprit, shared and collateral times are the pauses of the window", None, 1),
     ]
     (hold,) = [json.loads(r["observed"]) for r in answer if r["column"] == "action"
                and not r["success"]]

@@ -12,6 +12,7 @@ from tests.reference.client import Client, Command
 from tests.reference.connection import (
     BROKER,
     BUFFER,
+    CLASSES,
     GROUP,
     IN_FLIGHT,
     LIMITERS,
@@ -148,13 +149,15 @@ class Broker:
             **self._names, "ts_mono_ns": ns, "ts_wall_ms": wall,
             "source_feed": self.last["source_feed"], "row_no": no, "rule": "window",
             "topic": topic, "window_start_ms": self._window_start, "window_ms": self._window_ms,
-            "limited_times": sum(s.limited.values()), "culprit_times": s.culprit_times,
-            "collateral_times": s.collateral_times, "culprit_ns": s.culprit_ns,
-            "collateral_ns": s.collateral_ns, "by_reason": sorted(s.by_reason.items()),
+            "limited_times": sum(s.limited.values()),
+            **{f"{kind}_times": s.times[kind] for kind in CLASSES},
+            **{f"{kind}_ns": s.paused_ns[kind] for kind in CLASSES},
+            "by_reason": sorted(s.by_reason.items()),
             "messages": s.messages, "bytes": s.bytes,
             "limit_msgs": float(msgs) if msgs > 0 else None,
             "limit_bytes": float(size) if size > 0 else None,
             "limited_by_limiter": sorted(s.limited.items()),
+            "resource_group": self.policies.group_of(topic),
         })
 
     # -- use of limiters ---------------------------------------------------------------------
@@ -368,7 +371,7 @@ class Broker:
     def _connect(self, name: str) -> Connection:
         if name not in self._cnxs:
             tracker = TRACKERS[self._switches["throttle_tracker"]]()
-            self._cnxs[name] = Connection(name, tracker)
+            self._cnxs[name] = Connection(name, tracker, self.policies.group_of)
         return self._cnxs[name]
 
     def _open_producer(self, r: Record, ns: int) -> Producer:
@@ -425,10 +428,11 @@ class Broker:
                 self._end_flag(cnx, BUFFER, "buffer_half", ns, settle_ns, wall, feed)
 
     def _flag(
-        self, cnx: Connection, kind: str, rule: str, p: Producer | None, culprit: str, ns: int,
+        self, cnx: Connection, kind: str, rule: str, p: Producer | None, trigger: str, ns: int,
         wall: int | None, feed: str,
     ) -> None:
-        self._mark(cnx, Mark(kind, p, culprit), rule, ns, wall, feed)
+        name = cnx.thread if kind == BUFFER else cnx.name
+        self._mark(cnx, Mark(kind, p, trigger, str(name)), rule, ns, wall, feed)
 
     def _mark(
         self, cnx: Connection, mark: Mark, rule: str, ns: int, wall: int | None, feed: str, *,
@@ -441,9 +445,7 @@ class Broker:
         assert name is not None
         self._usage_of(LIMITERS[mark.kind], name).marks += 1
         transition = cnx.tracker.mark(mark.kind)
-        if transition == "Dropped":
-            cnx.add_dropped(mark, ns, self._stats)
-        else:
+        if transition != "Dropped":
             if self._switches["protocol"] == "pip385":
                 self._announce(cnx, mark, rule, ns, wall, feed, pause)
             cnx.add(mark, ns, self._stats)
@@ -530,7 +532,7 @@ class Broker:
         if all(fine):
             return
         self._marks += 1
-        mark = Mark(limiter.kind, p, p.topic)
+        mark = Mark(limiter.kind, p, p.topic, limiter.name)
         limiter.queue.append(Place(mark, self._marks))
         limiter.throttled_before = True
         usage.wait(len(limiter.queue))
@@ -589,6 +591,7 @@ class Broker:
         mark.receipt = state_at_mark(self._switches, mark.kind, cnx.supports_throttle)
         mark.blocks = blocks_reads(mark.receipt)
         if mark.receipt == NOT_SUPPORTED:
+            self._send_nothing(cnx, mark, ns, wall, feed)
             return
         if waits_for_receipt(self._switches, mark.kind):
             assert mark.producer is not None
@@ -631,6 +634,25 @@ class Broker:
             "sequence_id": None, "exception": None,
         })
         return command.request_id
+
+    def _send_nothing(
+        self, cnx: Connection, mark: Mark, ns: int, wall: int | None, feed: str
+    ) -> None:
+        """Rule 1: who would have had a command if the client knew it."""
+        if waits_for_receipt(self._switches, mark.kind):
+            assert mark.producer is not None
+            told = [mark.producer]
+        else:
+            told = sorted(cnx.producers, key=lambda p: p.id)
+        for p in told:
+            self.rows["producer_throttle"].append({
+                **self._common("producer_throttle", ns, wall, feed), "rule": "client_unsupported",
+                "cnx_id": cnx.name, "producer_id": p.id, "producer_name": self._names_of.get(p),
+                "topic": p.topic, "partition": partition_of(p.topic),
+                "reason": REASONS[mark.kind], "start_ms": None, "pause_ms": None, "end_ms": None,
+                "request_id": None, "throttled_ms_total": None, "sequence_id": None,
+                "exception": None,
+            })
 
     @staticmethod
     def _pause_pip(kind: str, wall: int) -> int:
@@ -682,6 +704,7 @@ class Broker:
             "action": action, "throttle_type": kind, "reason": REASONS[kind],
             "reason_number": NUMBERS[kind], "limiter": LIMITERS[kind], "transition": transition,
             "reads_paused": cnx.paused, "culprit_topic": mark.culprit,
+            "trigger_topic": mark.trigger, "limiter_name": mark.limiter_name,
             "collateral_topics": [t for t in cnx.topics if t != topic] if cnx.paused else [],
             "balance_msgs": balances[0], "balance_bytes": balances[1], "pause_pip_ms": pip,
             "pause_model_ns": pause,
@@ -698,6 +721,10 @@ class Broker:
         record: Record | None = None,
     ) -> None:
         """A document takes effect; before the first record it only holds (`ns` None)."""
+        if ns is not None:
+            # topics may change their group in the middle of a pause
+            for cnx in self._cnxs.values():
+                cnx.settle(ns, self._stats)
         before = self.policies.copy()
         if not self.policies.put(document, wall) or ns is None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.reference.order import KINDS, Record
@@ -98,6 +98,8 @@ class Chunk:
     payload: bytes | None = None
     producer_name: str | None = None
     sequence_id: int | None = None
+    marker: str | None = None
+    """Position of the marker with which the broker sends it."""
 
     @property
     def is_last(self) -> bool:
@@ -134,6 +136,13 @@ class Context:
     sizes_known: bool = True
     ids: dict[int, str] = field(default_factory=dict)
     payloads: list[bytes | None] = field(default_factory=list)
+    marker: str | None = None
+    """The marker that brought its newest chunk."""
+
+    @property
+    def marker_ids(self) -> list[str]:
+        """The marker as a list."""
+        return [] if self.marker is None else [self.marker]
 
     @property
     def positions(self) -> list[str]:
@@ -279,7 +288,9 @@ class Consumer:
             self.counter += 1
             if 0 < self._most < self.counter:
                 before += self._evict(now)
-            context = self.contexts[chunk.uuid] = Context(chunk, now, last_ms=now)
+            context = self.contexts[chunk.uuid] = Context(
+                chunk, now, last_ms=now, marker=chunk.marker
+            )
             self.fifo.append(chunk.uuid)
         if context is None:
             return [self._no_first(chunk, now)]
@@ -303,9 +314,10 @@ class Consumer:
     def _restart(self, chunk: Chunk, context: Context, now: int) -> Decision:
         redelivered = chunk.position in context.positions
         self._drop(chunk.uuid)
+        other = [m for m in context.marker_ids if m != chunk.marker]
         return self._about(
             "RESTART_REDELIVERY" if redelivered else "RESTART_CORRUPTED", chunk, context, now,
-            acks=[] if redelivered else context.positions, defect=self._has("B1"),
+            acks=[] if redelivered else context.positions + other, defect=self._has("B1"),
         )
 
     def _evict(self, now: int) -> list[Decision]:
@@ -321,8 +333,9 @@ class Consumer:
         self.counter -= 1
         return Decision(
             outcome, uuid, last, context.first.num_chunks, context.ids[last],
-            now - context.received_ms, acks=context.positions if acknowledge else [],
-            tracked=[] if acknowledge else context.positions,
+            now - context.received_ms,
+            acks=context.positions + context.marker_ids if acknowledge else [],
+            tracked=[] if acknowledge else context.positions + context.marker_ids,
         )
 
     # -- out of order ----------------------------------------------------------------------------
@@ -336,7 +349,7 @@ class Consumer:
 
     def _gap(self, chunk: Chunk, context: Context, now: int) -> Decision:
         self._drop(chunk.uuid)
-        ids = [p for p in context.positions if p != chunk.position]
+        ids = [p for p in context.positions if p != chunk.position] + context.marker_ids
         acks, tracked = self._by_age(chunk, now)
         hole = "B4" in self._defects
         return self._about(
@@ -377,6 +390,7 @@ class Consumer:
         context.buffered += chunk.size or 0
         context.payloads.append(chunk.payload)
         context.last, context.last_ms = chunk.chunk_id, now
+        context.marker = chunk.marker
         if not chunk.is_last:
             return self._about("BUFFERED", chunk, context, now)
         if len(context.ids) < count:
@@ -393,7 +407,8 @@ class Consumer:
             self.counter -= 1
         self._drop(chunk.uuid)
         ids = [p for p in context.positions if p != chunk.position]
-        return self._about(outcome, chunk, context, now, acks=[*ids, chunk.position])
+        acks = [*ids, chunk.position, *context.marker_ids]
+        return self._about(outcome, chunk, context, now, acks=acks)
 
     # -- common ----------------------------------------------------------------------------------
 
@@ -451,6 +466,19 @@ class Seat:
 
 
 @dataclass
+class Held:
+    """A chunk that the broker has skipped, with the time and number of its dispatch."""
+
+    record: Record
+    since: int
+    number: int
+    used: int
+    """When it was skipped or a marker brought it last."""
+    marker: str | None = None
+    """The marker that brought it last."""
+
+
+@dataclass
 class Subscription:
     """What is known of one subscription."""
 
@@ -463,8 +491,8 @@ class Subscription:
     acked: set[str] = field(default_factory=set)
     acked_up_to: tuple[int, int] = (-1, -1)
     last_chunk_ms: int | None = None
-    held: dict[str, tuple[Record, int, int]] = field(default_factory=dict)
-    """Chunks that wait for a marker, with the time and number of their dispatch."""
+    held: dict[str, Held] = field(default_factory=dict)
+    """Skipped chunks by position; the marker brings them at each of its deliveries."""
 
 
 @dataclass
@@ -584,7 +612,8 @@ class Topic:
             last = context.last_chunk_id
             self._event(s, None, seat.name, Decision(
                 "ORPHANED", context.first.uuid, last, context.first.num_chunks, context.ids[last],
-                self._now - context.received_ms, orphaned=context.positions,
+                self._now - context.received_ms,
+                orphaned=context.positions + context.marker_ids,
             ))
 
     def _pass(self, s: Subscription, seat: Seat) -> None:
@@ -598,10 +627,17 @@ class Topic:
         s = self.subscriptions.get(record["subscription"])
         if s is None or s.last_chunk_ms is None or self._now - s.last_chunk_ms >= self._idle:
             return
-        if record.get("ack_cumulative"):
-            s.acked_up_to = max(s.acked_up_to, (record["ledger_id"], record["entry_id"]))
+        at = record["ledger_id"], record["entry_id"]
+        cumulative = bool(record.get("ack_cumulative"))
+        if cumulative:
+            s.acked_up_to = max(s.acked_up_to, at)
         else:
             s.acked.add(position_of(record))
+        if self._params["shared_mode"] == "marker":
+            s.held = {
+                position: held for position, held in s.held.items()
+                if held.marker is None or not _covers(at, cumulative, held.marker)
+            }
 
     @staticmethod
     def _is_acked(s: Subscription, position: str) -> bool:
@@ -632,20 +668,23 @@ class Topic:
             return
         s = self._subscription(record)
         seat = self._open(s, record.get("consumer"))
-        if is_marker:
-            for position in record["marker_ids"]:
-                if position in s.held:
-                    held, _, _ = s.held.pop(position)
-                    self._deliver(s, seat, chunk_of(held), [])
-            return
-        chunk = chunk_of(record)
         if s.last_chunk_ms is not None and self._now - s.last_chunk_ms >= self._idle:
             s.acked, s.acked_up_to = set(), (-1, -1)
         s.last_chunk_ms = self._now
-        if mode == "marker":
-            s.held.pop(chunk.position, None)
+        if is_marker:
+            self._play_marker(s, seat, record)
+            return
+        chunk = chunk_of(record)
+        if mode == "marker" and not self._is_acked(s, chunk.position):
+            before = s.held.pop(chunk.position, None)
             self._holds += 1
-            s.held[chunk.position] = (record, self._now, self._holds)
+            s.held[chunk.position] = Held(
+                record, self._now, self._holds, self._now,
+                None if before is None else before.marker,
+            )
+            return
+        if mode == "marker":
+            self._deliver(s, seat, chunk, [])
             return
         if s.stalled:
             self._orphan(s, seat, chunk, [])
@@ -663,6 +702,17 @@ class Topic:
             self._orphan(s, seat, chunk, [chunk.position] if orphan == "ack_skip" else [])
             return
         self._deliver(s, seat, chunk, [])
+
+    def _play_marker(self, s: Subscription, seat: Seat, record: Record) -> None:
+        """The broker reads what the marker lists and sends it with the marker, in that order."""
+        marker = position_of(record)
+        if self._is_acked(s, marker):
+            return
+        for position in record["marker_ids"]:
+            held = s.held.get(position)
+            if held is not None:
+                held.marker, held.used = marker, self._now
+                self._deliver(s, seat, replace(chunk_of(held.record), marker=marker), [])
 
     def _route(self, s: Subscription, seat: Seat, chunk: Chunk, mode: str) -> str | None:
         """The consumer that a shared subscription sends a chunk to; None for an orphan."""
@@ -750,19 +800,21 @@ class Topic:
         self._window = Window(end, began_live=live > 0, max_contexts=live) if busy else None
 
     def _forget_held(self) -> None:
-        if self._expiry <= 0:
-            return
+        """What no marker has brought for idle_state_ms."""
         old = [
-            (number, s, position, record, since)
+            (held.number, s, position, held)
             for s in self.subscriptions.values()
-            for position, (record, since, number) in s.held.items()
-            if self._now - since > self._expiry
+            for position, held in s.held.items()
+            if self._now - held.used >= self._idle
         ]
-        for _, s, position, record, since in sorted(old, key=lambda held: held[0]):
+        for _, s, position, held in sorted(old, key=lambda found: found[0]):
             del s.held[position]
+            if self._is_acked(s, position):
+                continue
+            record = held.record
             self._event(s, None, None, Decision(
                 "ORPHANED", record["uuid"], record["chunk_id"], record["num_chunks"], position,
-                self._now - since, orphaned=[position],
+                self._now - held.since, orphaned=[position],
             ))
 
     # -- rows --------------------------------------------------------------------------------
@@ -827,7 +879,7 @@ class Topic:
             "first_chunk_ms": done.received_ms, "complete_ms": self._now,
             "assembly_ms": self._now - done.received_ms,
             "publish_time_ms": first.publish_time_ms, "checksum": checksum,
-            "integrity": integrity,
+            "integrity": integrity, "marker_position": done.marker,
         })
 
     def _state_row(self, s: Subscription, seat: Seat, shown: Row) -> None:
@@ -853,6 +905,12 @@ class Topic:
             "buffered_bytes": c.buffered, "declared_bytes": c.first.total_bytes,
             "expires_ms": c.received_ms + self._expiry if self._expiry > 0 else None,
         })
+
+
+def _covers(at: tuple[int, int], cumulative: bool, position: str) -> bool:
+    """Whether an acknowledgement is of a position."""
+    ledger, entry = map(int, position.split(":"))
+    return (ledger, entry) == at or (cumulative and (ledger, entry) < at)
 
 
 def keys_of(records: Iterable[Record]) -> list[tuple[str, str]]:

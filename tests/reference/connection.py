@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.reference.client import Client
@@ -17,6 +18,7 @@ REASONS = {
     BROKER: "BrokerProduceQuotaExceeded",
 }
 NUMBERS = {IN_FLIGHT: 2, BUFFER: 3, TOPIC: 0, GROUP: 1, BROKER: 4}
+CULPRIT, SHARED, COLLATERAL = CLASSES = ("culprit", "shared", "collateral")
 LIMITERS = {
     IN_FLIGHT: "connection", BUFFER: "io_thread", TOPIC: "topic", GROUP: "resource_group",
     BROKER: "broker",
@@ -38,7 +40,10 @@ class Mark:
 
     kind: str
     producer: Producer | None
-    culprit: str
+    trigger: str
+    """Topic of the publish at which the limiter acted."""
+    limiter_name: str
+    """Whose limit it is."""
     active: bool = False
     blocks: bool = True
     """Reads are paused while it is active."""
@@ -48,6 +53,11 @@ class Mark:
     wait_ends_ns: int | None = None
     """The last moment for a receipt; None unless the broker waits."""
 
+    @property
+    def culprit(self) -> str | None:
+        """The topic whose own limit is used up; no one topic where a limit is shared."""
+        return self.trigger if self.kind == TOPIC else None
+
 
 @dataclass
 class TopicStats:
@@ -55,10 +65,10 @@ class TopicStats:
 
     messages: int = 0
     bytes: int = 0
-    culprit_times: int = 0
-    collateral_times: int = 0
-    culprit_ns: int = 0
-    collateral_ns: int = 0
+    times: Counter[str] = field(default_factory=Counter)
+    """Pauses by CLASSES."""
+    paused_ns: Counter[str] = field(default_factory=Counter)
+    """Paused time by CLASSES (ns)."""
     by_reason: Counter[str] = field(default_factory=Counter)
     limited: Counter[str] = field(default_factory=Counter)
 
@@ -69,6 +79,8 @@ class Connection:
 
     name: str
     tracker: Tracker | SharedCounter
+    group_of: Callable[[str], str | None]
+    """Resource group of a topic."""
     thread: int | None = None
     supports_throttle: bool = False
     producers: dict[Producer, Client] = field(default_factory=dict)
@@ -112,10 +124,7 @@ class Connection:
         reasons = {REASONS[mark.kind] for mark in self.marks if mark.blocks}
         for topic in self.topics:
             s = stats.setdefault(topic, TopicStats())
-            if topic in self.culprits:
-                s.culprit_ns += passed
-            else:
-                s.collateral_ns += passed
+            s.paused_ns[self._class_now(topic)] += passed
             for reason in reasons:
                 s.by_reason[reason] += passed
 
@@ -126,13 +135,29 @@ class Connection:
         for topic in self.topics:
             s = stats.setdefault(topic, TopicStats())
             s.limited[LIMITERS[mark.kind]] += 1
-            if topic == mark.culprit:
-                s.culprit_times += 1
+            if mark.culprit == topic:
+                s.times[CULPRIT] += 1
+            elif self._is_shared(mark, topic):
+                s.times[SHARED] += 1
             else:
-                s.collateral_times += 1
+                s.times[COLLATERAL] += 1
+
+    def _is_shared(self, mark: Mark, topic: str) -> bool:
+        """The limit of a mark is one that a topic of this connection shares."""
+        if mark.kind == GROUP:
+            return self.group_of(topic) == mark.limiter_name
+        return mark.kind in (BROKER, IN_FLIGHT, BUFFER)
+
+    def _class_now(self, topic: str) -> str:
+        """What a topic is in the pause that lasts."""
+        if topic in self.culprits:
+            return CULPRIT
+        if any(mark.blocks and self._is_shared(mark, topic) for mark in self.marks):
+            return SHARED
+        return COLLATERAL
 
     def _look_for_culprit(self, mark: Mark) -> None:
-        if self.paused and mark.culprit in self.topics:
+        if self.paused and mark.culprit is not None and mark.culprit in self.topics:
             self.culprits.add(mark.culprit)
 
     def add(self, mark: Mark, now: int, stats: dict[str, TopicStats]) -> None:
@@ -145,11 +170,6 @@ class Connection:
             self.flags[mark.kind] = mark
         if self.paused and not was:
             self._begin_pause(mark, now, stats)
-        self._look_for_culprit(mark)
-
-    def add_dropped(self, mark: Mark, now: int, stats: dict[str, TopicStats]) -> None:
-        """A mark that changes nothing but who is to blame."""
-        self.settle(now, stats)
         self._look_for_culprit(mark)
 
     def time_out(self, mark: Mark, now: int, stats: dict[str, TopicStats]) -> bool:

@@ -607,8 +607,9 @@ class Documents:
         """Own value, else that of all brokers; with `run` only from documents of that run."""
         for name in (self._broker, EVERYWHERE):
             _, limits, of_run = self._found.get(name, (None, {}, None))
-            if (run is None or of_run == run) and is_set(key, limits.get(key)):
-                return limits[key]
+            for spelt in (key, "cacheEvictionWatermark") if key == WATERMARK else (key,):
+                if (run is None or of_run == run) and is_set(key, limits.get(spelt)):
+                    return limits[spelt]
         return None
 
 

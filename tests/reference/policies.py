@@ -16,7 +16,7 @@ Rates = tuple[int, int]
 
 def full_name(topic: str) -> str:
     """No scheme = persistent."""
-    return topic if "://" in topic or topic.count("/") != 2 else f"persistent://{topic}"
+    return topic if "://" in topic or topic.count("/") < 2 else f"persistent://{topic}"
 
 
 def source_of(document: Mapping[str, Any]) -> Source:

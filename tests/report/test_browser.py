@@ -53,6 +53,7 @@ def test_nothing_is_loaded_and_the_console_stays_silent(
 
 def test_names_are_shown_as_text_and_nothing_runs(page: Path, browser: Chromium) -> None:
     browser.open(page.as_uri(), DESK)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     text = browser.evaluate("document.body.innerText")
     for name in (SCRIPT, IMAGE, CLOSING):
         assert name.removeprefix("persistent://") in text
@@ -68,6 +69,15 @@ def test_the_page_never_scrolls_sideways(page: Path, browser: Chromium, width: i
     browser.open(page.as_uri(), width)
     assert LONG.removeprefix("persistent://") in browser.evaluate("document.body.textContent")
     assert browser.evaluate("document.documentElement.scrollWidth") == width
+    # Text of tables and charts is whole: tables scroll on a desk and are stacked on a phone.
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    cut = browser.evaluate("""
+        [...document.querySelectorAll('td, figure svg text, figcaption, summary')]
+          .filter(e => e.getClientRects().length)
+          .map(e => [e.textContent, e.getBoundingClientRect()])
+          .filter(([_, r]) => r.left < 0 || r.right > innerWidth).map(([text, _]) => text)
+    """)
+    assert cut == [] or width == DESK
     # Wide tables scroll by themselves.
     assert browser.evaluate(
         "[...document.querySelectorAll('.scroll')].every("
@@ -113,6 +123,14 @@ def test_on_paper_it_is_light_and_whole(page: Path, browser: Chromium) -> None:
             "getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
     finally:
         browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_labels_keep_the_head_and_the_end_of_a_name(page: Path, browser: Chromium) -> None:
+    browser.open(page.as_uri(), PHONE)
+    labels = browser.evaluate(
+        "[...document.querySelectorAll('#offenders .narrow .role-axis-label text')]"
+        ".map(e => e.textContent).filter(text => text.includes('…'))")
+    assert any(label.startswith("acme/unb") and label.endswith("unbroken") for label in labels)
 
 
 def test_what_is_not_there_would_be_heard(tmp_path: Path, browser: Chromium) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shlex
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from app import configuration
 from app.cli import main
+from app.queries import QUESTIONS
 from app.settings import Settings, load_settings
 from app.tables import TABLES
 from tests.report.warehouse import IMAGE, LONG, NAMES, SCRIPT, USER, fill
@@ -46,14 +49,14 @@ def test_the_first_screen_has_the_verdict_and_the_numbers(
 ) -> None:
     answer = said(capsys, warehouse)
     assert answer["verdict"] == (
-        "1 alert fires, 3 quotas were breached, 4 topics stood still for 14 s because of others "
-        "and 1 large message was lost."
+        "1 alert fires, 3 quotas were breached, 4 topics were paused for the limits of others "
+        "(14 s, summed over topics) and 1 large message was lost."
     )
     assert answer["covers"].startswith(
         "Event time 2023-11-14 22:14:00 to 22:16:00 UTC (2 min 0 s); cluster east; made ")
     assert [(n["label"], n["value"], n["note"], n["bad"]) for n in answer["numbers"]] == [
         ("alerts firing", "1", "", True), ("quotas breached", "3", "of 5", True),
-        ("paused by others", "14 s", "64 % of paused time", True),
+        ("paused by others", "14 s", "64 % of paused time, summed over topics", True),
         ("backlogs over quota", "1", "1 more within the hour", True),
         ("users over id quota", "1", "of 2", True),
         ("large messages lost", "1", "1 arrived", True), ("reads from cache", "90 %", "", False),
@@ -81,7 +84,7 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
         ("acme/unbroken", MINUTE + 600_000, 100.0),
     ]
     users = part(answer, "principals", "Users")
-    assert [(u["user"], u["new_ids"], u["rejected"], u["highest_ids"]) for u in users] == [
+    assert [(u["user"], u["distinct_ids"], u["rejected"], u["highest_ids"]) for u in users] == [
         (USER, 2, 1, [2, 1]), ("bob", 1, 0, [3])]
     assert part(answer, "large-messages", "What became of them") == [
         {"name": IMAGE.removeprefix("persistent://"), "kind": kind, "value": 1}
@@ -92,8 +95,9 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
     failed = part(answer, "quality", "Checks that failed")
     assert [(f["name"], f["expectation"], f["unexpected_count"]) for f in failed] == [
         ("alerts", "in_set", 3)]
-    alerts = part(answer, "alerts", "Alerts, those that fire first")
-    assert [(a["state"], a["summary"]) for a in alerts] == [
+    assert [(a["state"], a["summary"]) for title in ("Firing, critical first",
+                                                     "1 alert not firing")
+            for a in part(answer, "alerts", title)] == [
         ("firing", f"{SCRIPT} is over"), ("resolved", "was over")]
 
 
@@ -105,7 +109,7 @@ def test_a_span_leaves_out_what_lies_outside(
     assert (answer["from_ms"], answer["to_ms"]) == (START_MS + MINUTE, START_MS + 2 * MINUTE)
     offenders = part(answer, "offenders", "Top offenders")
     assert [(o["kind"], o["value"]) for o in offenders if o["value"]] == [
-        ("its own limit", 5.0), ("the fault of others", 5.0)]
+        ("own limit", 5.0)]
     assert answer["sections"]["cache"]["says"][0] == (
         "No rows of cache_stats fall into the time of this report.")
     assert part(answer, "cache", "Cache curves")  # not of event time
@@ -162,7 +166,7 @@ def test_a_quiet_fleet_is_said_to_be_well(
                         "backlog_checks": [check(SCRIPT, 0, limit_s=60, time_usage=0.1)]})
     answer = said(capsys, tmp_warehouse)
     assert answer["verdict"] == (
-        "All was well: no quota was breached, and no topic stood still because of others.")
+        "No quota was breached, and no topic was paused for the limits of others.")
     assert not any(number["bad"] for number in answer["numbers"])
     assert answer["sections"]["offenders"]["says"] == ["None of 1 topic was paused."]
 
@@ -215,6 +219,61 @@ def test_a_mistake_is_told_with_exit_code_2(
     assert main(["report", "--warehouse", warehouse, *options]) == 2
     out, err = capsys.readouterr()
     assert out == "" and says in err and "Traceback" not in err
+
+
+def test_alerts_that_fire_come_by_severity_and_the_others_are_folded(
+    tmp_warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def alert(name: str, severity: str, state: str, at_ms: int, **more: Any) -> Said:
+        return {"alert": name, "labels": [], "state": state, "at_ms": START_MS + at_ms,
+                "since_ms": START_MS, "severity": severity, "summary": f"{name} holds",
+                "number": 1, "checked_ms": START_MS, **more}
+
+    put(tmp_warehouse, {"alerts": [
+        alert("newest", "warning", "firing", 9,
+              runbook="docs/runbooks/topic-over-limit.md"),
+        alert("gone", "critical", "resolved", 8, runbook="docs/../../../etc/passwd"),
+        alert("worst", "critical", "firing", 1, runbook="https://runbooks.example/worst"),
+        alert("note", "info", "firing", 7, runbook="javascript:alert(1)"),
+        alert("soon", "warning", "pending", 9, runbook="docs/runbooks/no-such-page.md"),
+    ]})
+    answer = said(capsys, tmp_warehouse)
+    assert [a["alert"] for a in part(answer, "alerts", "Firing, critical first")] == [
+        "worst", "newest", "note"]
+    assert [a["alert"] for a in part(answer, "alerts", "2 alerts not firing")] == ["soon", "gone"]
+    out = tmp_path / "report.html"
+    assert main(["report", "--warehouse", tmp_warehouse, "--out", str(out)]) == 0
+    text = out.read_text("utf-8")
+    folded = text.index("<details><summary>2 alerts not firing")
+    for name, is_folded in (("worst", False), ("newest", False), ("soon", True), ("gone", True)):
+        assert (text.index(f"{name} holds") > folded) == is_folded
+    links = [attributes["href"] for tag, attributes in Elements(text).found
+             if tag == "a" and not str(attributes["href"]).startswith("#")]
+    root = Path(__file__).resolve().parents[2]
+    assert links[0] == "https://runbooks.example/worst" and len(links) == 2
+    assert (tmp_path / str(links[1])).resolve() == root / "docs/runbooks/topic-over-limit.md"
+
+
+@pytest.mark.parametrize("options", [
+    (), ("--from", "2023-11-14T22:14:00Z", "--to", "2023-11-14T22:15:00Z"),
+    ("--as-of", "2030-01-01"),
+])
+def test_commands_below_tables_work_when_they_are_pasted(
+    options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse, out = tmp_path / "a folder's warehouse", tmp_path / "report.html"
+    fill(str(warehouse))
+    assert main(["report", "--warehouse", str(warehouse), "--out", str(out), *options]) == 0
+    shown = re.findall(r"<code>(.*?)</code>", out.read_text("utf-8"))
+    assert len(shown) > 8
+    for line in shown:
+        words = shlex.split(html.unescape(line))
+        assert words[:2] == ["./spark-submit.sh", "query"]
+        assert main(words[1:]) == 0, (line, capsys.readouterr().err)
+        capsys.readouterr()
+        question = QUESTIONS.get(words[2])
+        narrowed = question is not None and "until" in {p.name for p in question.params}
+        assert ("until=" in line) == ("--to" in options and narrowed), line
 
 
 class Elements(HTMLParser):

@@ -135,9 +135,10 @@ def test_where_only_the_java_client_can_log_in_a_port_must_answer(open_port: int
         topics({**kerberos, "kafka.bootstrap.servers": "here"})
 
 
-def test_a_password_is_not_in_the_reason() -> None:
+def test_a_password_is_not_in_the_reason(open_port: int) -> None:
     options = {
-        "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.bootstrap.servers": f"127.0.0.1:{open_port}",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.jaas.config": JAAS + 'username="u" password="hush";',
     }

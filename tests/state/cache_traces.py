@@ -55,6 +55,7 @@ BROKER_VALUES: dict[str, tuple[Any, ...]] = {
     RECENT: (True, False, None),
     BY_COUNT: (True, False),
     BY_MARK_DELETE: (False, True),
+    "cacheEvictionWatermark": (0.5, 0.9, -1),
 }
 """What policies of the scope `broker` say."""
 VARIANT_VALUES: dict[str, tuple[Any, ...]] = {

@@ -101,7 +101,8 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
         while at >= 0:
             place = w.waiting[at]
             queue.append((
-                producer(place["producer"]), topic(place["culprit"]), orders[int(place["order"])],
+                producer(place["producer"]), topic(place["trigger"]),
+                limiter(int(place["limiter"])), orders[int(place["order"])],
                 _plain(place, ("type", "request", "receipt")),
             ))
             at = int(place["next"])
@@ -125,12 +126,14 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
     for c, e in enumerate(w.cnxs):
         fields = [f for f in e.dtype.names if f not in
                   ("name", "first_link", "snapshot", "thread", "mark_producer", "mark_topic",
-                   "opened", "flag_mark")]
+                   "mark_thread", "opened", "flag_mark")]
         cnxs[cnx(c)] = {
             **_plain(e, tuple(fields)), "opened": orders[int(e["opened"])],
             "thread": int(w.threads["name"][e["thread"]]) if e["thread"] >= 0 else None,
             "mark_producer": [producer(p) for p in e["mark_producer"]],
             "mark_topic": [topic(t) for t in e["mark_topic"]],
+            "mark_thread":
+                int(w.threads["name"][e["mark_thread"]]) if e["mark_thread"] >= 0 else None,
         }
         if not e["paused"]:
             del cnxs[cnx(c)]["paused_at_ns"]
@@ -138,7 +141,7 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
     for e in w.links:
         paused = bool(w.cnxs["paused"][e["cnx"]])
         links[cnx(e["cnx"]), topic(e["topic"])] = (
-            int(e["producers"]), int(e["culprit"]) if paused else None,
+            int(e["producers"]), int(e["culprit"]) if paused else None, int(e["held"]),
             int(e["since_ns"]) if paused else None, e["throttled_ms"].tolist(),
         )
     producers = {

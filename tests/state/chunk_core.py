@@ -123,6 +123,7 @@ class CoreConsumer:
         c["chunk_id"], c["num_chunks"], c["declared"] = chunk_id, num_chunks, total_bytes
         c["size"], c["ledger"], c["entry"] = size, 0, self._places.index(position)
         c["payload"] = c["file"] = c["producer"] = -1
+        c["marker_ledger"] = c["marker_entry"] = L.NULL
         c["publish_ms"] = L.NULL if publish_time_ms is None else publish_time_ms
         begin, done = self._w.settings[0]["rows"], self._w.settings[0]["messages"]
         permits = int(kernel.deliver(self._w, self._o, begin))

@@ -89,6 +89,7 @@ class _Topic:
     sent: list[_Message] = field(default_factory=list)
     entries: list[dict[str, Any]] = field(default_factory=list)
     """The chunk columns of everything stored."""
+    markers: list[dict[str, Any]] = field(default_factory=list)
 
 
 class _Writer:
@@ -284,6 +285,12 @@ class _Writer:
 
     def _marker(self, t: _Topic, a: int, b: int, c: int, m: _Message | None = None) -> None:
         """A marker that lists the chunks of a message, sometimes not quite."""
+        if m is None and t.markers and c % 3 == 1:
+            # redelivered, perhaps to another consumer
+            marker = t.markers[-1 - b % min(len(t.markers), 3)]
+            for i in range(len(self._subscriptions)):
+                self._dispatch(t, marker, i, a, b, c)
+            return
         if m is None and t.sent:
             m = t.sent[-1 - b % min(len(t.sent), 3)]
         if m is None or not self._plain["markers"]:
@@ -299,6 +306,7 @@ class _Writer:
             listed = []
         marker = {"topic": t.name, "ledger_id": t.ledger_id, "entry_id": t.entry_id,
                   "marker_ids": listed}
+        t.markers.append(marker)
         t.entry_id += 1
         for i in range(len(self._subscriptions)):
             self._dispatch(t, marker, i, a, b, c)
@@ -309,6 +317,8 @@ class _Writer:
         if not t.entries:
             return
         entry = t.entries[-1 - (b + a) % min(len(t.entries), 10)]
+        if t.markers and (a + c) % 3 == 1:
+            entry = t.markers[-1 - b % min(len(t.markers), 3)]
         name, _ = self._subscriptions[c % len(self._subscriptions)]
         self._put(
             t, "ack", topic=t.name, subscription=name, ledger_id=entry["ledger_id"],

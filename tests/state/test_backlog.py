@@ -15,6 +15,7 @@ from state.backlog import shard
 from state.backlog.operator import Backlog
 from state.backlog.resting import all_awake
 from state.codec import StateFormatError
+from tests.effort import examples
 from tests.reference.backlog import OWN, TABLES, judge, topic_of
 from tests.state.backlog_trace import (
     PARAMS,
@@ -38,7 +39,7 @@ from tests.state.test_splits import LATENESS_MS, cut
 
 Rows = dict[str, list[dict[str, Any]]]
 SEEDS = st.integers(0, 2**32 - 1)
-FEWER = settings(CHECKED, max_examples=30)
+FEWER = settings(CHECKED, max_examples=examples(30))
 
 
 def in_order(rows: Rows) -> Rows:

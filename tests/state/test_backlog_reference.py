@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.effort import examples
 from tests.reference.backlog import (
     DEDUPLICATION,
     HOLDS,
@@ -56,7 +57,7 @@ TOPIC = "persistent://t/a/x"
 PRECISE = {"preciseTimeBasedBacklogQuotaCheck": True, "backlogQuotaCheckIntervalInSeconds": 1}
 BY_LEDGER = {**PRECISE, "preciseTimeBasedBacklogQuotaCheck": False}
 random_traces = settings(
-    max_examples=60, deadline=None, derandomize=True, database=None,
+    max_examples=examples(60), deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -12,6 +12,7 @@ import pytest
 from state.backlog import resting, shard
 from state.backlog.operator import Backlog
 from state.names import Names
+from tests.effort import examples
 from tests.state.backlog_trace import (
     PARAMS,
     T0,
@@ -99,7 +100,7 @@ def quiet_trace(order: random.Random) -> list[dict[str, Any]]:
     return numbered(records)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_rest_changes_no_row(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     order = random.Random(seed)
     records = quiet_trace(order)

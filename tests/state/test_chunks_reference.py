@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.effort import examples
 from tests.reference.chunks import (
     TABLES,
     Consumer,
@@ -232,7 +233,7 @@ class Whereabouts:
 
 
 @settings(
-    max_examples=50, deadline=None, derandomize=True, database=None,
+    max_examples=examples(50), deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(traces())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from tests.effort import examples
 from tests.reference.entry_cache import (
     BY_CURSOR,
     MAX_TIMES,
@@ -37,7 +38,7 @@ QUEUE, MANAGER = "cache-queue-4.2.4.jsonl.gz", "cache-manager-4.2.4.jsonl.gz"
 TOPIC = "persistent://t/ns/a"
 TTL_MAX = "managedLedgerCacheEvictionTimeThresholdMillisMax"
 random_traces = settings(
-    max_examples=60, deadline=None, derandomize=True, database=None,
+    max_examples=examples(60), deadline=None, derandomize=True, database=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -13,6 +13,7 @@ from state.entry_cache.belady import compare
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.store import pack
 from state.names import Names
+from tests.effort import examples
 from tests.reference.entry_cache import TABLES, bakeoff, judge
 from tests.state.cache_trace import PARAMS, Row, blob, numbered, play
 from tests.state.cache_traces import Trace, traces
@@ -159,7 +160,7 @@ def text(names: Names, name: int) -> str:
     return names.get(int(name))
 
 
-@settings(CHECKED, max_examples=50)
+@settings(CHECKED, max_examples=examples(50))
 @given(traces(), st.integers(0, 2**32 - 1), st.sampled_from((0, LATENESS_MS)),
        st.sampled_from((600, 3_000, 120_000)))
 def test_any_cut_and_arrival(trace: Trace, seed: int, jitter_ms: int, rest_ms: int) -> None:
@@ -185,7 +186,7 @@ MEASURES = (
 )
 
 
-@settings(CHECKED, max_examples=20)
+@settings(CHECKED, max_examples=examples(20))
 @given(traces())
 def test_comparison_of_caches_as_the_reference(trace: Trace) -> None:
     """Every cache of a whole trace, those with foresight included."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.effort import examples
 from tests.reference.producer_ids import (
     EXPIRATION_MS,
     OWN,
@@ -41,7 +42,7 @@ T0 = 1_767_621_600_000
 LONG = 2**63 - 1
 SECOND = {SAMPLES: 11, WINDOW_S: 1, "rate_unit": "second", "stats_window_ms": 1000}
 random_traces = settings(
-    max_examples=60, deadline=None, derandomize=True, database=None,
+    max_examples=examples(60), deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

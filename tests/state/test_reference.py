@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 
+from tests.effort import examples
 from tests.reference.job import judge
 from tests.state.trace import PARAMS, START_MS, play
 from tests.state.traces import Trace, traces
@@ -18,7 +19,7 @@ TABLES = (
 PHASES = [Phase.explicit, Phase.generate, *([Phase.shrink] if "WEIR_SHRINK" in os.environ else [])]
 """Shrinking a trace takes minutes: only when asked for."""
 CHECKED = settings(
-    max_examples=150, deadline=None, derandomize=True, database=None, phases=PHASES,
+    max_examples=examples(150), deadline=None, derandomize=True, database=None, phases=PHASES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

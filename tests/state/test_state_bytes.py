@@ -43,6 +43,11 @@ def with_header(data: bytes, **changed: Any) -> bytes:
             f"state of rate_limits has version {shard.VERSION + 1}, "
             f"this release reads {shard.VERSION}",
         ),
+        # marks that do not say which limit they are of
+        (
+            with_header(some_state(), version=2),
+            f"state of rate_limits has version 2, this release reads {shard.VERSION}",
+        ),
     ],
 )
 def test_other_bytes_are_refused_by_name(data: bytes, message: str) -> None:

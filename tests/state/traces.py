@@ -21,7 +21,7 @@ TOPICS = (
 )
 CNXS = ("c1", "c2", "c3")
 THREADS = {"c1": 0, "c2": 0, "c3": None}
-GROUP = "g"
+GROUPS = ("g", "g2")
 RATES = ((-1, -1), (0, 0), (2, 0), (7, -1), (0, 64), (20, 200), (100, 10_240), (1, 3))
 KINDS = (
     *("publish",) * 20, *("entry_added",) * 6, "connection_opened", "connection_closed",
@@ -66,8 +66,13 @@ class Trace:
 
 
 def document(scope: str, name: str, **limits: Any) -> str:
-    """A policy document as it stands in `policy_json`."""
+    """A policy document, as a configuration has it."""
     return json.dumps({"scope": scope, "name": name, "limits": limits})
+
+
+def of_a_broker(scope: str, name: str, **limits: Any) -> str:
+    """A policy document as it comes in `policy_json`: with a limit that nobody here knows."""
+    return document(scope, name, aKeyOfTheNextRelease=1, **limits)
 
 
 def _rates(pick: int) -> dict[str, int]:
@@ -79,13 +84,13 @@ def _document(scope: int, pick: int, broker: str) -> str:
     rates = _rates(pick)
     if scope <= 2:
         name = ("t/ns/a", "persistent://t/ns/b", "persistent://t/ns/a", "t/other/c")[pick % 4]
-        return document("topic", name, **_rates(pick // 4))
+        return of_a_broker("topic", name, **_rates(pick // 4))
     if scope <= 4:
-        group = {} if pick % 3 == 0 else {"resource_group": GROUP}
+        group = {} if pick % 3 == 0 else {"resource_group": GROUPS[pick // 3 % 2]}
         limits = {**group, **(_rates(pick // 2) if pick % 2 else {})}
-        return document("namespace", ("t/ns", "t/other")[pick % 2], **limits)
+        return of_a_broker("namespace", ("t/ns", "t/other")[pick % 2], **limits)
     if scope <= 6:
-        return document("resource_group", GROUP, **rates)
+        return of_a_broker("resource_group", GROUPS[pick // 8 % 2], **rates)
     limits = {}
     if pick & 1:
         limits["brokerPublisherThrottlingMaxMessageRate"] = rates["publishRateInMsgs"]
@@ -101,7 +106,7 @@ def _document(scope: int, pick: int, broker: str) -> str:
         limits["numIOThreads"] = (1024 * 16, 1024 * 8)[pick % 2]
     if pick & 32:
         limits["throttleProducerReceiptWaitTimeMillis"] = (0, 10, 16, 50)[pick % 4]
-    return document("broker", (broker, "*")[pick % 3 == 0], **limits)
+    return of_a_broker("broker", (broker, "*")[pick % 3 == 0], **limits)
 
 
 
@@ -168,8 +173,11 @@ def _configured(draw: st.DrawFn) -> list[str]:
         found.append(document("topic", "t/ns/a", **_rates(of_topic)))
     if flags & 2:
         rates = _rates(of_namespace) if flags & 1 else {}
-        found.append(document("namespace", "t/ns", resource_group=GROUP, **rates))
-        found.append(document("resource_group", GROUP, **_rates(of_group)))
+        found.append(document("namespace", "t/ns", resource_group=GROUPS[0], **rates))
+        found.append(document("resource_group", GROUPS[0], **_rates(of_group)))
+        if flags & 8:
+            found.append(document("namespace", "t/other", resource_group=GROUPS[1]))
+            found.append(document("resource_group", GROUPS[1], **_rates(of_namespace)))
     limits = {}
     if flags & 4:
         limits["maxPendingPublishRequestsPerConnection"] = draw(st.sampled_from((1, 3, 4)))

@@ -89,7 +89,8 @@ def _every() -> Rows:
                             audited(2, False), audited(2, True)],
     }
     for rows_of, names in (
-        (backlog_rows.rows_of, ("backlog_checks", "backlog_evictions", "producer_refusals")),
+        (backlog_rows.rows_of, ("backlog_checks", "backlog_evictions", "backlog_subscriptions",
+                                "producer_refusals")),
         (chunk_rows.rows_of, ("chunk_messages", "chunk_events", "chunk_state")),
         (producer_id_rows.rows_of, ("producer_id_stats", "producer_id_decisions")),
     ):

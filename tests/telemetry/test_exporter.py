@@ -17,7 +17,7 @@ from app.telemetry.exporter import Exporter
 from app.warehouse import Warehouse, connect
 from tests.telemetry.rows import Rows, every, fill, halves, progress, topic_window
 from tests.test_ready_questions import check, limiter
-from tests.throttle_rows import OTHER, TOPIC, event, window, write
+from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
 
 Found = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 MakeSettings = Callable[..., Settings]
@@ -120,21 +120,24 @@ def test_values_are_those_of_the_quota_and_producer_id_views(
     found = whole(settings)
     newest: dict[tuple[str, ...], dict[str, Any]] = {}
     breaches: dict[tuple[str, ...], int] = {}
+    shown: set[tuple[str, ...]] = set()
     for row in sorted(rows_of_view(settings, "quota_usage"), key=lambda r: r["window_start_ms"]):
         key = (row["kind"], row["cluster"], row["broker"], row["entity"])
         newest[key] = row
         breaches[key] = breaches.get(key, 0) + row["breached"]
-    shown = {key for key, count in breaches.items() if count}
-    assert len(shown) > 5
+        if row["breached"] or (row["ratio"] or 0) >= 0.5:
+            shown.add(key)
+    assert len(shown) > 5 and any(not breaches[key] for key in shown)
     for key in shown:
         labels = dict(zip(("kind", "cluster", "broker", "entity"), key, strict=True))
         assert value(found, "weir_quota_breaches_total", **labels) == breaches[key]
         row = newest[key]
+        assert value(found, "weir_quota_breached", **labels) == row["breached"]
         if row["ratio"] is not None:
             assert value(found, "weir_quota_used_ratio", **labels) == row["ratio"]
     assert sum(name == "weir_quota_breaches_total" for name, _ in found) == len(shown)
     users = {(r["cluster"], r["user"]) for r in rows["producer_id_stats"]
-             if r["rejected"] or r["throttle_time_avg_ms"]}
+             if r["rejected"] or r["throttle_time_avg_ms"] or (r["utilisation"] or 0) >= 0.5}
     for row in rows_of_view(settings, "producer_id_metrics"):
         if (row["cluster"], row["user"]) in users:
             name = f"kafka_server_producerids_{row['attribute'].replace('-', '_')}"
@@ -152,7 +155,9 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
     assert value(found, "pulsar_ml_cache_evicted_entries_total", **cache) == 14
     assert value(found, "pulsar_ml_cache_hits_throughput", **cache) == 9 * 30 / 60
     assert value(found, "weir_quarantine_rows_total", reason_code="BAD_TOPIC") == 2
-    assert value(found, "weir_quarantine_rows_total", job="rate_limits") == 1
+    late = {"reason_code": "TOO_LATE"}
+    assert value(found, "weir_quarantine_rows_total", job="rate_limits", **late) == 1
+    assert value(found, "weir_quarantine_rows_total", job="chunks", **late) == 0
     assert value(found, "weir_alerts_firing", alert="topic-over-limit", severity="warning") == 1
     assert value(found, "weir_quality_expectations", result="held") == 2
     assert value(found, "weir_quality_expectations", result="failed") == 1
@@ -306,6 +311,123 @@ def test_topic_level_metrics_of_backlogs_can_be_switched_off(
     found = {key: v for key, v in whole(settings).items() if "storage_backlog" in key[0]}
     assert found and all("topic" not in dict(labels) for _, labels in found)
     assert "pulsar_storage_backlog_age_seconds" not in {name for name, _ in found}
+
+
+def checked(topic: str, at_ms: int, **changes: Any) -> dict[str, Any]:
+    """A check of a topic, with its usage where it has limits."""
+    row = check(topic, at_ms, **changes)
+    for usage, used, limit in (("size_usage", "backlog_bytes", "limit_bytes"),
+                               ("time_usage", "age_s", "limit_s")):
+        row[usage] = row[used] / row[limit] if row.get(limit) else None
+    return {column: row.get(column) for column in _columns("backlog_checks")}
+
+
+def subscribed(topic: str, at_ms: int, subscription: str, seconds: float | None) -> dict[str, Any]:
+    """A check of a subscription, with the time in which it reaches the quota of its topic."""
+    row = {**COMMON, "cluster": "east", "topic": topic, "pass_ms": START_MS + at_ms,
+           "ts_wall_ms": START_MS + at_ms, "subscription": subscription, "time_to_quota_s": seconds}
+    return {column: row.get(column) for column in _columns("backlog_subscriptions")}
+
+
+def test_a_topic_near_a_quota_has_its_age_limit_and_size_before_it_breaches(
+    make_settings: MakeSettings,
+) -> None:
+    settings = make_settings()
+    write(settings.warehouse, "backlog_checks", [
+        checked(topic, 0, age_s=age, limit_s=100, backlog_bytes=size, limit_bytes=1000)
+        for topic, age, size in (("half", 50, 0), ("old", 95, 1), ("big", 1, 950), ("few", 49, 499))
+    ])
+    found = whole(settings)
+    for name, of_topics in (
+        ("pulsar_storage_backlog_age_seconds", {"half": 50, "old": 95, "big": 1}),
+        ("pulsar_storage_backlog_size", {"half": 0, "old": 1, "big": 950, "other": 499}),
+        ("pulsar_storage_backlog_quota_limit", dict.fromkeys(("half", "old", "big"), 1000)),
+        ("pulsar_storage_backlog_quota_limit_time", dict.fromkeys(("half", "old", "big"), 100)),
+    ):
+        assert {dict(labels)["topic"]: v for (metric, labels), v in found.items()
+                if metric == name} == of_topics, name
+    assert value(found, "weir_quota_used_ratio", kind="backlog_age", entity="old") == 0.95
+    assert value(found, "weir_quota_breaches_total", kind="backlog_age", entity="old") == 0
+    assert value(found, "weir_backlog_dropped_entries_total", topic="old", quota_type="size") == 0
+    # The share is a setting.
+    found = whole(make_settings(warehouse=settings.warehouse, metrics={"share": 0.96}))
+    assert {dict(labels)["topic"] for (metric, labels) in found
+            if metric == "pulsar_storage_backlog_age_seconds"} == set()
+
+
+def test_a_topic_that_will_soon_reach_a_quota_has_series(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    write(settings.warehouse, "backlog_checks", [
+        checked(topic, 0, age_s=1, limit_s=100) for topic in ("soon", "later", "never")
+    ])
+    write(settings.warehouse, "backlog_subscriptions", [
+        subscribed("soon", 0, "fast", 3599.0), subscribed("soon", 0, "slow", 9000.0),
+        subscribed("later", 0, "s", 3600.0), subscribed("never", 0, "s", None),
+    ])
+    exporter = Exporter(settings, silent)
+    exporter.refresh()
+    found = read(exporter)
+    assert {dict(labels)["topic"]: v for (metric, labels), v in found.items()
+            if metric == "weir_backlog_time_to_quota_seconds"} == {"soon": 3599.0}
+    assert value(found, "pulsar_storage_backlog_age_seconds", topic="soon") == 1
+    write(settings.warehouse, "backlog_subscriptions", [subscribed("soon", 1, "fast", None)])
+    exporter.refresh()
+    assert "weir_backlog_time_to_quota_seconds" not in {name for name, _ in read(exporter)}
+
+
+def test_a_breach_weighs_more_than_any_use_and_more_use_than_less(
+    make_settings: MakeSettings,
+) -> None:
+    settings = make_settings(metrics={"top": 2})
+    exporter = Exporter(settings, silent)
+
+    def shown(*uses: tuple[str, int]) -> set[str]:
+        write(settings.warehouse, "backlog_checks", [
+            checked(topic, minute * 60_000, age_s=age, limit_s=100, exceeded_time=age > 100)
+            for topic, age in uses
+        ])
+        exporter.refresh()
+        return {dict(labels)["topic"] for metric, labels in read(exporter)
+                if metric == "pulsar_storage_backlog_age_seconds"}
+
+    minute = 0
+    assert shown(("a", 60), ("b", 70), ("c", 65)) == {"b", "c"}
+    minute = 1
+    assert shown(("over", 101), ("b", 70), ("c", 99)) == {"over", "c"}
+    minute = 2
+    assert shown(("b", 98), ("over", 10)) == {"over", "c"}
+
+
+def test_a_topic_that_has_moved_counts_on_its_new_broker(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    for at_ms, broker, age in ((0, "b1", 95), (60_000, "b2", 60)):
+        write(settings.warehouse, "backlog_checks",
+              [{**checked(TOPIC, at_ms, age_s=age, limit_s=100), "broker": broker}])
+    assert {dict(labels)["broker"]: v for (metric, labels), v in whole(settings).items()
+            if metric == "weir_quota_used_ratio"} == {"b2": 0.6}
+
+
+def test_dropped_entries_are_counted_by_topic_and_sum_to_all(make_settings: MakeSettings) -> None:
+    settings = make_settings(metrics={"top": 1})
+    row = every()["backlog_evictions"][0]
+    write(settings.warehouse, "backlog_evictions", [
+        {**row, "topic": topic, "quota_type": quota, "entries_skipped": skipped,
+         "phantom": skipped == 0}
+        for topic, quota, skipped in (("a", "size", 5), ("a", "time", 2), ("b", "size", 3),
+                                      ("c", "size", 0))
+    ])
+    assert {(dict(labels)["topic"], dict(labels)["quota_type"]): v
+            for (metric, labels), v in whole(settings).items()
+            if metric == "weir_backlog_dropped_entries_total"} == {
+        ("a", "size"): 5, ("a", "time"): 2, ("other", "size"): 3, ("other", "time"): 0,
+    }
+    by_namespace = make_settings(
+        warehouse=settings.warehouse, backlog={"exposeTopicLevelMetricsInPrometheus": False},
+    )
+    found = {key: v for key, v in whole(by_namespace).items()
+             if key[0] == "weir_backlog_dropped_entries_total"}
+    assert all("topic" not in dict(labels) for _, labels in found)
+    assert sum(found.values()) == 10
 
 
 def test_what_has_not_breached_is_in_other_for_sizes(make_settings: MakeSettings) -> None:

@@ -53,6 +53,34 @@ def test_every_alerting_rule_has_a_unit_test() -> None:
     assert tested == {rule["alert"] for rule in rules() if "alert" in rule}
 
 
+def test_every_rule_of_the_tables_has_one_for_prometheus() -> None:
+    names = {rule["alert"] for rule in rules() if "alert" in rule}
+    assert names == {rule.name for rule in rules_of(AlertSettings())} | {"weir-exporter-down"}
+
+
+def test_every_alerting_rule_is_tested_beside_entities_for_which_it_does_not_fire() -> None:
+    """A rule that aggregates too much is silenced, or set off, by what stands beside."""
+    recorded = {str(rule["record"]): str(rule["expr"]) for rule in rules() if "record" in rule}
+    tests = yaml.safe_load(Path(__file__).with_name("rules_test.yml").read_text())["tests"]
+    alone = []
+    for rule in rules():
+        if "alert" not in rule or rule["alert"] == "chunk-messages-lost":  # by an expression
+            continue
+        used = names(str(rule["expr"]))
+        used |= {name for one in used & recorded.keys() for name in names(recorded[one])}
+        found = False
+        for test in tests:
+            series = [one["series"] for one in test["input_series"]]
+            beside = max(sum(re.match(rf"{name}\b", text) is not None for text in series)
+                         for name in used)
+            firing = [len(one["exp_alerts"]) for one in test["alert_rule_test"]
+                      if one["alertname"] == rule["alert"]]
+            found = found or any(0 < count < beside for count in firing)
+        if not found:
+            alone.append(rule["alert"])
+    assert alone == []
+
+
 def test_alerts_have_the_runbook_and_severity_of_the_rule_of_their_name() -> None:
     shipped = {rule.name: rule for rule in rules_of(AlertSettings())}
     both = 0

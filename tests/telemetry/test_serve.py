@@ -149,6 +149,41 @@ def test_odd_names_come_through_both_formats_and_sigterm_ends_it(tmp_warehouse: 
         assert log == []
 
 
+def answer(url: str, method: str = "GET") -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method)) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_health_and_readiness_stand_beside_the_metrics_and_nothing_else(tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    said: list[str] = []
+    settings = load_settings(None, {
+        "warehouse": str(warehouse), "metrics": {"listen": "127.0.0.1:0", "refresh_s": 1},
+    })
+    with exporting(settings, said.append):
+        base = said[0].split()[-1].removesuffix("/metrics")
+        wait_for(lambda: len(said) == 2)
+        assert answer(f"{base}/healthz") == (200, "ok\n")
+        code, text = answer(f"{base}/ready")
+        assert code == 503 and "does not exist" in text
+        (warehouse / "_weir").mkdir(parents=True)
+        wait_for(lambda: answer(f"{base}/ready") == (200, "ok\n"))
+        assert answer(f"{base}/ready", "HEAD") == (200, "")
+        assert answer(f"{base}/ready", "POST")[0] == 405
+        assert answer(f"{base}/metrics")[1].startswith("# HELP ")
+        for path in ("", "/", "/metric", "/metrics/", "/favicon.ico", "/ready/x"):
+            assert answer(base + path) == (404, "paths: /metrics, /healthz, /ready\n")
+    reason = ["the queries are being started"]
+    with exporting(settings, said.append, obstacle=lambda: reason[0]):
+        base = said[-1].split()[-1].removesuffix("/metrics")
+        assert answer(f"{base}/ready") == (503, "the queries are being started\n")
+        reason[0] = ""
+        assert answer(f"{base}/ready") == (200, "ok\n")
+
+
 def pauses(text: str) -> float:
     return sum(s.value for m in plain_text(text) for s in m.samples
                if s.name == "weir_topic_pauses_total")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.report.model import Column, Grid, Section
+from app.report.model import Column, Grid, Row, Section
 from app.report.reader import Reader
 from app.report.words import counted
 
@@ -15,13 +15,14 @@ WITH ranked AS (
 )
 SELECT alert, state, severity, summary, at_ms, since_ms, value, runbook FROM ranked
 WHERE place = 1
-ORDER BY CASE state WHEN 'firing' THEN 0 WHEN 'pending' THEN 1 ELSE 2 END, at_ms DESC, alert,
-  summary
+ORDER BY CASE state WHEN 'firing' THEN 0 WHEN 'pending' THEN 1 ELSE 2 END,
+  CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 2 WHEN 'info' THEN 3 ELSE 1 END,
+  at_ms DESC, alert, summary
 """
 
 
 def alerting(reader: Reader) -> Section:
-    """The state of every alert that ever changed, those that fire first."""
+    """Alerts that fire, critical first, and folded those that do not."""
     key, title = "alerts", "Alerts"
     rows = reader.rows(LATEST)
     if not rows:
@@ -30,8 +31,23 @@ def alerting(reader: Reader) -> Section:
     firing = [row for row in rows if row["state"] == "firing"]
     says = [f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}."
             if firing else "No alert fires."]
-    return Section(key, title, says, [Grid("Alerts, those that fire first", [
-        Column("state", "state"), Column("severity", "severity"), Column("alert", "rule"),
+    columns = [
+        Column("severity", "severity"), Column("alert", "rule"),
         Column("summary", "what happened"), Column("at_ms", "at", "time"),
-        Column("runbook", "what to do"),
-    ], rows[:TOP], '"FROM alerts ORDER BY at_ms DESC"')])
+        Column("runbook", "what to do", "runbook"),
+    ]
+    others = [row for row in rows if row["state"] != "firing"]
+    parts = []
+    if firing:
+        parts.append(Grid(_titled("Firing, critical first", firing), columns, firing[:TOP],
+                          '"FROM alerts ORDER BY at_ms DESC"'))
+    if others:
+        parts.append(Grid(
+            _titled(f"{counted(len(others), 'alert')} not firing", others),
+            [Column("state", "state"), *columns], others[:TOP],
+            '"FROM alerts ORDER BY at_ms DESC"', folded=True))
+    return Section(key, title, says, parts)
+
+
+def _titled(title: str, rows: list[Row]) -> str:
+    return title if len(rows) <= TOP else f"{title}: {TOP} of {len(rows):,}"

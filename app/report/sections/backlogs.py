@@ -16,6 +16,8 @@ LINES = 6
 POINTS = 80
 """Checks that a line shows; of more, those with the highest value."""
 TOP = 12
+AHEAD = 6
+"""Subscriptions that are listed by what lies ahead."""
 AHEAD_MS = 3_600_000
 """Forecasts reach so far beyond the last check, or for as long as the report covers."""
 
@@ -101,7 +103,7 @@ def backlogs(reader: Reader) -> Section:
         Column("growth_rate", "grows by (bytes)", "rate"),
         Column("time_to_drain_s", "drained in", "seconds"),
         Column("time_to_quota_s", "quota in", "seconds"), Column("expected_ms", "at", "time"),
-    ], ahead[:TOP], "predicted-breaches"))
+    ], ahead[:AHEAD], "predicted-breaches"))
     parts += _actions(reader)
     return Section(key, title, says, parts)
 
@@ -154,10 +156,10 @@ def _actions(reader: Reader) -> list[Grid]:
             topic, Column("subscription", "subscription"), Column("quota_type", "quota"),
             Column("evictions", "evictions", "number"), Column("entries", "entries", "number"),
             newest,
-        ], evicted, '"FROM backlog_evictions"'))
+        ], evicted, '"FROM backlog_evictions"', folded=True))
     if refused:
         grids.append(Grid("Producers that are refused", [
             topic, Column("quota_type", "quota"), Column("error", "error"),
             Column("producers", "producers", "number"), newest,
-        ], refused, '"FROM producer_refusals"'))
+        ], refused, '"FROM producer_refusals"', folded=True))
     return grids

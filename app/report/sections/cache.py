@@ -69,15 +69,17 @@ def cache(reader: Reader) -> Section:
             Column("hit_ratio_bytes", "of bytes", "ratio"),
             Column("evicted_wanted", "evicted, yet wanted", "number"),
             Column("max_used_bytes", "most used", "bytes"),
-        ], [_exact(row) for row in reader.ask("cache-hit-ratio", TOP)], "cache-hit-ratio"))
+        ], [_exact(row) for row in reader.ask("cache-hit-ratio", TOP)], "cache-hit-ratio",
+            folded=True))
     else:
         says.append(reader.nothing_in("cache_stats"))
     compared = [{"name": _curve(row), **row} for row in reader.rows(_CURVES)]
     if compared:
         says.append(_told(compared))
         parts.append(Chart(
-            "Cache curves", "Reads that each policy would answer at each size; belady knows "
-            "beforehand what will be read.", compared, curves))
+            "Cache curves", "Reads that each policy would answer at each size. belady knows what "
+            "will be read: the bound where entries have one size, beatable where sizes are mixed.",
+            compared, curves))
     else:
         says.append(f"{reader.nothing_in('cache_bakeoff')} The command bakeoff draws curves of it.")
     return Section(key, title, says, parts)

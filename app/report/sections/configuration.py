@@ -47,7 +47,7 @@ def configuration(reader: Reader, kept: Row | None, manifest: Manifest | None) -
             Column("job", "job"), Column("params_hash", "hash of parameters and policies"),
             Column("rows", "rows", "number"), Column("newest", "newest", "time"),
             Column("switches", "version parameters"),
-        ], judged))
+        ], judged, folded=True))
     else:
         says.append("No job has written a row yet.")
     if kept is not None:
@@ -79,4 +79,4 @@ def _tables(reader: Reader) -> Grid:
         Column("name", "table"), Column("version", "version", "number"),
         Column("rows", "rows", "number"), Column("bytes", "size", "bytes"),
         Column("committed", "committed", "time"), Column("newest", "newest row", "time"),
-    ], rows)
+    ], rows, folded=True)

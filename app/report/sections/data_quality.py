@@ -59,7 +59,7 @@ def data_quality(reader: Reader, beside: Path) -> Section:
         parts.append(Grid("Tables that were audited", [
             Column("name", "table"), Column("checks", "checks", "number"),
             Column("failed", "failed", "number"),
-        ], audited))
+        ], audited, folded=True))
         parts += _data_docs(reader, beside)
     else:
         says.append(f"{reader.nothing_in('quality_results')} The command quality audits them.")
@@ -76,7 +76,7 @@ def data_quality(reader: Reader, beside: Path) -> Section:
             Grid("Quarantine", [
                 Column("reason_code", "rule"), Column("records", "records", "number"),
                 Column("commonest_detail", "most often"), Column("newest", "newest", "time"),
-            ], refused, "quarantined"),
+            ], refused, "quarantined", folded=True),
         ]
     else:
         says.append("Nothing is in quarantine." if reader.written("quarantine")

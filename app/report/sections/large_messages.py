@@ -73,7 +73,7 @@ def large_messages(reader: Reader) -> Section:
             Column("next_chunk_id", "waits for chunk", "number"),
             Column("num_chunks", "of", "number"), Column("age_s", "since", "seconds"),
             Column("buffered_bytes", "holds", "bytes"), Column("expires", "expires", "time"),
-        ], waiting, "incomplete-messages"))
+        ], waiting, "incomplete-messages", folded=True))
     else:
         says.append("None waits for a chunk at the end of the newest window.")
     if lost:
@@ -81,5 +81,5 @@ def large_messages(reader: Reader) -> Section:
             *whose, Column("outcome", "why"), Column("lost", "lost", "number"),
             Column("arrived_after_all", "arrived after all", "number"),
             Column("newest_lost", "newest"), Column("newest", "at", "time"),
-        ], lost, "lost-messages"))
+        ], lost, "lost-messages", folded=True))
     return Section(key, title, says, parts)

@@ -26,7 +26,7 @@ SELECT count(DISTINCT (d.cluster, d.user)) AS users,
 FROM producer_id_decisions AS d
 """
 _IDS = """
-SELECT d.cluster, d.user AS user, count(DISTINCT d.producer_id) AS new_ids,
+SELECT d.cluster, d.user AS user, count(DISTINCT d.producer_id) AS distinct_ids,
   count(DISTINCT d.client_id) AS clients,
   count(*) FILTER (WHERE d.verdict = 'counted') AS counted,
   count(*) FILTER (WHERE d.verdict = 'throttled') AS throttled,
@@ -35,7 +35,7 @@ SELECT d.cluster, d.user AS user, count(DISTINCT d.producer_id) AS new_ids,
   list(DISTINCT d.producer_id ORDER BY d.producer_id DESC)[1:$ids] AS highest_ids,
   max(d.ts_wall_ms) AS newest
 FROM producer_id_decisions AS d GROUP BY d.cluster, d.user
-ORDER BY new_ids DESC, d.cluster, d.user LIMIT $most
+ORDER BY distinct_ids DESC, d.cluster, d.user LIMIT $most
 """
 _UTILISATION = """
 WITH best AS (
@@ -79,11 +79,12 @@ def principals(reader: Reader) -> Section:
             "broker where it is highest; the line is the bound.", usage, _draw_usage))
     parts.append(Grid("Users", [
         Column("user", "user"), Column("cluster", "cluster"),
-        Column("new_ids", "new ids", "number"), Column("clients", "clients", "number"),
+        Column("distinct_ids", "distinct new ids", "number"),
+        Column("clients", "clients", "number"),
         Column("throttled", "throttled", "number"), Column("rejected", "rejected", "number"),
         Column("bound", "bound", "number"), Column("highest_ids", "highest ids", "list"),
         Column("newest", "last", "time"),
-    ], users, "new-producer-ids"))
+    ], users, "new-producer-ids", folded=True))
     return Section(key, title, says, parts)
 
 

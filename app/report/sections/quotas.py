@@ -8,7 +8,7 @@ from app.report.model import Chart, Column, Grid, Section
 from app.report.reader import Reader
 from app.report.words import counted, percent_text
 
-TOP = 12
+TOP = 8
 SUMMARY = """
 SELECT count(DISTINCT (kind, cluster, broker, entity)) AS quotas,
   count(DISTINCT (kind, cluster, broker, entity)) FILTER (WHERE breached) AS breached
@@ -50,5 +50,5 @@ def quotas(reader: Reader) -> Section:
         Column("breaches", "windows", "number"), Column("highest_ratio", "highest use", "ratio"),
         Column("newest_limit", "limit", "number"), Column("first_window", "first", "time"),
         Column("last_window", "last", "time"),
-    ], breached, "breached-quotas"))
+    ], breached, "breached-quotas", folded=True))
     return Section(key, title, says, parts)

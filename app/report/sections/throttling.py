@@ -1,4 +1,4 @@
-"""Who broke publish limits, who paid for it, and when."""
+"""Whose publish limits paused connections, which topics were on them, and when."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Sequence
 import altair as alt
 
 from app.demo_report import short
-from app.report.charts import OTHERS, OWN, bars, heat, pauses, stacked_time
+from app.report.charts import OTHERS, OWN, SHARED, bars, heat, pauses, stacked_time
 from app.report.model import Chart, Column, Frame, Grid, Row, Section
 from app.report.reader import Reader
 from app.report.words import counted, percent_text, seconds_text
 
-TOP = 12
-CULPRITS, VICTIMS = 8, 16
-LANES, SLOTS = 12, 100
+KINDS = ((OWN, "own_s"), (SHARED, "shared_s"), (OTHERS, "other_s"))
+"""Whose limit a pause is for, and the column of its seconds."""
+KIND_NAMES = [name for name, _ in KINDS]
+TOP, BARS = 12, 8
+CULPRITS, VICTIMS = 8, 12
+LANES, SLOTS = 10, 100
 """Connections of the time line, and the parts of its width that pauses are drawn in."""
 BUCKETS = 120
 SHADES = {1: "under 1 s", 5: "1 to 5 s", 15: "5 to 15 s", 60: "15 to 60 s",
@@ -23,6 +26,7 @@ SHADES = {1: "under 1 s", 5: "1 to 5 s", 15: "5 to 15 s", 60: "15 to 60 s",
 
 TOTALS = """
 SELECT coalesce(sum(culprit_ns), 0) / 1e9 AS own_s,
+  coalesce(sum(shared_ns), 0) / 1e9 AS shared_s,
   coalesce(sum(collateral_ns), 0) / 1e9 AS other_s,
   count(DISTINCT (cluster, topic)) FILTER (WHERE culprit_times > 0 OR culprit_ns > 0) AS offenders,
   count(DISTINCT (cluster, topic)) FILTER (WHERE collateral_times > 0 OR collateral_ns > 0)
@@ -31,9 +35,10 @@ SELECT coalesce(sum(culprit_ns), 0) / 1e9 AS own_s,
 FROM topic_throttle_stats
 """
 _BLAME = """
-SELECT cluster, topic, sum(culprit_ns) / 1e9 AS own_s, sum(collateral_ns) / 1e9 AS other_s
+SELECT cluster, topic, sum(culprit_ns) / 1e9 AS own_s,
+  sum(coalesce(shared_ns, 0)) / 1e9 AS shared_s, sum(collateral_ns) / 1e9 AS other_s
 FROM topic_throttle_stats GROUP BY cluster, topic
-HAVING sum(culprit_ns) + sum(collateral_ns) > 0
+HAVING {order} > 0
 ORDER BY {order} DESC, cluster, topic LIMIT $most
 """
 # Pauses are drawn in slots of the time line: more could not be seen, and would not fit a page.
@@ -57,50 +62,65 @@ ORDER BY l.first_ms, name, "at"
 _OVER_TIME = """
 SELECT window_start_ms // $bucket AS slot, min(window_start_ms) AS at,
   max(window_start_ms + window_ms) AS until,
-  sum(culprit_ns) / 1e9 AS own_s, sum(collateral_ns) / 1e9 AS other_s
-FROM topic_throttle_stats GROUP BY slot HAVING own_s + other_s > 0 ORDER BY "at"
+  sum(culprit_ns) / 1e9 AS own_s, sum(coalesce(shared_ns, 0)) / 1e9 AS shared_s,
+  sum(collateral_ns) / 1e9 AS other_s
+FROM topic_throttle_stats GROUP BY slot HAVING own_s + shared_s + other_s > 0 ORDER BY "at"
 """
 
 
 def blame(reader: Reader) -> Section:
-    """Top offenders and victims, and who paused whom."""
+    """Topics by whose limits paused them, limits that topics share, and who paused whom."""
     key, title = "offenders", "Offenders and victims"
     totals = reader.row(TOTALS)
-    paused_s = totals["own_s"] + totals["other_s"]
+    paused_s = sum(totals[column] for _, column in KINDS)
     if not paused_s:
         why = (f"None of {counted(totals['topics'], 'topic')} was paused."
                if totals["topics"] else reader.nothing_in("topic_throttle_stats"))
         return Section(key, title, [why])
+    offenders, victims = totals["offenders"], totals["victims"]
+    parts_s = [
+        f"{percent_text(totals[column] / paused_s)} was for {words}" for column, words in (
+            ("own_s", "a topic's own limit"), ("shared_s", "limits that topics share"),
+            ("other_s", "the limits of other topics"))
+    ]
     says = [
-        f"{counted(totals['offenders'], 'topic')} broke a limit; "
-        f"{counted(totals['victims'], 'topic')} stood still because of others. Of "
-        f"{seconds_text(paused_s)} of paused time, summed over topics and connections, "
-        f"{percent_text(totals['other_s'] / paused_s)} fell on topics that kept within their "
-        "limits.",
+        f"{counted(offenders, 'topic')} broke {'its' if offenders == 1 else 'their'} own limit; "
+        f"{counted(victims, 'topic')} {'was' if victims == 1 else 'were'} paused for the limits of "
+        f"others. Of {seconds_text(paused_s)} of paused time, summed over topics and connections, "
+        f"{', '.join(parts_s)}.",
     ]
     pairs = reader.ask("noisy-neighbours", 5000)
-    return Section(key, title, says, [
-        _blame_chart(reader, "Top offenders", "sum(culprit_ns)"),
-        _blame_chart(reader, "Top victims", "sum(collateral_ns)"),
-        *([_matrix(pairs)] if pairs else []),
-        Grid("Who paused whom, longest first", [
-            Column("culprit", "because of", "topic"), Column("victim", "stood still", "topic"),
+    shared = reader.ask("shared-limits", TOP)
+    parts: list[Chart | Grid] = []
+    for name, column in (("Top offenders", "culprit_ns"), ("Top victims", "collateral_ns")):
+        parts += _blame_chart(reader, name, f"sum({column})")
+    if shared:
+        parts.append(Grid("Limits that topics share", [
+            Column("limiter", "limit"), Column("limiter_name", "of"), Column("broker", "broker"),
             Column("pauses", "pauses", "number"), Column("paused_s", "paused", "seconds"),
-            Column("limiters", "limit", "list"), Column("first_pause", "first", "time"),
-        ], pairs[:TOP], "noisy-neighbours --param rows=1000"),
-    ])
+            Column("topics", "topics", "number"), Column("most_used_by", "most used by", "topic"),
+            Column("share", "its share", "ratio"),
+        ], shared, "shared-limits"))
+    if pairs:
+        parts += [_matrix(pairs), Grid("Who paused whom, longest first", [
+            Column("culprit", "because of", "topic"), Column("victim", "paused", "topic"),
+            Column("pauses", "pauses", "number"), Column("paused_s", "paused", "seconds"),
+            Column("first_pause", "first", "time"),
+        ], pairs[:TOP], "noisy-neighbours --param rows=1000", folded=True)]
+    return Section(key, title, says, parts)
 
 
-def _blame_chart(reader: Reader, title: str, order: str) -> Chart:
+def _blame_chart(reader: Reader, title: str, order: str) -> list[Chart]:
+    """A bar for each topic by whose limits paused it; nothing without any."""
     rows = [
         {"name": short(row["topic"]), "kind": kind, "value": round(row[column], 3)}
-        for row in reader.rows(_BLAME.format(order=order), most=TOP)
-        for kind, column in ((OWN, "own_s"), (OTHERS, "other_s"))
+        for row in reader.rows(_BLAME.format(order=order), most=BARS)
+        for kind, column in KINDS
     ]
-    return Chart(
-        title, "Seconds that connections with the topic were paused, by whose fault.", rows,
-        lambda rows, frame: bars(rows, frame, "paused (s)", [OWN, OTHERS]),
-    )
+    return [Chart(
+        title, "Seconds that connections with the topic were paused, by whose limit, summed over "
+        "connections.", rows, lambda rows, frame: bars(rows, frame, "paused (s)", KIND_NAMES),
+    )] if rows else []
 
 
 def _matrix(pairs: Sequence[Row]) -> Chart:
@@ -124,7 +144,7 @@ def _matrix(pairs: Sequence[Row]) -> Chart:
     rows.sort(key=lambda row: row.pop("place"))
     return Chart(
         "Matrix: whose limit stopped whom",
-        f"Seconds that the topic in a row stood still because of the topic in a column; at most "
+        f"Seconds that the topic in a row was paused because of the topic in a column; at most "
         f"{CULPRITS} and {VICTIMS} of them.", rows, _draw_matrix,
     )
 
@@ -157,11 +177,12 @@ def timeline(reader: Reader) -> Section:
     over_time = [
         {"at": row["at"], "until": row["until"], "kind": kind, "value": round(row[column], 3)}
         for row in reader.rows(_OVER_TIME, bucket=max(length // BUCKETS, 1))
-        for kind, column in ((OWN, "own_s"), (OTHERS, "other_s"))
+        for kind, column in KINDS
     ]
     counts = reader.row(
         "SELECT count(*) AS pauses, count(DISTINCT (cluster, broker, cnx_id)) AS connections,"
-        " count(*) FILTER (WHERE end_ns IS NULL) AS still, max(end_ns - start_ns) / 1e9 AS longest"
+        " count(*) FILTER (WHERE end_ns IS NULL) AS still,"
+        " max(CAST(end_ns AS HUGEINT) - start_ns) / 1e9 AS longest"
         " FROM throttle_intervals"
     )
     if not counts["pauses"]:
@@ -178,7 +199,7 @@ def timeline(reader: Reader) -> Section:
               f"The {LANES} connections that were paused longest; a bar is a pause, its colour the "
               "reason that the broker gives first.", lanes, pauses),
         *([Chart("Paused time by window",
-                 "Seconds that topics stood still in a window, summed over topics.", over_time,
-                 lambda rows, frame: stacked_time(rows, frame, "paused (s)", [OWN, OTHERS]))]
+                 "Seconds that topics were paused in a window, summed over topics.", over_time,
+                 lambda rows, frame: stacked_time(rows, frame, "paused (s)", KIND_NAMES))]
           if over_time else []),
     ])

@@ -1,0 +1,17 @@
+"""Our own functions in the SQL of reading commands (docs/functions.md)."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+
+from udfs import register_duckdb
+
+_CALL = re.compile(r"\bweir_\w+\s*\(", re.IGNORECASE)
+
+
+def add_functions(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Make them known if a statement calls one: their modules take a moment to import."""
+    if _CALL.search(sql):
+        register_duckdb(connection)

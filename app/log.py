@@ -1,0 +1,95 @@
+"""The log of a service on standard error: a time and a level on every line, as text or as JSON.
+
+On a terminal the last line can be a live one, which every message pushes down.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO
+
+Format = Literal["text", "json"]
+NAME = "weir"
+
+
+def begin(log_format: Format = "text", out: TextIO | None = None) -> tuple[logging.Logger, Lines]:
+    """The logger of the service and its handler, which writes to `out` (standard error)."""
+    lines = Lines(out)
+    lines.setFormatter(_Json() if log_format == "json" else _Text())
+    logger = logging.getLogger(NAME)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.handlers = [lines]
+    return logger, lines
+
+
+def end() -> None:
+    """Whatever comes after the service is no longer of its log."""
+    logging.getLogger(NAME).handlers = []
+
+
+def error(text: str) -> bool:
+    """Log why the service ends; False if no service has begun its log."""
+    logger = logging.getLogger(NAME)
+    if logger.handlers:
+        logger.error(text)
+    return bool(logger.handlers)
+
+
+class Lines(logging.StreamHandler[TextIO]):
+    """Messages line by line, above one line that is rewritten where `live`."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        # StreamHandler would keep the standard error of this moment.
+        logging.Handler.__init__(self)
+        self._out = out
+        self._shown = ""
+
+    @property
+    def stream(self) -> TextIO:
+        """Where lines are written."""
+        return self._out or sys.stderr
+
+    @property
+    def live(self) -> bool:
+        """Whether there is a line to rewrite: on a terminal, with text."""
+        return isinstance(self.formatter, _Text) and self.stream.isatty()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a message, in place of the live line."""
+        self.show("")
+        super().emit(record)
+
+    def show(self, line: str) -> None:
+        """Make `line` the live line; an empty one clears it."""
+        if not self.live or not (line or self._shown):
+            return
+        with self.lock:  # type: ignore[union-attr]
+            self.stream.write("\r\x1b[K" * bool(self._shown) + line)
+            self.stream.flush()
+            self._shown = line
+
+
+class _Text(logging.Formatter):
+    """`2026-01-31T12:00:00.000Z WARNING message`, each line of a message with its head."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        head = f"{_time(record)} {record.levelname:7} "
+        return "\n".join(head + line for line in record.getMessage().splitlines())
+
+
+class _Json(logging.Formatter):
+    """An object a message: `time`, `level`, `message`, and the fields that go with it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = getattr(record, "fields", {})
+        found = {"time": _time(record), "level": record.levelname, "message": record.getMessage()}
+        return json.dumps({**found, **fields}, ensure_ascii=False)
+
+
+def _time(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

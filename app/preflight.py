@@ -1,0 +1,66 @@
+"""What a run refuses before Spark starts: everything that can be known without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from app import assignment, integrity, manifest, writable
+from app.errors import UserError
+
+if TYPE_CHECKING:
+    from app.assignment import Plan
+    from app.settings import Settings
+
+ARCHIVE = (integrity.ARCHIVE,)
+"""What the query of the archive has for jobs."""
+
+
+def refuse(
+    settings: Settings, jobs: Sequence[str] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """UserError for what would keep a run from its work; else the jobs of each of its queries.
+
+    What this machine knows comes first, then what a source or a sink answers within its time-out.
+    """
+    queries = chosen(settings, jobs)
+    _ = settings.feed
+    manifest.check(settings)
+    writable.require(settings)
+    integrity.check(settings, queries)
+
+    from app import sources, throttle_feed  # what they need takes a second to come
+    from app.alerts import beside as alerts
+
+    alerts.check(settings)
+    if settings.metrics is not None:
+        from app.telemetry.listen import require_free
+
+        require_free(settings.metrics.listen)
+    sources.check(settings)
+    if list(queries.values()) != [ARCHIVE]:
+        throttle_feed.check(settings)
+    return queries
+
+
+def assigned(settings: Settings, jobs: Sequence[str] | None) -> Plan:
+    """The queries that judge the configured jobs, cut down to `jobs` if given."""
+    allowed = [*settings.jobs, *ARCHIVE]
+    for job in jobs or ():
+        if job not in allowed:
+            raise UserError(
+                f"--jobs {job}: is not a job of this configuration\n"
+                f"allowed: {', '.join(allowed)}"
+            )
+    return assignment.plan(settings, jobs)
+
+
+def chosen(settings: Settings, jobs: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
+    """Jobs by query of all queries to run, cut down to `jobs` if given; the archive is one of them.
+
+    The settings stay whole: which records the archive keeps must not depend on who runs beside.
+    """
+    queries = assigned(settings, jobs).queries
+    if jobs is None or integrity.ARCHIVE in jobs:
+        queries[integrity.ARCHIVE] = ARCHIVE
+    return queries

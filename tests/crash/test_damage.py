@@ -1,0 +1,137 @@
+"""Tables that have lost what a query committed are noticed before the query goes on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from app import checkpoints
+from app.errors import UserError
+from app.generate.write import write_files
+from app.run import run
+from app.settings import Settings, load_settings
+from tests.traces import demo_trace, every_row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVENTS = 18_000
+Run = Callable[[], None]
+
+
+@pytest.fixture(scope="module")
+def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A run to the end of a small trace, whose warehouse every test damages in its own way."""
+    folder = tmp_path_factory.mktemp("damage")
+    write_files(demo_trace(EVENTS), folder / "events")
+    settings = load_settings(None, {
+        "warehouse": str(folder / "warehouse"), "partitions": 2, "alerts": None, "quality": None,
+        "policies": demo_trace(EVENTS).policies,
+        "source": {"format": "files", "path": str(folder / "events"),
+                   "options": {"maxFilesPerTrigger": "30"}},
+    })
+    assert run(settings, available_now=True) == 0
+    shutil.copytree(settings.warehouse, folder / "sound")
+    return settings
+
+
+@pytest.fixture
+def again(done: Settings) -> Run:
+    """The sound warehouse, and a function that starts again on it."""
+    shutil.rmtree(done.warehouse)
+    shutil.copytree(Path(done.warehouse).with_name("sound"), done.warehouse)
+
+    def start() -> None:
+        assert run(done, available_now=True) == 0
+
+    return start
+
+
+@pytest.fixture
+def tmp_warehouse(done: Settings) -> str:
+    """The path of the warehouse that is damaged."""
+    return done.warehouse
+
+
+def log_of(warehouse: str, table: str) -> list[Path]:
+    """The files of a table's log, oldest first."""
+    return sorted(Path(warehouse, table, "_delta_log").glob("*.json"))
+
+
+def refusal(again: Run) -> list[str]:
+    """What a start is refused with."""
+    with pytest.raises(UserError) as refused:
+        again()
+    return str(refused.value).splitlines()
+
+
+@pytest.mark.parametrize("table", ["events", "throttle_events", "topic_throttle_stats"])
+def test_an_emptied_log_file_is_noticed_and_the_remedy_brings_its_rows_back(
+    again: Run, tmp_warehouse: str, table: str
+) -> None:
+    """As after a loss of power, when a file has its name and not yet its contents."""
+    before = every_row(tmp_warehouse)
+    query = "archive" if table == "events" else "govern"
+    last = log_of(tmp_warehouse, table)[-1]
+    last.write_text("")
+
+    first, second = refusal(again)
+
+    assert first.startswith(f"warehouse: the table {tmp_warehouse}/{table} has lost batch ")
+    assert f"of the query {query}, whose log has an empty file ({last})" in first
+    if second.startswith("have the batch judged again: rm "):
+        for name in second.removeprefix("have the batch judged again: rm ").split():
+            Path(name).unlink()
+        again()
+        assert every_row(tmp_warehouse) == before
+    else:  # not this table's turn in the last batch: only a copy has the rows
+        assert second == "put the table back from a copy, or take another warehouse"
+
+
+def test_the_last_batch_of_a_table_is_judged_again(
+    again: Run, tmp_warehouse: str, done: Settings
+) -> None:
+    """A table that the last batch has written to; those that it has not are not written twice."""
+    commits = checkpoints.committed(done, "govern")
+    last = checkpoints.last_ended(done, "govern")
+    table = next(name for name, commit in commits.items() if commit.batch == last)
+    before = every_row(tmp_warehouse)
+    log_of(tmp_warehouse, table)[-1].write_text("")
+
+    _, remedy = refusal(again)
+    assert remedy.startswith("have the batch judged again: rm ")
+    for name in remedy.removeprefix("have the batch judged again: rm ").split():
+        Path(name).unlink()
+    again()
+
+    assert every_row(tmp_warehouse) == before
+
+
+def test_a_deleted_table_is_not_begun_anew(again: Run, tmp_warehouse: str) -> None:
+    shutil.rmtree(Path(tmp_warehouse, "throttle_events"))
+
+    assert refusal(again) == [
+        f"warehouse: the table {tmp_warehouse}/throttle_events is missing, and the query govern "
+        "has written to it",
+        "put it back from a copy, or take another warehouse",
+    ]
+    assert not Path(tmp_warehouse, "throttle_events").exists()
+
+
+def test_a_table_that_cannot_be_read_is_named(again: Run, tmp_warehouse: str) -> None:
+    log_of(tmp_warehouse, "limiter_stats")[0].write_text("{")
+
+    first, second = refusal(again)
+
+    assert first.startswith(f"warehouse: the table {tmp_warehouse}/limiter_stats cannot be read: ")
+    assert second == "put it back from a copy, or take another warehouse"
+
+
+def test_a_sound_warehouse_goes_on(again: Run, tmp_warehouse: str) -> None:
+    before: dict[str, Any] = every_row(tmp_warehouse)
+    again()
+    assert every_row(tmp_warehouse) == before

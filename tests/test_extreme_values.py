@@ -1,0 +1,184 @@
+"""Every read command on a warehouse with extreme values in every 64-bit column of every table."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from app.cli import main
+from app.queries import QUESTIONS
+from app.tables import TABLES, VIEWS
+from app.warehouse import Warehouse
+from tests.explain import rows as explained
+from tests.report import warehouse as reported
+from tests.throttle_rows import START_MS, TOPIC, frame, write
+
+LEAST, MOST = -(2**63), 2**63 - 1
+NUMBERS = (MOST, LEAST, 0)
+RATES = (math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 0.0)
+OWN = {"alerts": "number"}
+"""A column that Weir counts up itself, row by row."""
+WORDS = {"event_date": None, "cluster": "east", "topic": TOPIC}
+
+
+def plain_row(table: str) -> dict[str, Any]:
+    """A row of a table that the other fixtures leave empty."""
+    kinds = {c.name: c.type for c in TABLES[table].columns}
+    return {name: WORDS.get(name, "x") if kind == pa.string() else 1 if kind == pa.int64() else None
+            for name, kind in kinds.items()}
+
+
+def extremes(table: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last row again: for each column with each extreme value, and with all of them at once."""
+    drawn = {
+        c.name: RATES if c.type == pa.float64() else NUMBERS for c in TABLES[table].columns
+        if c.type in (pa.int64(), pa.float64())
+    }
+    drawn.pop(OWN.get(table, ""), None)
+    row = rows[-1]
+    each = [{**row, name: value} for name, values in drawn.items() for value in values]
+    together = [{**row, **{name: values[i] for name, values in drawn.items()}} for i in range(3)]
+    return each + together
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory) -> str:
+    """Rows of every table, and those with extreme values beside them."""
+    folder = str(tmp_path_factory.mktemp("extreme") / "warehouse")
+    explained.fill(folder)
+    decided = stored(folder)
+    reported.fill(folder)
+    shown = stored(folder)
+    for table in TABLES:
+        rows = decided.get(table) or shown.get(table) or [plain_row(table)]
+        write(folder, table, extremes(table, rows))
+    # the archive has the time of arrival of every record
+    events = Warehouse(folder).open("events").to_pyarrow_table().to_pylist()
+    filled = [{**row, "ingest_ms": START_MS if row["ingest_ms"] is None else row["ingest_ms"]}
+              for row in events]
+    write_deltalake(f"{folder}/events", frame("events", filled), mode="overwrite")
+    return folder
+
+
+def stored(warehouse: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of every table."""
+    tables = Warehouse(warehouse).open_all(TABLES)
+    return {name: delta.to_pyarrow_table().select(TABLES[name].names).to_pylist()
+            for name, delta in tables.items() if delta is not None}
+
+
+def answer(warehouse: str, *words: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main([*words, "--warehouse", warehouse])
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_every_64_bit_column_has_its_extremes(warehouse):
+    for table, about in TABLES.items():
+        found = Warehouse(warehouse).open(table).to_pyarrow_table()
+        for column in about.columns:
+            values = set(found.column(column.name).to_pylist()) if column.type == pa.int64() else ()
+            is_drawn = column.type == pa.int64() and column.name != OWN.get(table)
+            assert not is_drawn or {LEAST, 0, MOST} <= values, (table, column.name)
+
+
+@pytest.mark.parametrize("form", ["--json", "--csv", None])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_question_is_answered(warehouse, question, form):
+    code, out, err = answer(warehouse, "query", question, *([form] if form else []))
+    assert (code, err) == (0, ""), err
+    assert form != "--json" or isinstance(json.loads(out), list)
+
+
+@pytest.mark.parametrize("name", [*TABLES, *VIEWS])
+def test_every_table_and_view_reads_as_it_is(warehouse, name):
+    code, out, err = answer(warehouse, "query", f"FROM {name}", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out, parse_constant=pytest.fail)
+    for form in ("--csv", "--as-of=2100-01-01"):
+        assert answer(warehouse, "query", f"FROM {name}", form)[::2] == (0, "")
+
+
+SPANS = (
+    [], ["--from", str(LEAST)], ["--to", str(MOST)], ["--from", str(LEAST), "--to", str(MOST)],
+    ["--from", "2023-11-14"], ["--from", str(MOST - 1)], ["--to", str(LEAST + 1)],
+    ["--from", "0001-01-01", "--to", "9999-12-31"],
+)
+
+
+@pytest.mark.parametrize("span", SPANS, ids=" ".join)
+def test_a_report_is_written(warehouse, span, tmp_path):
+    out = tmp_path / "report.html"
+    code, _, err = answer(warehouse, "report", "--out", str(out), *span)
+    assert (code, err) == (0, "")
+    assert "</html>" in out.read_text()
+    code, said, err = answer(warehouse, "report", "--json", *span)
+    assert (code, err) == (0, "")
+    assert json.loads(said, parse_constant=pytest.fail)["sections"]
+
+
+MOMENTS = ([], ["--at", str(MOST)], ["--at", str(LEAST)], ["--at", "0"],
+           ["--at", str(MOST), "--window", "5m"], ["--at", "0", "--window", "106751991167d"])
+ENTITIES = (
+    ["topic", TOPIC], ["topic", explained.ORDERS], ["connection", "c1"], ["principal", "*"],
+    ["message", "x"], ["subscription", TOPIC, "s"],
+)
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=" ".join)
+@pytest.mark.parametrize("entity", ENTITIES, ids=" ".join)
+def test_everything_is_explained(warehouse, entity, moment):
+    for form in ([], ["--json"]):
+        code, out, err = answer(warehouse, "explain", *entity, *moment, *form)
+        assert code in (0, 2) and "internal error" not in err and "fault of ours" not in err, err
+        assert code == 2 or out
+    assert code == 2 or json.loads(out, parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("words", [
+    ["tables"], ["tables", "--json"], ["tables", "events"], ["metrics", "--once"],
+    ["metrics", "--once", "--json"], ["what-if", "dispatch", "--msgs", "1"],
+    ["what-if", "dispatch", "--bytes", "1", "--json", "--by", "subscription"],
+    ["what-if", "producer-ids", "--json"],
+], ids=" ".join)
+def test_other_commands_answer(warehouse, words):
+    code, out, err = answer(warehouse, *words)
+    assert (code, err) == (0, ""), err
+    if "--json" in words:
+        json.loads(out, parse_constant=pytest.fail)
+
+
+def test_a_bakeoff_says_what_the_archive_lacks(warehouse):
+    code, _, err = answer(warehouse, "bakeoff", "--json")
+    assert (code, "has no dispatch records" in err) == (2, True)
+
+
+@pytest.mark.parametrize("at", [[], ["--at", str(MOST)], ["--at", str(LEAST)], ["--at", "0"]],
+                         ids=" ".join)
+def test_alerts_are_judged(warehouse, at):
+    code, out, err = answer(warehouse, "alerts", "check", "--json", *at)
+    assert code in (0, 1), err
+    found = json.loads(out, parse_constant=pytest.fail)
+    assert found["broken"] == []
+
+
+def test_the_tables_are_audited(warehouse):
+    code, out, err = answer(warehouse, "quality", "--json")
+    assert code in (0, 1) and "fault" not in err and "internal error" not in err, err
+    assert json.loads(out, parse_constant=pytest.fail)
+
+
+def test_duckdb_has_no_time_for_the_extremes():
+    """What the questions have to bear: the conversion refuses what no calendar has."""
+    with pytest.raises(duckdb.ConversionException):
+        duckdb.sql(f"SELECT epoch_ms(CAST({MOST} AS BIGINT))").fetchall()

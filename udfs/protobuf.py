@@ -1,0 +1,60 @@
+"""Fields of protobuf messages without a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+MOST = 2**64 - 1
+"""The largest uint64."""
+MOST_NUMBER = 2**29 - 1
+"""The largest number that a field can have."""
+LONGEST_VARINT = 10
+VARINT, FIXED_64, BYTES, GROUP, END_GROUP, FIXED_32 = range(6)
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """(number, value) of the fields that are a varint or bytes, in order; a ValueError for bytes
+    that are no message. Fields of other types and those in groups are skipped."""
+    at, groups = 0, list[int]()
+    while at < len(data):
+        start = at
+        tag, at = _read(data, at)
+        number, kind = tag >> 3, tag & 7
+        value: int | bytes | None = None
+        if not 1 <= number <= MOST_NUMBER:
+            raise ValueError(f"the field at {start} has the number {number}, which none can have")
+        if kind == VARINT:
+            value, at = _read(data, at)
+        elif kind == BYTES:
+            length, at = _read(data, at)
+            value, at = data[at : at + length], at + length
+        elif kind in (FIXED_64, FIXED_32):
+            at += 8 if kind == FIXED_64 else 4
+        elif kind == GROUP:
+            groups.append(number)
+        elif kind == END_GROUP and groups and groups[-1] == number:
+            groups.pop()
+        elif kind == END_GROUP:
+            raise ValueError(f"the field at {start} ends a group {number} that is not open")
+        else:
+            raise ValueError(f"the field at {start} has the unknown wire type {kind}")
+        if at > len(data):
+            raise ValueError(f"truncated: the bytes end in the field at {start}")
+        if value is not None and not groups:
+            yield number, value
+    if groups:
+        raise ValueError(f"truncated: the bytes end in the group {groups[-1]}")
+
+
+def _read(data: bytes, at: int) -> tuple[int, int]:
+    """The varint at a place and the place after it."""
+    value = 0
+    for i in range(LONGEST_VARINT):
+        if at + i >= len(data):
+            raise ValueError(f"truncated: the bytes end in the number at {at}")
+        value |= (data[at + i] & 0x7F) << 7 * i
+        if data[at + i] < 0x80:
+            if value > MOST:
+                break
+            return value, at + i + 1
+    raise ValueError(f"the number at {at} is longer than 64 bits")
