@@ -145,7 +145,7 @@ def warehouse(make_settings: Callable[..., Settings], tmp_path: Path) -> Setting
     config = make_settings(
         backlog={
             "preciseTimeBasedBacklogQuotaCheck": True, "check_rows": "all",
-            "backlogQuotaCheckIntervalInSeconds": 1,
+            "backlogQuotaCheckIntervalInSeconds": 1, "eviction_count_rule": "every_call",
         },
         policies=[
             {"scope": "topic", "name": "t/a/x", "limits": quota(800, 60, EVICTION)},

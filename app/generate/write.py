@@ -135,11 +135,11 @@ def _ensure_topic(servers: str, topic: str, partitions: int) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     quiet: dict[str, Any] = {"bootstrap.servers": servers, "logger": _Silent()}
-    admin = AdminClient(quiet)
     try:
-        known = admin.list_topics(timeout=TIMEOUT_S).topics
-        if topic not in known:
-            admin.create_topics([NewTopic(topic, partitions)])[topic].result(TIMEOUT_S)
+        with AdminClient(quiet) as admin:
+            known = admin.list_topics(timeout=TIMEOUT_S).topics
+            if topic not in known:
+                admin.create_topics([NewTopic(topic, partitions)])[topic].result(TIMEOUT_S)
     except KafkaException as error:
         raise UserError(f"--kafka {servers}/{topic}: {error.args[0].str()}") from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
@@ -63,6 +64,8 @@ class Client:
         self._make_admin = admin
         self._make_consumer = consumer
         self._admin: Any = None
+        self._in_use = threading.Lock()
+        self._closing = weakref.finalize(self, lambda: None)
         self._reasons: list[str] = []
 
     def ask(
@@ -84,7 +87,7 @@ class Client:
             if self._settings.retention_as_quota:
                 self._retention(admin, answers, deadline)
         except BaseException:
-            self._admin = None  # the next poll begins with a connection of its own
+            self._disconnect()  # the next poll begins with a connection of its own
             raise
         return answers
 
@@ -127,7 +130,7 @@ class Client:
     def _listed(self, admin: Any, deadline: float) -> set[str]:
         """Names of all topics."""
         timeout = self._timeout(deadline)
-        call = _aside(lambda: admin.list_topics(timeout=timeout))
+        call = _aside(lambda: admin.list_topics(timeout=timeout), self._in_use)
         try:
             return {
                 name for name, topic in self._wait(call, timeout).topics.items()
@@ -296,12 +299,16 @@ class Client:
                 self._admin = self._make_admin(self._options())
             except KafkaException as error:
                 raise self._unusable(error) from None
+            self._closing = weakref.finalize(self, _close, self._admin, self._in_use)
+            self._closing.atexit = False
         return self._admin
 
+    def _disconnect(self) -> None:
+        self._admin = None
+        self._closing()
+
     def _options(self) -> dict[str, Any]:
-        # The call-back must not refer to this object: a client in a cycle of references is freed
-        # by the garbage collector, on any thread, while librdkafka may be calling back.
-        reasons = self._reasons
+        reasons = self._reasons  # and not this object, which could not be freed before librdkafka
         return {
             "socket.timeout.ms": self._settings.timeout_ms, **self._settings.client_options(),
             "log_level": 0, "error_cb": lambda error: reasons.append(error.str()),
@@ -403,15 +410,30 @@ class _Reading:
         self._consumer.pause([TopicPartition(*place)])
 
 
-def _aside(function: Callable[[], T]) -> Future[T]:
+def _aside(function: Callable[[], T], in_use: threading.Lock) -> Future[T]:
     """A call that cannot be broken off, in a thread that nobody waits for."""
     future: Future[T] = Future()
 
     def call() -> None:
         try:
-            future.set_result(function())
+            with in_use:
+                future.set_result(function())
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
             future.set_exception(error)
 
     threading.Thread(target=call, daemon=True).start()
     return future
+
+
+def _close(admin: Any, in_use: threading.Lock) -> None:
+    """Close a client on a thread of its own, once nothing is in a call of it.
+
+    A client whose last reference goes (with a traceback, by the garbage collector) on a thread of
+    librdkafka aborts the process: librdkafka cannot wait for its own threads there. A client that
+    was closed is harmless.
+    """
+    def close() -> None:
+        with in_use:
+            admin.__exit__(None, None, None)
+
+    threading.Thread(target=close, name="weir-groups-close", daemon=True).start()

@@ -118,8 +118,8 @@ def _listed(client: dict[str, Any]) -> set[str]:
 
     quiet = {"log_level": 0, "error_cb": on_error, "socket.timeout.ms": int(TIMEOUT_S * 1000)}
     try:
-        admin = AdminClient({**client, **quiet})
-        return set(admin.list_topics(timeout=TIMEOUT_S).topics)
+        with AdminClient({**client, **quiet}) as admin:
+            return set(admin.list_topics(timeout=TIMEOUT_S).topics)
     except KafkaException as error:
         admin_reason = reasons[0] if reasons else error.args[0].str()
         raise Unreachable(_short(admin_reason, client)) from None

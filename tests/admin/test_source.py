@@ -13,6 +13,7 @@ import pytest
 
 from app.admin.settings import PulsarAdminSettings
 from app.errors import UserError
+from app.source_settings import SourceSettings
 from app.sources import pulsar_admin
 from tests.admin.conftest import MakeAdmin
 from tests.admin.documents import AT, info, internal, poll, stats
@@ -22,8 +23,8 @@ ADMIN = PulsarAdminSettings(cluster="c")
 
 
 def settings(admin: PulsarAdminSettings | None, tmp_path: Path, **keys: Any) -> Any:
-    source = SimpleNamespace(
-        format="pulsar_admin", admin=admin, path=keys.pop("path", None), reader_options=dict
+    source = SourceSettings.model_construct(
+        format=keys.pop("format", "pulsar_admin"), admin=admin, path=keys.pop("path", None)
     )
     warehouse = keys.pop("warehouse", str(tmp_path / "w"))
     return SimpleNamespace(source=source, feed=source, warehouse=warehouse)
@@ -86,7 +87,6 @@ def test_what_cannot_be_read_is_refused(
 
 
 def test_another_source_polls_nothing(tmp_path: Path) -> None:
-    given = settings(None, tmp_path)
-    given.source.format = "files"
+    given = settings(None, tmp_path, format="files")
     with pulsar_admin.beside(given, endless=True):
         pass

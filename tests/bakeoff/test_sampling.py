@@ -32,8 +32,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 def test_a_sample_has_an_entry_with_all_that_happens_to_it_or_not_at_all(tmp_path: Path) -> None:
     trace = read_trace(SETTINGS, write_lines(tmp_path / "t.jsonl", cache_records()))
-    ((blob,),) = trace.shards
-    whole = rows_of(blob)
+    (blobs,) = trace.shards
+    whole = [row for blob in blobs for row in rows_of(blob)]
     by_entry: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     others = []
     for row in whole:
@@ -41,7 +41,10 @@ def test_a_sample_has_an_entry_with_all_that_happens_to_it_or_not_at_all(tmp_pat
             by_entry[row["topic"], row["ledger_id"], row["entry_id"]].append(row)
         else:
             others.append(row)
-    parts = [rows_of(sampled(blob, 0.25, start)) for start in (0, 0.25, 0.5, 0.75)]
+    parts = [
+        [row for blob in blobs for row in rows_of(sampled(blob, 0.25, start))]
+        for start in (0, 0.25, 0.5, 0.75)
+    ]
     assert sum(map(len, parts)) == len(whole) + 3 * len(others)
     for part in parts:
         kept: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)

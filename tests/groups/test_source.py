@@ -13,6 +13,7 @@ import pytest
 from app.errors import UserError
 from app.groups import poll
 from app.groups.settings import KafkaGroupsSettings
+from app.source_settings import SourceSettings
 from app.sources import kafka_groups
 from tests.groups.test_poll import Scripted
 
@@ -29,9 +30,9 @@ def settings(tmp_path: Path, **keys: Any) -> Any:
         cluster="east", options={"bootstrap.servers": "h:1"}, interval_ms=50,
         spool=keys.pop("spool", None),
     )
-    source = SimpleNamespace(
+    source = SourceSettings.model_construct(
         format=keys.pop("format", "kafka_groups"), path=keys.pop("path", None),
-        groups=keys.pop("groups", groups), reader_options=dict,
+        groups=keys.pop("groups", groups),
     )
     return SimpleNamespace(
         source=source, feed=source, warehouse=keys.pop("warehouse", str(tmp_path / "w")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -77,12 +77,13 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(kafka: Kafka) -> Cluster:
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
     """The broker with a topic of two partitions and groups that stand in it."""
     made = Cluster(kafka)
-    kafka.create_topic(made.topic, 2)
-    until(lambda: made.topic in made.admin.list_topics(timeout=10).topics)
-    return made
+    with made.admin:
+        kafka.create_topic(made.topic, 2)
+        until(lambda: made.topic in made.admin.list_topics(timeout=10).topics)
+        yield made
 
 
 def until(holds: Callable[[], bool], seconds: float = 30) -> None:

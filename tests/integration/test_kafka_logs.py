@@ -78,13 +78,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def traffic(broker: LoggingKafka) -> None:
     """All clients at once: an id takes a client of librdkafka half a second to get."""
-    admin = AdminClient({"bootstrap.servers": broker.servers})
-    made = admin.create_topics([
-        NewTopic(name, 2, 1, config={"message.timestamp.type": time})
-        for name, time in TIMES.items()
-    ])
-    for one in made.values():
-        one.result(20)
+    with AdminClient({"bootstrap.servers": broker.servers}) as admin:
+        made = admin.create_topics([
+            NewTopic(name, 2, 1, config={"message.timestamp.type": time})
+            for name, time in TIMES.items()
+        ])
+        for one in made.values():
+            one.result(20)
     failed: list[Any] = []
 
     def delivered(error: Any, _: Any) -> None:

@@ -41,6 +41,7 @@ EVICTED = "pulsar_storage_backlog_quota_exceeded_evictions_total"
 BROKER_EVICTED = "pulsar_broker_storage_backlog_quota_exceeded_evictions_total"
 CHECKED = "pulsar_storage_backlog_quota_check_duration_seconds_count"
 ATTEMPTS = 5
+AS_RELEASED = {"check_rows": "all", "eviction_count_rule": "every_call"}
 STATS = "stats?getPreciseBacklog=false&subscriptionBacklogSize=true"
 
 
@@ -237,7 +238,7 @@ def judged(seen: list[Seen]) -> dict[str, list[Json]]:
     """The job's rows of all polls, those of the check after the last one included."""
     records = [record for each in seen for record in each.moved()]
     return play(
-        [numbered(records)], {"check_rows": "all"}, until_ms=seen[-1].at_ms + 1000 * CHECK_S
+        [numbered(records)], AS_RELEASED, until_ms=seen[-1].at_ms + 1000 * CHECK_S
     )
 
 
@@ -337,13 +338,13 @@ def test_every_poll_with_precise_ages_and_a_run_of_the_service(
     _sleep_until(seen[-1].to_ms / 1000 + 2 * CHECK_S)
     admin = {**scene.settings().model_dump(exclude_unset=True), "spool": str(spool)}
     config = make_settings(
-        source={"format": "pulsar_admin", "admin": admin}, backlog={"check_rows": "all"}, shards=2
+        source={"format": "pulsar_admin", "admin": admin}, backlog=AS_RELEASED, shards=2
     )
     assert run(config, available_now=True) == 0
     tables = stored(config)
     records = numbered([record for each in seen for record in each.records])
     last_ms = records[-1]["ts_wall_ms"]
-    core = play([records], {"check_rows": "all"}, until_ms=last_ms + 1)
+    core = play([records], AS_RELEASED, until_ms=last_ms + 1)
     for name in READS:
         live = [{k: r[k] for k in core[name][0]} for r in tables[name]]
         live = [r for r in live if r["ts_wall_ms"] <= last_ms]

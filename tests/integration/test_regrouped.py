@@ -77,7 +77,7 @@ def unchanged(
     folder = tmp_path_factory.mktemp("unchanged")
 
     def make(**keys: Any) -> Settings:
-        return load_settings(None, {"partitions": 2, "alerts": {"interval_ms": 0}, **keys})
+        return load_settings(None, {"partitions": 2, "alerts": {"interval_ms": None}, **keys})
 
     starter(make, trace, folder)(ALL, len(files(trace)))
     found = tables(folder)

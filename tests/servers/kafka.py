@@ -119,8 +119,8 @@ class Kafka:
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic and wait until it has a leader."""
-        admin = AdminClient({"bootstrap.servers": self.servers})
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+        with AdminClient({"bootstrap.servers": self.servers}) as admin:
+            admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
 
     def produce(
         self, topic: str, lines: Iterable[bytes], *, key: Callable[[bytes], bytes] | None = None
