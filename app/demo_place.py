@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+from app import run_lock
 from app.errors import UserError
 
 MARKER = "weir-demo.json"
@@ -16,7 +17,8 @@ FEW_EVENTS = 50_000
 
 
 def refuse(out: Path, events: int, seed: int) -> None:
-    """UserError for a folder that is not the demo's and for too few events; nothing is changed."""
+    """UserError for a folder that is not the demo's or in use, and for too few events; nothing is
+    changed."""
     marker = out / MARKER
     try:
         if out.exists() and not out.is_dir():
@@ -26,6 +28,7 @@ def refuse(out: Path, events: int, seed: int) -> None:
                             "choose another folder, or empty this one")
     except OSError as error:
         raise _not_ours(out, error) from error
+    run_lock.refuse(str(out / "warehouse"))
     if events < FEW_EVENTS:
         from app.generate.scenario import load_scenario
         from app.generate.trace import plan_trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app import assignment, integrity, manifest, writable
+from app import assignment, integrity, manifest, run_lock, writable
 from app.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def refuse(
     _ = settings.feed
     manifest.check(settings)
     writable.require(settings)
+    run_lock.refuse(settings.warehouse, locked(settings, jobs))
     integrity.check(settings, queries)
 
     from app import sources, throttle_feed  # what they need takes a second to come
@@ -41,6 +42,11 @@ def refuse(
     if list(queries.values()) != [ARCHIVE]:
         throttle_feed.check(settings)
     return queries
+
+
+def locked(settings: Settings, jobs: Sequence[str] | None) -> list[str]:
+    """The queries that a run holds: those that it runs, and those that it takes apart."""
+    return list(dict.fromkeys([*assigned(settings, jobs).touched, *chosen(settings, jobs)]))
 
 
 def assigned(settings: Settings, jobs: Sequence[str] | None) -> Plan:

@@ -15,7 +15,7 @@ from app.assignment import Plan
 from app.errors import UserError
 from app.failures import Passing, failure
 from app.interrupt import stoppable
-from app.preflight import ARCHIVE, assigned, refuse
+from app.preflight import ARCHIVE, assigned, locked, refuse
 from app.progress import Progress
 from app.quality.beside import beside as audits
 from app.run_lock import only_run
@@ -61,7 +61,7 @@ def work(
     kept = manifest.check(settings)
     if kept is not None:
         settings = settings.model_copy(update={"partitions": kept.partitions})
-    with only_run(settings, list(dict.fromkeys([*made.touched, *queries]))):
+    with only_run(settings, locked(settings, jobs)):
         if assigned(settings, jobs) != made:
             raise UserError(
                 f"warehouse: another run has just begun or ended on {settings.warehouse}\n"

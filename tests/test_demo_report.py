@@ -36,7 +36,8 @@ from app.demo_report import (
 from app.errors import UserError
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
-from app.settings import load_settings
+from app.run_lock import only_run
+from app.settings import Settings, load_settings
 from app.tables import TABLES
 from tests.throttle_rows import write
 
@@ -464,3 +465,14 @@ def test_cache_sentence_sums_windows_of_brokers_and_leaves_topics_out() -> None:
     )
     assert cache_sentence([]) is None
     assert cache_sentence([_hits("fifo", 0, misses=0)]) is None
+
+
+def test_a_folder_in_which_another_demo_is_at_work_is_left_alone(tmp_path: Path) -> None:
+    command.prepare(tmp_path, 1, 7)
+    (tmp_path / "report.html").touch()
+    settings = Settings(warehouse=str(tmp_path / "warehouse"))
+    with only_run(settings, ["govern"]), pytest.raises(UserError, match="another run works on"):
+        command.prepare(tmp_path, 1, 7)
+    assert (tmp_path / "report.html").exists()
+    command.prepare(tmp_path, 1, 7)
+    assert not (tmp_path / "report.html").exists()

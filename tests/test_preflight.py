@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from app.errors import UserError
-from app.preflight import refuse
+from app.preflight import locked, refuse
 from app.run import run
+from app.run_lock import only_run
 from app.settings import Settings
 
 MakeSettings = Callable[..., Settings]
@@ -73,3 +74,31 @@ def test_what_can_be_read_and_written_is_let_through(
     assert refuse(settings) == {"govern": settings.jobs, **archive}
     assert refuse(settings, ["chunks", "archive"]) == {"chunks": ("chunks",), **archive}
     assert not Path(settings.warehouse).exists()
+
+
+def test_a_warehouse_that_another_run_works_on(
+    make_settings: MakeSettings, files: dict[str, Any]
+) -> None:
+    """Asked by `spark-submit.sh` before the JVM starts: what another query holds is no obstacle."""
+    settings = make_settings(source=files)
+    with only_run(settings, ["archive"]):
+        with pytest.raises(UserError) as refused:
+            refuse(settings)
+        refuse(settings, ["chunks"])
+    assert str(refused.value).splitlines() == [
+        f"warehouse: another run works on {settings.warehouse} (query archive)",
+        "stop it first, or take another warehouse",
+    ]
+    refuse(settings)
+
+
+def test_a_run_whose_queries_are_to_be_taken_apart(
+    make_settings: MakeSettings, files: dict[str, Any]
+) -> None:
+    begun = make_settings(source=files)
+    (Path(begun.warehouse) / "_weir" / "checkpoints" / "govern" / "offsets").mkdir(parents=True)
+    (Path(begun.warehouse) / "_weir" / "checkpoints" / "govern" / "offsets" / "0").touch()
+    settings = make_settings(source=files, queries=[["chunks"], ["backlog"]])
+    assert "govern" in locked(settings, None)
+    with only_run(begun, ["govern"]), pytest.raises(UserError, match=r"\(query govern\)"):
+        refuse(settings)
