@@ -102,9 +102,11 @@ while [ $# -gt 0 ]; do
   esac
 done
 
+needs_spark=''
 case $command in
   demo|run|doctor) needs_spark=1 ;;
-  *) needs_spark='' ;;
+  ''|generate|validate|tables|query|explain|report|quality|alerts|metrics|bakeoff|what-if) ;;
+  *) refuse "No such command '$command'" "--help lists the commands" ;;
 esac
 [ -z "$help" ] || needs_spark=''
 [ -z "$seen_spark_only" ] || needs_spark=1

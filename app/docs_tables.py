@@ -53,8 +53,7 @@ def _table(table: Table, columns: tuple[TableColumn, ...]) -> str:
         notes.append("Off unless the job's `extra_outputs` names it.")
     if table.partition_by:
         notes.append(f"Partitioned by `{'`, `'.join(table.partition_by)}`.")
-    notes.append(f"Compaction sorts it by `{'`, `'.join(table.sort_by)}`.")
-    text = f"## {table.name}\n\n{table.meaning} {' '.join(notes)}\n"
+    text = f"## {table.name}\n\n{' '.join([table.meaning, *notes])}\n"
     return text + "\n" + _columns(columns)
 
 

@@ -34,7 +34,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Table:
-    """One Delta table of a warehouse; `sort_by` is the order that compaction gives its files."""
+    """One Delta table of a warehouse; `sort_by` is the order in which its rows are read best."""
 
     name: str
     meaning: str

@@ -16,8 +16,10 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 
+from app.cli import app
 from app.package import pack_config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -332,6 +334,26 @@ def test_help_needs_no_environment(checkout: Checkout) -> None:
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "--dry-run" in shown.stdout
     assert checkout.called() == []
+
+
+def test_a_command_that_does_not_exist_is_refused_before_anything_is_prepared(
+    checkout: Checkout,
+) -> None:
+    for name in ("replay", "state", "maintain", "bench", "runn"):
+        refused = checkout.start(name, "--config", "weir.yaml")
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr.splitlines()[0] == f"weir: No such command '{name}'"
+    assert checkout.called() == []
+    assert not (checkout.root / ".venv").exists()
+
+
+def test_the_script_knows_every_command(checkout: Checkout) -> None:
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    usage = checkout.start("--help").stdout
+    listed = usage.partition("Commands: ")[2].partition(".")[0].split()
+    assert set(listed) == commands and len(listed) == len(commands)
+    for name in commands:
+        assert checkout.start("--dry-run", name).returncode == 0, name
 
 
 FILES = "source: {{format: files, path: {}}}\nwarehouse: w\n"
