@@ -79,7 +79,29 @@ def test_every_query_that_is_shown_runs(words, warehouse, capsys):
     assert main(options) == 0, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", blocks(ROOT / "README.md", "yaml"))
+def test_the_readme_lists_every_folder():
+    ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text("utf-8").splitlines()}
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir()} - ignored
+    shown = re.findall(r"^\| `(\w+)/` \|", (ROOT / "README.md").read_text("utf-8"), re.M)
+    assert sorted(shown) == sorted(name for name in folders if not name.startswith("."))
+
+
+def test_the_glossary_is_sorted_and_refers_to_its_own_terms():
+    text = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    terms = [term.lower() for term in re.findall(r"^\| ([^|]+?) \|", text, re.M)][2:]
+    assert terms == sorted(set(terms))
+    forms = {term + ending for term in terms for ending in ("", "s", "es", "d", "ed")}
+    forms |= {term[:-1] + "ies" for term in terms if term.endswith("y")}
+    used = {word.lower() for word in re.findall(r"\*([^*]+)\*", text.partition("| --- |")[2])}
+    assert used <= forms
+
+
+CONFIGURATIONS = [pytest.param(text, id=f"{page.name} {number}")
+                  for page in PAGES for number, text in enumerate(blocks(page, "yaml"))
+                  if text.startswith("warehouse:")]
+
+
+@pytest.mark.parametrize("text", CONFIGURATIONS)
 def test_a_configuration_that_is_shown_is_accepted(tmp_path, text):
     file = tmp_path / "weir.yaml"
     file.write_text(text)
