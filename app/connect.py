@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from app import manifest, sources, throttle_feed, writable
+from app.check import Check, checked
 from app.errors import UserError
 from app.model import ENV
 from app.sources.kafka import chosen
@@ -19,38 +19,20 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One thing asked: whether it is in order, what was found, what would mend it."""
-
-    name: str
-    ok: bool
-    found: str
-    remedy: str = ""
-
-
-def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Answer]:
-    """An answer per part of the configuration that the world has a say in."""
+def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
+    """A check per part of the configuration that the world has a say in."""
     if unset:
         # Whatever needs one of them could not be opened.
         names = ", ".join(unset)
-        yield Answer("environment", False, f"{names} not set", "export them before the start")
-    yield _asked("warehouse", lambda: _warehouse(settings))
-    yield _asked("source", lambda: _source(settings))
+        yield Check("environment", False, f"{names} not set", "export them before the start")
+    yield checked("warehouse", lambda: _warehouse(settings))
+    yield checked("source", lambda: _source(settings))
     if settings.throttle_feed is not None:
         topic = settings.throttle_feed.topic
-        yield _asked("throttle_feed",
+        yield checked("throttle_feed",
                      lambda: _said(throttle_feed.check(settings), f"topic {topic} is there"))
     for number, sink in enumerate(settings.alerts.http_sinks):
-        yield _asked(f"alerts.sinks[{number}]", lambda sink=sink: _sink(sink))  # type: ignore[misc]
-
-
-def _asked(name: str, question: Callable[[], str]) -> Answer:
-    try:
-        return Answer(name, True, question())
-    except UserError as error:
-        first, _, remedy = str(error).partition("\n")
-        return Answer(name, False, first.removeprefix(f"{name}: "), remedy)
+        yield checked(f"alerts.sinks[{number}]", lambda sink=sink: _sink(sink))  # type: ignore[misc]
 
 
 def _said(_: None, text: str) -> str:

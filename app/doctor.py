@@ -6,16 +6,18 @@ import json
 import platform
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app import assignment, integrity
+from app import assignment, integrity, manifest, writable
+from app.check import Check, checked
 from app.errors import UserError
 from app.jars import coordinates
 from app.session import build_session, stop_session
 from app.validate import unset_variables
+from app.warehouse_files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,16 +25,6 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow", "numpy", "numba", "pandas")
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing looked at: whether it is in order, what was found, what would mend it."""
-
-    name: str
-    ok: bool
-    found: str
-    remedy: str = ""
 
 
 def doctor(settings: Settings, as_json: bool) -> int:
@@ -119,30 +111,28 @@ def _on_worker(batches):  # type: ignore[no-untyped-def]
 
 
 def _warehouse(settings: Settings, spark: SparkSession) -> Check:
-    path = settings.warehouse
-    if "://" in path and not path.startswith("file:"):
-        return Check("warehouse", True, f"{path} (an object store: not tried)")
-    folder = Path(path.removeprefix("file://")).absolute()
-    existing = next(p for p in (folder, *folder.parents) if p.exists())
-    try:
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        return Check("warehouse", False, f"{existing}: {error.strerror}", "choose another folder")
-    return Check("warehouse", True, f"{folder} ({'there' if folder.exists() else 'not yet there'})")
+    return checked("warehouse", lambda: _place(settings))
+
+
+def _place(settings: Settings) -> str:
+    folder = local_path(settings.warehouse)
+    if folder is None:
+        return f"{settings.warehouse} (an object store: not tried)"
+    writable.require(settings)
+    return f"{folder.absolute()} ({'there' if folder.exists() else 'not yet there'})"
 
 
 def _partitions(settings: Settings, spark: SparkSession) -> Check:
-    path = Path(settings.warehouse.removeprefix("file://")) / "_weir" / "manifest.json"
-    now = {"partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 0)}
-    now["shards"] = settings.shards
-    found = f"{now['partitions']}, shards {now['shards']}"
-    if not path.exists():
-        return Check("partitions", True, f"{found} (no manifest yet)")
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    kept = {key: manifest.get(key) for key in now}
-    remedy = f"the warehouse was made with {kept}: set `partitions` and `shards` to these"
-    return Check("partitions", kept == now, found, remedy)
+    """Whether the configured numbers fit the manifest; what is not configured is taken from it."""
+    return checked("partitions", lambda: _numbers(settings, spark))
+
+
+def _numbers(settings: Settings, spark: SparkSession) -> str:
+    kept = manifest.check(settings)
+    if kept is None:
+        now = spark.conf.get("spark.sql.shuffle.partitions")
+        return f"{now}, shards {settings.shards} (no manifest yet)"
+    return f"{kept.partitions}, shards {kept.shards}"
 
 
 def _tables(settings: Settings, spark: SparkSession) -> Check:

@@ -18,7 +18,7 @@ from app.policies import without_effect
 from app.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from app.connect import Answer
+    from app.check import Check
 
 
 def unset_variables(settings: Settings) -> list[str]:
@@ -64,7 +64,7 @@ def validate(
     idle = idle_limits(settings)
     document = settings.display()
     hashes = {job: settings.params_hash(job) for job in settings.jobs}
-    answers: list[Answer] = []
+    answers: list[Check] = []
     if connect:
         from app.connect import ask
 

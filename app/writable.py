@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.checkpoints import FOLDER
 from app.commit import table_path
 from app.errors import UserError
 from app.tables import TABLES
@@ -33,7 +34,7 @@ def obstacle(settings: Settings, *names: str) -> UserError | None:
 def require(settings: Settings) -> None:
     """UserError where the warehouse, a folder of its tables or of its queries cannot be written."""
     tables = [name for table in TABLES for name in (table, f"{table}/_delta_log")]
-    refused = obstacle(settings, "_weir", "_weir/checkpoints", *tables)
+    refused = obstacle(settings, "_weir", FOLDER, *tables)
     if refused is not None:
         raise refused
 

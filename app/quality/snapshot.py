@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app.checkpoints import APPLICATION, FOLDER
 from app.tables import TABLES
 from app.warehouse import Warehouse
 from app.warehouse_files import read_text
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from app.settings import Settings
 
-CHECKPOINTS = "_weir/checkpoints"
-
 
 def committed(settings: Settings) -> dict[str, DeltaTable | None]:
     """Every table, None where nothing has been written, at its newest version of whole batches."""
@@ -27,11 +26,11 @@ def committed(settings: Settings) -> dict[str, DeltaTable | None]:
     opened = warehouse.open_all(TABLES)
     tables = [table for table in opened.values() if table is not None]
     for query in _queries(settings, warehouse):
-        application = read_text(settings, f"{CHECKPOINTS}/{query}/weir-application-id")
+        application = read_text(settings, f"{FOLDER}/{query}/{APPLICATION}")
         if application is None:
             continue
         begun = max((_batch(table, application) for table in tables), default=-1)
-        if begun < 0 or read_text(settings, f"{CHECKPOINTS}/{query}/commits/{begun}") is not None:
+        if begun < 0 or read_text(settings, f"{FOLDER}/{query}/commits/{begun}") is not None:
             continue
         for table in tables:
             while _batch(table, application) == begun and table.version() > 0:
@@ -48,7 +47,7 @@ def _batch(table: DeltaTable, application: str) -> int:
 def _queries(settings: Settings, warehouse: Warehouse) -> list[str]:
     """The queries that write, or have written, to the warehouse."""
     if warehouse.folder is not None:
-        folder = warehouse.folder / CHECKPOINTS
+        folder = warehouse.folder / FOLDER
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     from app.archive import NAME
     from app.govern import query_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app import checkpoints
+from app.doctor import doctor
 from app.errors import UserError
 from app.generate.write import write_files
 from app.run import run
@@ -135,3 +137,87 @@ def test_a_sound_warehouse_goes_on(again: Run, tmp_warehouse: str) -> None:
     before: dict[str, Any] = every_row(tmp_warehouse)
     again()
     assert every_row(tmp_warehouse) == before
+
+
+Checks = dict[str, dict[str, Any]]
+
+
+@pytest.fixture
+def examined(
+    done: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[[], tuple[int, Checks]]:
+    """A function that asks `doctor` about the warehouse, in the session of the tests: its exit
+    code and its checks by name."""
+    monkeypatch.setattr("app.doctor.build_session", lambda *_: spark)
+    monkeypatch.setattr("app.doctor.stop_session", lambda _: None)
+
+    def examine() -> tuple[int, Checks]:
+        capsys.readouterr()
+        code = doctor(done, as_json=True)
+        return code, {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+
+    return examine
+
+
+@pytest.mark.usefixtures("again")
+def test_doctor_names_every_damaged_table_with_its_remedy(
+    examined: Callable[[], tuple[int, Checks]], tmp_warehouse: str
+) -> None:
+    code, sound = examined()
+    assert (code, [check for check in sound.values() if not check["ok"]]) == (0, [])
+    assert sound["tables"] == {
+        "name": "tables", "ok": True, "found": "as the queries left them", "remedy": ""}
+    assert sound["partitions"]["found"] == "2, shards 16"
+
+    emptied = log_of(tmp_warehouse, "events")[-1]
+    emptied.write_text("")
+    shutil.rmtree(Path(tmp_warehouse, "throttle_events"))
+    log_of(tmp_warehouse, "limiter_stats")[0].write_text("{")
+    log_of(tmp_warehouse, "topic_throttle_stats")[-1].unlink()
+    code, found = examined()
+
+    assert code == 1
+    assert [name for name, check in found.items() if not check["ok"]] == ["tables"]
+    parts = sorted(found["tables"]["found"].removeprefix("warehouse: ").split("; warehouse: "))
+    table = f"the table {tmp_warehouse}/"
+    assert parts[0].startswith(f"{table}events has lost batch ")
+    assert parts[0].endswith(f"of the query archive, whose log has an empty file ({emptied})")
+    assert parts[1].startswith(f"{table}limiter_stats cannot be read: ")
+    assert parts[2] == (
+        f"{table}throttle_events is missing, and the query govern has written to it")
+    assert parts[3].startswith(f"{table}topic_throttle_stats has lost batch ")
+    assert len(parts) == 4
+    assert "put it back from a copy, or take another warehouse" in found["tables"]["remedy"]
+
+
+@pytest.mark.usefixtures("again")
+def test_doctor_names_the_tables_whose_checkpoint_is_gone(
+    examined: Callable[[], tuple[int, Checks]], tmp_warehouse: str
+) -> None:
+    shutil.rmtree(Path(tmp_warehouse, "_weir", "checkpoints", "archive"))
+    code, found = examined()
+    assert (code, found["tables"]["found"]) == (
+        1, f"warehouse: events of {tmp_warehouse} hold rows, but the checkpoint "
+        f"{tmp_warehouse}/_weir/checkpoints/archive that they come from is missing")
+
+
+@pytest.mark.usefixtures("again")
+def test_doctor_takes_the_partitions_of_the_manifest_unless_the_configuration_has_others(
+    examined: Callable[[], tuple[int, Checks]], done: Settings, spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As a run does: a machine with another number of cores is no mistake."""
+    kept = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "7")
+    try:
+        code, found = examined()
+        assert (code, found["partitions"]["found"]) == (0, "2, shards 16")
+        capsys.readouterr()
+        assert doctor(done.model_copy(update={"shards": 4}), as_json=False) == 1
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", str(kept))
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index(next(line for line in lines if line.startswith("FAIL")))
+    assert lines[at].startswith("FAIL partitions   shards: 4 does not fit the warehouse")
+    assert lines[at + 1].strip() == "set shards to 16, or take another warehouse"
