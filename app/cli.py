@@ -383,9 +383,11 @@ def metrics(
     if as_json and not once:
         raise UserError("metrics: --json goes with --once")
     given = {
-        "listen": listen, "refresh_s": _number_or_text(refresh), "idle_s": _number_or_text(idle),
-        "top": top,
+        "listen": listen, "refresh_s": refresh, "idle_s": idle, "top": top,
     }
+    for option, text in (("--refresh", refresh), ("--idle", idle)):
+        if text is not None:
+            _duration(text, option)
     overrides: dict[str, Any] = {
         "metrics": {key: value for key, value in given.items() if value is not None}
     }
@@ -602,11 +604,6 @@ def _duration(text: str, option: str) -> int:
     if not found:
         raise UserError(f"{option} {text}: allowed: more than 0")
     return found
-
-
-def _number_or_text(text: str | None) -> int | str | None:
-    """What the configuration takes: a number in the unit of its key, or a duration."""
-    return int(text) if text is not None and text.isdecimal() else text
 
 
 def _memory(text: str) -> int:

@@ -116,11 +116,13 @@ def _describe(item: dict[str, Any], model: type[BaseModel]) -> str:
     if kind == "value_error":
         text = str(context["error"])
         # A check of several keys names its own key first.
-        return f"{key}.{text}" if ": " in text.split(" ")[0] + " " else f"{key}: {text}"
-    if kind.startswith("int_"):
-        unit = next((u for end, u in UNITS.items() if str(place[-1]).endswith(end)), None)
+        return f"{key}.{text}".lstrip(".") if ": " in text.split(" ")[0] + " " else f"{key}: {text}"
+    if kind.startswith(("int_", "float_")):
+        name = str(place[-1]).removesuffix("_per_s")
+        unit = next((u for end, u in UNITS.items() if name.endswith(end)), None)
         either = ", nor a duration such as 10s" if unit in ("milliseconds", "seconds") else ""
-        return f"{key}: {value!r} is not a whole number" + (f" of {unit}{either}" if unit else "")
+        number = "whole number" if kind.startswith("int_") else "number"
+        return f"{key}: {value!r} is not a {number}" + (f" of {unit}{either}" if unit else "")
     if kind in ("greater_than_equal", "less_than_equal"):
         word, bound = ("below", "ge") if kind == "greater_than_equal" else ("above", "le")
         return f"{key}: {value} is {word} {context[bound]}"

@@ -26,7 +26,7 @@ _USER_OF_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s\"',]+)@")
 
 UNIT_OF_KEY = {
     1: re.compile(r"(_ms|\.ms|Ms|Millis|MillisMax)$"),
-    1000: re.compile(r"(_s|[._]seconds|Seconds)$"),
+    1000: re.compile(r"((?<!_per)_s|[._]seconds|Seconds)$"),
 }
 """Milliseconds in the unit of a key, and how the name of such a key ends."""
 Milliseconds = Annotated[int, Field(ge=0)]
@@ -44,11 +44,12 @@ class Model(BaseModel):
         """Keys of milliseconds and seconds may be written as durations, such as 10s or 5m."""
         if not isinstance(document, dict):
             return document
-        return {key: _in_unit(key, value) for key, value in document.items()}
+        return {key: in_unit(key, value) for key, value in document.items()}
 
 
-def _in_unit(key: Any, value: Any) -> Any:
-    """A duration as the number that its key stands for; anything else stays what it is."""
+def in_unit(key: Any, value: Any, whole: bool = True) -> Any:
+    """A duration as the number that its key stands for; anything else stays what it is, and so does
+    one that is no `whole` number."""
     if not isinstance(key, str) or not isinstance(value, str) or not has_unit(value):
         return value
     unit_ms = next((ms for ms, ends in UNIT_OF_KEY.items() if ends.search(key)), None)
@@ -56,8 +57,9 @@ def _in_unit(key: Any, value: Any) -> Any:
         found = duration_ms(value)
     except ValueError:
         return value
-    return value if unit_ms is None or found % unit_ms else found // unit_ms
-
+    if unit_ms is None or (whole and found % unit_ms):
+        return value
+    return found / unit_ms if found % unit_ms else found // unit_ms
 
 
 def shown(options: dict[str, str]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Times and durations as they are written on a command line and in the configuration.
 
 A time is ISO 8601 (UTC unless it says otherwise), milliseconds since the epoch, or a duration
-before now such as -10m. A duration is 500ms, 10s, 5m, 2h, 1d or several of them (1h30m).
+before now such as -10m. A duration is 500ms, 10s, 5m, 2h, 1d or several of them (1h30m); a number
+without a unit is one only in a file, under a key whose name ends in its unit (_ms, _s).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ def duration_ms(text: str) -> int:
     text = text.strip()
     if text == "0":
         return 0
+    if text.isdecimal():
+        raise ValueError(f"{text!r} has no unit (allowed: {DURATIONS})")
     parts = _PART.findall(text)
     if not parts or "".join(count + unit for count, unit in parts) != text:
         raise ValueError(f"{text!r} is not a duration (allowed: {DURATIONS})")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from app.model import Model
-from app.moments import duration_ms
+from app.moments import DURATIONS, duration_ms
 
 Text = Annotated[str, Field(min_length=1)]
 Severity = Literal["critical", "warning", "info"]
@@ -40,6 +40,15 @@ class Rule(Model):
     """Columns that tell one alert from another; None: all but start_ms, end_ms and value."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     """How many alerts of the rule are kept at a time."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_unit(cls, document: Any) -> Any:
+        """Nothing in the key `for` tells the unit of a plain number."""
+        value = document.get("for") if isinstance(document, dict) else None
+        if isinstance(value, int) and value:
+            raise ValueError(f"for: {value!r} has no unit (allowed: {DURATIONS})")
+        return document
 
     @field_validator("name")
     @classmethod

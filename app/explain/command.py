@@ -15,7 +15,7 @@ from app.explain.limits import Policies
 from app.explain.reader import Reader
 from app.explain.saying import Row, Sentence, clock, day_and_clock
 from app.manifest import load as load_manifest
-from app.moments import duration_ms, has_unit
+from app.moments import DURATIONS, read_duration_ms
 from app.query import plain
 from app.warehouse import Warehouse
 
@@ -86,11 +86,9 @@ def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sent
 
 def span_ms(text: str) -> int:
     """A time to either side of the moment, such as 10s, 500ms, 5m or 2h."""
-    text = text.strip()
-    length = duration_ms(text) if has_unit(text) else 1000 * int(text) if text.isdecimal() else 0
+    length = read_duration_ms(text, f"--window {text}")
     if not 0 < length <= _MOST_WINDOW_MS:
-        raise UserError(f"--window {text}: is not a length of time\n"
-                        "allowed: 1ms to 366d, such as 500ms, 10s, 5m, 2h")
+        raise UserError(f"--window {text}: allowed: 1ms to 366d, {DURATIONS}")
     return length
 
 

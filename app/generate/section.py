@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from app.model import in_unit
 
 Share = Field(ge=0, le=1)
 
@@ -11,6 +15,18 @@ class Section(BaseModel):
     """One part of a scenario file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _durations(cls, document: Any) -> Any:
+        """Keys of milliseconds and seconds, and pairs of them, may be written as durations."""
+        if not isinstance(document, dict):
+            return document
+        return {
+            key: [in_unit(key, each, whole=False) for each in value]
+            if isinstance(value, list) else in_unit(key, value, whole=False)
+            for key, value in document.items()
+        }
 
 
 def is_range(pair: tuple[float, float]) -> tuple[float, float]:

@@ -139,7 +139,8 @@ def test_a_broken_rule_is_named_and_does_not_hide_another(
 @pytest.mark.parametrize(("rules", "says"), [
     ([rule(sevrity=1)], r"rules.yaml: \[0\] \(r\): sevrity: unknown key \(did you mean severity"),
     ([rule(x=1)], r"x: unknown key \(allowed: name, sql, now, for, severity, summary, runbook,"),
-    ([rule(**{"for": -1})], r"rules.yaml: \[0\] \(r\): for: -1 is below 0"),
+    ([rule(**{"for": -1})], r"rules.yaml: \[0\] \(r\): for: -1 has no unit \(allowed: such as 90s"),
+    ([rule(**{"for": 60})], r"rules.yaml: \[0\] \(r\): for: 60 has no unit \(allowed: such as 90s"),
     ([rule(**{"for": "5 min"})], r"for: '5 min' is not a duration \(allowed: such as 90s, 5m,"),
     ([rule(severity="page")], r"severity: 'page' is not supported \(allowed: critical, w"),
     ([rule(name="a b")], r"name: 'a b' is not a name \(allowed: a letter"),

@@ -101,10 +101,12 @@ def test_without_a_moment_it_is_that_of_the_newest_decision(decided, capsys):
 def test_a_window_bounds_what_is_told(decided, capsys):
     at = ("message", "b-2", "--cluster", "east", "--at", "2026-01-05T14:00:05Z", "--window")
     assert [rule for _, rule, _ in texts(capsys, decided, *at, "500ms")] == ["EVICTED"]
-    assert len(texts(capsys, decided, *at, "1")) == 2
-    for wrong in ("0", "-1s", "soon", "9999999d"):
+    assert len(texts(capsys, decided, *at, "1s")) == 2
+    for wrong, says in (("0", "allowed: 1ms to 366d"), ("9999999d", "allowed: 1ms to 366d"),
+                        ("-1s", "'-1s' is not a duration"), ("soon", "'soon' is not a duration"),
+                        ("5", "'5' has no unit (allowed: such as 90s, 5m, 1h30m or 500ms)")):
         code, out, err = explain(capsys, decided, "topic", ORDERS, "--window", wrong)
-        assert (code, out) == (2, "") and f"--window {wrong}: is not a length of time" in err
+        assert (code, out) == (2, "") and f"--window {wrong}: {says}" in err
     code, _, err = explain(capsys, decided, "topic", ORDERS, "--at", "noon")
     assert code == 2 and "--at noon: is not a time" in err
     code, _, err = explain(capsys, decided, "topic", " ")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from app.errors import UserError
-from app.generate.scenario import load_scenario
+from app.generate.scenario import SHIPPED, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from state.events import KIND_INDEX
 
@@ -187,3 +189,42 @@ def test_too_few_events_are_refused_with_the_least_number() -> None:
         plan_trace(load_scenario("demo"), 100, 7)
     least = int(str(refused.value).rsplit(" ", 1)[1])
     plan_trace(load_scenario("demo"), least + 50, 7)
+
+
+def _as_durations(key: str, value: Any) -> Any:
+    """A part of a scenario with its seconds and milliseconds written as durations."""
+    if isinstance(value, dict):
+        return {inner: _as_durations(inner, each) for inner, each in value.items()}
+    if isinstance(value, list):
+        return [_as_durations(key, each) for each in value]
+    unit_ms = {"_s": 1000, "ms": 1}.get(key[-2:])
+    if unit_ms is None or key.endswith("_per_s") or not isinstance(value, int | float):
+        return value
+    ms = round(unit_ms * value)
+    return f"{ms // 60_000}m{ms % 60_000}ms" if ms >= 60_000 else f"{ms}ms"
+
+
+@pytest.mark.parametrize("name", ["demo", "small", "backlog", "cache-rolling-restart"])
+def test_times_of_a_scenario_may_be_durations(name: str, tmp_path: Path) -> None:
+    document = yaml.safe_load((SHIPPED / f"{name}.yaml").read_text())
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(_as_durations("", document)))
+    assert "ms\n" in path.read_text()
+    assert load_scenario(str(path)) == load_scenario(name)
+
+
+@pytest.mark.parametrize(("key", "value", "says"), [
+    ("duration_s", "1500ms", "duration_s: 1.5 is not a whole number of seconds"),
+    ("quiet_s", "a minute", "quiet_s: 'a minute' is not a whole number of seconds, nor a duration"),
+    ("incidents", [{"name": "burst", "at_s": "soon"}],
+     "incidents[0].at_s: 'soon' is not a number of seconds, nor a duration such as 10s"),
+])
+def test_what_is_no_time_in_a_scenario_is_named(
+    key: str, value: Any, says: str, tmp_path: Path
+) -> None:
+    document = yaml.safe_load((SHIPPED / "small.yaml").read_text())
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump({**document, key: value}))
+    with pytest.raises(UserError) as refused:
+        load_scenario(str(path))
+    assert str(refused.value).startswith(f"{path}: {says}")

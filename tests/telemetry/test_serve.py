@@ -60,7 +60,7 @@ def serving(warehouse: str, *words: str) -> Iterator[tuple[subprocess.Popen[str]
     """The command as a process of its own, the address it serves on and the lines of its log."""
     process = subprocess.Popen(
         [sys.executable, "-m", "app.main", "metrics", "--warehouse", warehouse, "--listen",
-         "127.0.0.1:0", "--refresh", "1", *words],
+         "127.0.0.1:0", "--refresh", "1s", *words],
         stderr=subprocess.PIPE, text=True,
     )
     assert process.stderr is not None
@@ -81,7 +81,7 @@ def serving(warehouse: str, *words: str) -> Iterator[tuple[subprocess.Popen[str]
 def test_once_prints_every_metric_of_the_catalogue_and_nothing_else(
     warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = run(capsys, "--once", "--warehouse", warehouse, "--idle", "999999999")
+    code, out, err = run(capsys, "--once", "--warehouse", warehouse, "--idle", "999999999s")
     assert (code, err) == (0, "")
     found = {s.name: set(s.labels) for m in plain_text(out) for s in m.samples}
     unseen = {"weir_exporter_errors_total"} | {n for n in METRICS if n.startswith("weir_query_")}
@@ -104,7 +104,7 @@ def test_once_prints_json(warehouse: str, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(("words", "says"), [
     (["--listen", "9464"], "metrics.listen: '9464' is not an address"),
     (["--listen", "127.0.0.1:99999"], "is not an address"),
-    (["--top", "0"], "metrics.top"), (["--refresh", "0"], "metrics.refresh_s"),
+    (["--top", "0"], "metrics.top"), (["--refresh", "0"], "--refresh 0: allowed: more than 0"),
     (["--json"], "--json goes with --once"), (["--once"], "does not exist"),
 ])
 def test_mistakes_are_answered_in_at_most_two_lines(
