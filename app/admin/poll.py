@@ -210,8 +210,8 @@ class Poller(Polling):
             policies.ask(plan.topics[:1], _one_by_one)
             for topic in plan.topics[:1]:
                 # What else may be wrong with a topic is no reason not to start.
-                with suppress(Unanswered, NotThere), self._client.session() as session:
-                    session.get(f"{topic_path(topic)}/internalStats")
+                with suppress(Unanswered, NotThere):
+                    self._client.session().get(f"{topic_path(topic)}/internalStats")
         if problems:
             where = ", ".join(self._settings.url)
             known = problems[0].startswith(WHERE)
@@ -254,25 +254,25 @@ class Poller(Polling):
         """The topics of this poll: those listed, and those that were there before."""
         plan = Plan()
         topics: set[str] = set()
-        with self._client.session(deadline) as session:
-            for namespace in self._settings.namespaces:
-                try:
-                    listed = session.get(f"persistent/{namespace_path(namespace)}")
-                    if not isinstance(listed, list):
-                        raise Unanswered("the list of topics is none")
-                    names = frozenset(str(name) for name in listed)
-                    plan.listed[namespace] = names
-                    topics |= {name for name in names if _is_persistent(name)}
-                except NotThere as error:
-                    plan.listed[namespace] = frozenset()
-                    plan.problems.append(f"namespace {namespace}: does not exist ({error})")
-                except Unanswered as error:
-                    plan.problems.append(f"namespace {namespace}: {error}")
-            for topic in self._settings.topics:
-                try:
-                    topics |= self._partitions(session, topic)
-                except Unanswered as error:
-                    plan.problems.append(f"{topic}: {error}")
+        session = self._client.session(deadline)
+        for namespace in self._settings.namespaces:
+            try:
+                listed = session.get(f"persistent/{namespace_path(namespace)}")
+                if not isinstance(listed, list):
+                    raise Unanswered("the list of topics is none")
+                names = frozenset(str(name) for name in listed)
+                plan.listed[namespace] = names
+                topics |= {name for name in names if _is_persistent(name)}
+            except NotThere as error:
+                plan.listed[namespace] = frozenset()
+                plan.problems.append(f"namespace {namespace}: does not exist ({error})")
+            except Unanswered as error:
+                plan.problems.append(f"namespace {namespace}: {error}")
+        for topic in self._settings.topics:
+            try:
+                topics |= self._partitions(session, topic)
+            except Unanswered as error:
+                plan.problems.append(f"{topic}: {error}")
         topics |= {topic for topic in self._spool.memory.topics if self._wanted(topic)}
         # Whoever was left out last time comes first.
         plan.topics = sorted(topics, key=lambda name: (self._asked.get(name, -1), name))
@@ -306,8 +306,7 @@ class Poller(Polling):
         """The documents of a topic; None where one of them did not come."""
         poll: Poll = {"topic": topic}
         try:
-            with self._client.session(deadline) as session:
-                found = self._documents(session, topic_path(topic))
+            found = self._documents(self._client.session(deadline), topic_path(topic))
             if found is not None:
                 poll.update(found)
             elif topic in plan.listed.get(_namespace(topic), frozenset()):
@@ -414,22 +413,21 @@ class _Policies:
     def _of_topic(self, topic: str) -> dict[str, Any] | None:
         """The limits set for a topic itself; None where they are not told."""
         found: dict[str, Any] = {}
-        with self._client.session(self._deadline) as session:
-            for key in TOPIC_POLICIES:
-                try:
-                    found[key] = session.get(f"{topic_path(topic)}/{key}")
-                except NotThere:
-                    return None
-                except (Unanswered, NotAllowed) as error:
-                    self._problems.append(str(error))
-                    return None
+        session = self._client.session(self._deadline)
+        for key in TOPIC_POLICIES:
+            try:
+                found[key] = session.get(f"{topic_path(topic)}/{key}")
+            except NotThere:
+                return None
+            except (Unanswered, NotAllowed) as error:
+                self._problems.append(str(error))
+                return None
         return found
 
     def _get(self, path: str) -> Any:
         """One document; None where it is not told."""
         try:
-            with self._client.session(self._deadline) as session:
-                return session.get(path)
+            return self._client.session(self._deadline).get(path)
         except NotThere:
             return None
         except (Unanswered, NotAllowed) as error:

@@ -9,24 +9,25 @@ Delivery is at least once: a crash between the answer and the note of it sends a
 from __future__ import annotations
 
 import fcntl
-import http.client
 import json
 import math
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from urllib3 import BaseHTTPResponse
+from urllib3.exceptions import HTTPError
+
 from app.alerts.episodes import FIRING, RESOLVED
 from app.alerts.journal import Journal, Key, Row, key_of
 from app.alerts.settings import AlertmanagerSink, HttpSink, WebhookSink
 from app.errors import UserError
+from app.http import NoAnswer, attempts, connections_to, exchange
 from app.warehouse_files import local_path, read_text, write_text
 
 if TYPE_CHECKING:
@@ -182,9 +183,8 @@ def post(sink: HttpSink, body: Any, stopping: threading.Event) -> None:
     if isinstance(sink, AlertmanagerSink):
         address = f"{address.rstrip('/')}/api/v2/alerts"
     headers = {"Content-Type": "application/json", "User-Agent": "weir", **sink.all_headers()}
-    for attempt in range(sink.retries + 1):
-        if attempt and stopping.wait(min(FIRST_PAUSE_S * 2 ** (attempt - 1), LONGEST_PAUSE_S)):
-            raise Refused("stopping")
+    reason: str | None = None
+    for _ in attempts(sink.retries, stopping, FIRST_PAUSE_S, LONGEST_PAUSE_S):
         reason, again = _attempt(address, data, headers, sink.timeout_ms / 1000)
         if reason is None:
             return
@@ -193,48 +193,28 @@ def post(sink: HttpSink, body: Any, stopping: threading.Event) -> None:
     raise Refused(reason)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would turn a POST into a GET, and carry secrets to somebody else."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """None: the answer stays what it is."""
-
-
-_OPEN: Callable[..., Any] = urllib.request.build_opener(_NoRedirect()).open
-
-
 def _attempt(
-    address: str, data: bytes, headers: dict[str, str], timeout_s: float
+    address: str, data: bytes, headers: dict[str, str], seconds: float
 ) -> tuple[str | None, bool]:
     """Why one attempt failed, and whether another may help; None if it did not."""
     try:
-        request = urllib.request.Request(address, data, headers, method="POST")
-        with _OPEN(request, timeout=timeout_s):
-            return None, False
-    except urllib.error.HTTPError as error:
-        with error:
-            said = _said(error)
-        again = error.code >= 500 or error.code in (408, 429)
-        return f"answers with status {error.code}{said}", again
-    except TimeoutError:
-        return f"no answer in {timeout_s:g} s", True
-    except urllib.error.URLError as error:
-        if isinstance(error.reason, TimeoutError):
-            return f"no answer in {timeout_s:g} s", True
-        why = getattr(error.reason, "strerror", None) or error.reason
-        return f"cannot be reached ({why})", True
-    except (OSError, http.client.HTTPException) as error:
-        return f"cannot be reached ({type(error).__name__})", True
-    except (ValueError, UnicodeError):
-        # The text of this error has the address or a header, which may be secret.
-        return "its address or a header cannot be sent", False
+        # A redirect is not followed: it would carry secrets to somebody else.
+        with exchange(
+            connections_to(address), "POST", address, seconds, body=data, headers=headers
+        ) as answer:
+            if 200 <= answer.status < 300:
+                return None, False
+            again = answer.status >= 500 or answer.status in (408, 429)
+            return f"answers with status {answer.status}{_said(answer)}", again
+    except NoAnswer as error:
+        return str(error), error.again
 
 
-def _said(error: urllib.error.HTTPError) -> str:
+def _said(answer: BaseHTTPResponse) -> str:
     """The beginning of an answer that refuses."""
     try:
-        text = error.read1(300).decode(errors="replace")  # type: ignore[attr-defined]
-    except (OSError, http.client.HTTPException, AttributeError):
+        text = answer.read1(300).decode(errors="replace")
+    except HTTPError:
         return ""
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return f" ({text})" if text else ""

@@ -16,27 +16,30 @@ from tests.admin.conftest import MakeAdmin
 from tests.servers.admin import (
     AdminServer,
     break_off,
+    break_off_chunked,
+    chunked,
     hang,
     in_turn,
     status,
     trickle,
     trickle_headers,
 )
+from tests.servers.tls import self_signed
 
 PATH = "clusters"
 
 
 def get(settings: Any, path: str = PATH) -> Any:
-    with Client(settings).session() as session:
-        return session.get(path)
+    return Client(settings).session().get(path)
 
 
 def test_json_and_nothing(server: AdminServer, make_admin: MakeAdmin) -> None:
-    server.answers.update({PATH: ["a"], "empty": status(204), "blank": ""})
-    with Client(make_admin()).session() as session:
-        assert [session.get(path) for path in (PATH, "empty", PATH, "blank")] == [
-            ["a"], None, ["a"], None,
-        ]
+    server.answers.update({PATH: ["a"], "empty": status(204), "blank": "", "parts": chunked})
+    session = Client(make_admin()).session()
+    assert [session.get(path) for path in (PATH, "empty", PATH, "blank", "parts", PATH)] == [
+        ["a"], None, ["a"], None, [1, 2], ["a"],
+    ]
+    assert len(set(server.clients)) == 1
 
 
 def test_names_are_quoted(server: AdminServer, make_admin: MakeAdmin) -> None:
@@ -59,8 +62,8 @@ def test_a_slow_answer_ends_in_time(
 
 
 @pytest.mark.parametrize(("answer", "said"), [
-    (break_off, "breaks off"), ('{"a": [1, 2', "is not JSON"), ("<html>", "is not JSON"),
-    ("[" * 100_000, "is not JSON"),
+    (break_off, "breaks off"), (break_off_chunked, "breaks off"),
+    ('{"a": [1, 2', "is not JSON"), ("<html>", "is not JSON"), ("[" * 100_000, "is not JSON"),
     (status(500, {"reason": "it broke"}), r"status 500 \(it broke\)"), (status(503), "status 503"),
     (status(429), "status 429"), (status(404, "<html>nginx"), "status 404"),
     (status(404), "status 404"), (status(302), "status 302"),
@@ -85,8 +88,8 @@ def test_pauses_double_up_to_a_limit(
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 1.0)
     pauses: list[float] = []
     monkeypatch.setattr(client.stopping, "wait", pauses.append)
-    with pytest.raises(Unanswered), client.session() as session:
-        session.get(PATH)
+    with pytest.raises(Unanswered):
+        client.session().get(PATH)
     assert pauses == [0.2, 0.4, 0.8, 1.0, 1.0]
 
 
@@ -94,17 +97,14 @@ def test_a_stop_ends_the_attempts(server: AdminServer, make_admin: MakeAdmin) ->
     server.answers[PATH] = status(500)
     stopping = threading.Event()
     stopping.set()
-    with pytest.raises(Unanswered, match="stopping"), Client(make_admin(), stopping).session() as s:
-        s.get(PATH)
+    with pytest.raises(Unanswered, match="stopping"):
+        Client(make_admin(), stopping).session().get(PATH)
     assert server.asked == []
 
 
 def test_nothing_is_asked_after_the_deadline(server: AdminServer, make_admin: MakeAdmin) -> None:
-    with (
-        pytest.raises(Unanswered, match="no time left"),
-        Client(make_admin()).session(time.monotonic() - 1) as session,
-    ):
-        session.get(PATH)
+    with pytest.raises(Unanswered, match="no time left"):
+        Client(make_admin()).session(time.monotonic() - 1).get(PATH)
     assert server.asked == []
 
 
@@ -128,8 +128,7 @@ def test_tokens(
     client = Client(make_admin(token_file=str(file)))
     for token in ("first", "second"):
         file.write_text(f"{token}\n")
-        with client.session() as session:
-            session.get(PATH)
+        client.session().get(PATH)
         assert server.headers[-1]["Authorization"] == f"Bearer {token}"
 
 
@@ -168,16 +167,16 @@ def test_the_owner_of_a_topic_is_followed(server: AdminServer, make_admin: MakeA
     with AdminServer() as owner:
         owner.answers.update({"a": 1, "b": 2})
         server.answers["a"] = status(307, Location=f"{owner.url}/admin/v2/a?x=1")
-        with Client(make_admin(token="t")).session() as session:
-            assert session.get("a?x=1") == 1
-            assert session.get("b") == 2
+        session = Client(make_admin(token="t")).session()
+        assert session.get("a?x=1") == 1
+        assert session.get("b") == 2
         assert (server.asked, owner.asked) == (["a"], ["a", "b"])
         assert owner.headers[0]["Authorization"] == "Bearer t"
 
 
 @pytest.mark.parametrize(("location", "said"), [
     ("/admin/v2/clusters", "more than 5 times"), ("file:///etc/passwd", "no HTTP address"),
-    ("http://127.0.0.1:1/", "connection refused"),
+    ("http://127.0.0.1:1/", "Connection refused"),
 ])
 def test_redirects_that_lead_nowhere(
     server: AdminServer, make_admin: MakeAdmin, location: str, said: str
@@ -192,10 +191,9 @@ def test_another_address_is_tried(server: AdminServer, make_admin: MakeAdmin) ->
     settings = make_admin(url=["http://127.0.0.1:1", server.url])
     client = Client(settings)
     for _ in range(2):
-        with client.session() as session:
-            assert session.get(PATH) == ["a"]
+        assert client.session().get(PATH) == ["a"]
     assert client.preferred == 1
-    with pytest.raises(Unanswered, match="connection refused"):
+    with pytest.raises(Unanswered, match="Connection refused"):
         get(make_admin(url="http://127.0.0.1:1"))
 
 
@@ -212,12 +210,30 @@ def test_connections_are_used_again_and_opened_again(
     server: AdminServer, make_admin: MakeAdmin
 ) -> None:
     server.answers[PATH] = []
-    with Client(make_admin(retries=0)).session() as session:
-        session.get(PATH)
-        first = session._connection
-        session.get(PATH)
-        assert first is not None and session._connection is first
-        server.answers["old"] = lambda h: (h.send(200, [1], Connection="close"),)
-        assert session.get("old") == [1]
-        assert session._connection is None
-        session.get(PATH)
+    server.answers["old"] = lambda h: h.send(200, [1], Connection="close")
+    client = Client(make_admin(retries=0))
+    assert [client.session().get(path) for path in (PATH, PATH, "old", PATH)] == [[], [], [1], []]
+    first, second, old, after = server.clients
+    assert first == second == old != after
+
+
+def test_a_server_proves_who_it_is_and_sends_nobody_out_of_tls(
+    server: AdminServer, make_admin: MakeAdmin, tmp_path: Path
+) -> None:
+    certificate, context = self_signed(tmp_path)
+    with AdminServer(context) as tls:
+        tls.answers.update({
+            PATH: ["a"], "out": status(307, Location=f"{server.url}/admin/v2/out"),
+            "slow": trickle,
+        })
+        with pytest.raises(Unanswered, match="CERTIFICATE_VERIFY_FAILED"):
+            get(make_admin(url=tls.url, timeout_ms=5000))
+        trusting = make_admin(url=tls.url, ca_file=str(certificate), token="t", retries=0)
+        assert get(trusting) == ["a"]
+        with pytest.raises(Unanswered, match="no whole answer in time"):
+            get(trusting, "slow")
+        with pytest.raises(Unanswered, match=f"sent on to {server.url}.*, without TLS"):
+            get(trusting, "out")
+        assert server.asked == []
+        server.answers["in"] = status(307, Location=f"{tls.url}/admin/v2/{PATH}")
+        assert get(make_admin(ca_file=str(certificate)), "in") == ["a"]

@@ -229,7 +229,7 @@ def test_an_expired_token_ends_the_poll_and_changes_nothing(
 
 @pytest.mark.parametrize(("keys", "said"), [
     ({"namespaces": ["public/nothing"]}, "namespace public/nothing: does not exist"),
-    ({"url": "http://127.0.0.1:1"}, "connection refused"),
+    ({"url": "http://127.0.0.1:1"}, "Connection refused"),
     ({"policies": ["broker"]}, r"(?s)403.*source\.admin\.policies"),
 ])
 def test_what_cannot_be_polled_is_refused_at_the_start(

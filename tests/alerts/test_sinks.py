@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -115,6 +118,61 @@ def test_an_answer_that_no_repetition_mends_is_not_repeated(
     receiver.answers = [status]
     (said,) = go(evaluator({"type": "webhook", "url": receiver.url})).undelivered
     assert f"answers with status {status} (not today)" in said and receiver.attempts == 1
+
+
+@contextmanager
+def slowly(beginning):
+    """The address of a server that sends this, and then a byte at a time for ever."""
+    ended = threading.Event()
+
+    def serve():
+        taken, _ = server.accept()
+        with taken, suppress(OSError):
+            taken.sendall(beginning)
+            while not ended.wait(0.02):
+                taken.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            ended.set()
+            thread.join(5)
+
+
+@pytest.mark.parametrize(("beginning", "said"), [
+    (b"HTTP/1.1 200 OK\r\nX-Long: ", ["no whole answer in time (0.3 s)"]),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", []),
+])
+def test_an_answer_that_trickles_in_counts_by_its_status(
+    evaluator, tmp_warehouse, beginning, said
+):
+    minutes(tmp_warehouse, 0, **BUSY)
+    with slowly(beginning) as url:
+        begun = time.monotonic()
+        found = go(evaluator({"type": "webhook", "url": url, "timeout_ms": 300, "retries": 0}))
+        assert time.monotonic() - begun < 10
+    assert found.undelivered == [
+        f"webhook {url}: {text}; what it has missed is sent later" for text in said
+    ]
+
+
+def test_a_sink_is_reached_by_the_proxy_of_the_environment(
+    receiver, evaluator, tmp_warehouse, monkeypatch
+):
+    minutes(tmp_warehouse, 0, **BUSY)
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", receiver.url.replace("://", "://me:hu%3Ash@"))
+    assert go(evaluator({"type": "webhook", "url": "http://hooks.invalid/x"})).undelivered == []
+    ((path, headers, _),) = receiver.posts
+    assert path == "http://hooks.invalid/x"
+    assert headers["proxy-authorization"] == "Basic bWU6aHU6c2g="
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert go(evaluator({"type": "webhook", "url": f"{receiver.url}/x"})).undelivered == []
+    assert receiver.posts[1][0] == "/x"
 
 
 def test_one_sink_that_is_down_keeps_nothing_from_another(receiver, evaluator, tmp_warehouse):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -16,20 +17,27 @@ Answer = Callable[["Handler"], None]
 class AdminServer:
     """An HTTP server on loopback; `answers` says what it has, by path below /admin/v2."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answers: dict[str, Any] = {}
         """A JSON value, or a function that answers; anything else is not found."""
         self.asked: list[str] = []
         self.headers: list[dict[str, str]] = []
+        self.clients: list[tuple[str, int]] = []
+        """Address of the other end for each request: another connection has another port."""
         self.ended = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Handler,), {"of": self}))
         self._server.daemon_threads = True
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+            # A client that does not trust the certificate goes away, and that is no news.
+            self._server.handle_error = lambda *_: None
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> AdminServer:
         self._thread.start()
@@ -67,6 +75,7 @@ class Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path).removeprefix("/admin/v2/")
         self.of.asked.append(path)
         self.of.headers.append(dict(self.headers))
+        self.of.clients.append(self.client_address)
         answer = self.of.answers.get(path)
         if answer is None:
             answer = status(404, {"reason": f"{path} not found"})
@@ -128,6 +137,18 @@ def break_off(handler: Handler) -> None:
     """Less than was announced."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"ledgers\": [")
     handler.close_connection = True
+
+
+def break_off_chunked(handler: Handler) -> None:
+    """A chunk, and not the one that ends the answer."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n[1]\r\n")
+    handler.close_connection = True
+
+
+def chunked(handler: Handler) -> None:
+    """`[1, 2]` in two chunks."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                        b"3\r\n[1,\r\n3\r\n 2]\r\n0\r\n\r\n")
 
 
 def in_turn(*answers: Any) -> Answer:

@@ -1,0 +1,174 @@
+"""HTTP exchanges in which every wait ends, over urllib3.
+
+urllib3 counts the time of an answer from one byte to the next. Here `seconds` hold from the
+beginning of a request to the last byte of its answer, however slowly that trickles in.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError, ProtocolError
+from urllib3.exceptions import TimeoutError as TimedOut
+from urllib3.util import parse_url
+
+MOST_HOSTS = 64
+"""Hosts to which connections are kept."""
+
+
+class NoAnswer(Exception):
+    """Why there is no answer; the message has no address and no header, which may be secret."""
+
+    again = True
+    """Whether a repetition may help."""
+
+
+class NotSent(NoAnswer):
+    """The request cannot be sent as it is."""
+
+    again = False
+
+
+def connections(**options: Any) -> urllib3.PoolManager:
+    """Connections that are used again, also by several threads; `options` are PoolManager's."""
+    return _timed(urllib3.PoolManager(num_pools=MOST_HOSTS, **options))
+
+
+def connections_to(url: str) -> urllib3.PoolManager:
+    """Connections to one address, by the proxy that the environment names (`https_proxy`,
+    `no_proxy`)."""
+    try:
+        parts = urlsplit(url)
+        proxy = getproxies().get(parts.scheme)
+        if proxy is None or proxy_bypass(parts.netloc):
+            return connections()
+        proxy = proxy if "://" in proxy else f"http://{proxy}"
+        auth = unquote(parse_url(proxy).auth or "")
+        headers = urllib3.make_headers(proxy_basic_auth=auth) if auth else None
+        return _timed(urllib3.ProxyManager(proxy, proxy_headers=headers))
+    except ValueError:
+        raise NotSent("its address or that of the proxy cannot be used") from None
+
+
+@contextmanager
+def exchange(
+    pools: urllib3.PoolManager, method: str, url: str, seconds: float, **request: Any
+) -> Iterator[urllib3.BaseHTTPResponse]:
+    """The answer to one request, read in the block; NoAnswer if it does not come or breaks off.
+
+    A redirect is an answer like any other.
+    """
+    try:
+        answer = pools.request(
+            method, url, timeout=urllib3.Timeout(total=seconds), retries=False, redirect=False,
+            preload_content=False, decode_content=False, **request,
+        )
+        try:
+            yield answer
+        finally:
+            answer.close()
+    except ValueError:
+        raise NotSent("its address or a header cannot be sent") from None
+    except (HTTPError, http.client.HTTPException, OSError) as error:
+        raise NoAnswer(_why(error, seconds)) from None
+
+
+def attempts(
+    retries: int, stopping: threading.Event, first_pause_s: float, longest_pause_s: float
+) -> Iterator[int]:
+    """Counts the first attempt and `retries` more, after pauses that double, until `stopping`."""
+    yield 0
+    for attempt in range(1, retries + 1):
+        stopping.wait(min(first_pause_s * 2 ** (attempt - 1), longest_pause_s))
+        if stopping.is_set():
+            return
+        yield attempt
+
+
+def _timed(pools: urllib3.PoolManager) -> urllib3.PoolManager:
+    pools.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+    return pools
+
+
+def _why(error: BaseException, seconds: float) -> str:
+    """An error in a few words."""
+    error = _root(error)
+    if isinstance(error, TimedOut | TimeoutError):
+        return f"no whole answer in time ({seconds:g} s)"
+    if isinstance(error, http.client.IncompleteRead | ProtocolError):
+        return "the answer breaks off"
+    return f"cannot be reached ({getattr(error, 'strerror', None) or type(error).__name__})"
+
+
+def _root(error: BaseException) -> BaseException:
+    """What urllib3's errors wrap, as a cause or as an argument."""
+    inner = [error.__cause__, *error.args]
+    found = [one for one in inner if isinstance(one, BaseException)]
+    return _root(found[0]) if found and isinstance(error, HTTPError) else error
+
+
+class _Timed(io.RawIOBase):
+    """What a socket gives within its time-out as a whole, where `makefile` has it for each read."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._raw = sock.makefile("rb", buffering=0)
+        self._seconds = sock.gettimeout() or 0.0
+        self._until = time.monotonic() + self._seconds
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """What `http.client` reads an answer from."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what there is; a TimeoutError when the time is over."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        try:
+            return self._raw.readinto(buffer)
+        finally:
+            self._sock.settimeout(self._seconds)
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(_Timed(sock), *args, **options)  # type: ignore[arg-type]
+
+
+class _Connection(HTTPConnection):
+    response_class = _Answer
+
+
+class _TlsConnection(HTTPSConnection):
+    response_class = _Answer
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
