@@ -51,7 +51,7 @@ def render() -> str:
             "",
             *_table(("kind", "meaning", "required as well", "read by"), kinds),
             "",
-            "Records of one key and time are judged in the order of this list, unless `seq`, "
+            "Records of one key and time are applied in the order of this list, unless `seq`, "
             "`topic`, `partition`, `ledger_id` or `entry_id` orders them.",
             "",
             "## Policy documents",
@@ -59,8 +59,8 @@ def render() -> str:
             '`{"scope": …, "name": …, "limits": {…}}` in `policy_json`; a limit that is missing '
             "or -1 is off. A namespace is named `tenant/namespace`, a topic "
             "`[scheme://]tenant/namespace/name` without the ending of a partition, or as Kafka "
-            "names it. An unknown limit costs a row in `quarantine` that names it; the rest of the "
-            "document holds. A policy file with one is refused.",
+            "names it. An unknown limit gets a row in `quarantine` that names it; the rest of the "
+            "document applies. A policy file with one is refused.",
             "",
             *_table(("scope", "limits"), limits),
             "",

@@ -13,11 +13,11 @@ HEAD = """\
 
 Written by `python -m app.docs` from `udfs/functions.py`; change that.
 
-Functions for topics, positions, principals, payloads and the bytes of Pulsar, by which Weir's own
-tables are made: what they give joins with the columns of these. They have the same names and
-answers in Spark and in `query` (DuckDB).
+Functions for topics, positions, principals, payloads and the bytes of Pulsar. Weir's own tables are
+made with them, so their results join with the columns of the tables. They have the same names and
+results in Spark and in `query` (DuckDB).
 
-In `query` and in the SQL of alert rules they are known:
+They are available in `query` and in the SQL of alert rules:
 
 ```sh
 ./spark-submit.sh query "
@@ -25,7 +25,7 @@ In `query` and in the SQL of alert rules they are known:
   FROM throttle_events WHERE action = 'mark' GROUP BY tenant ORDER BY marks DESC, tenant"
 ```
 
-In Spark and in a DuckDB of your own they are registered first. `udfs` and `state` are folders of
+In Spark and in a separate DuckDB they must be registered first. `udfs` and `state` are folders of
 this repository: put it on `PYTHONPATH`. On a cluster the workers need both folders
 (`zip -r functions.zip udfs state`, then `--py-files functions.zip`) and the packages of
 `requirements.lock`.
@@ -51,8 +51,8 @@ register_duckdb(connection)
 connection.sql("SELECT weir_shard('acme/orders/created', 16) AS shard").show()
 ```
 
-A null gives null. A function that gives a struct gives one whose fields are null for a null, and
-for bytes or a text that hold nothing of the kind.
+Null returns null. A function that returns a struct returns one with null fields for null, and for
+bytes or text without the expected content.
 
 """
 

@@ -9,11 +9,11 @@ from app.queries.question import Question
 from app.read_only import TABLE_FUNCTIONS
 
 HEAD = """\
-# Questions to a warehouse
+# Queries
 
 Written by `python -m app.docs` from `app/queries`; change those.
 
-`query` answers a question by its name, or SQL of your own, with DuckDB over the Delta tables and
+`query` runs a ready question by its name, or a SQL statement, with DuckDB over the Delta tables,
 without Spark. [tables.md](tables.md) has the tables and views.
 
 ```sh
@@ -23,15 +23,15 @@ without Spark. [tables.md](tables.md) has the tables and views.
 ./spark-submit.sh query "SELECT topic, max(ts_wall_ms) FROM throttle_events GROUP BY topic" --csv
 ```
 
-**Parameters** are `--param name=value`. `since` and `until` take a time; windows count by their
-start. A table that a warehouse does not have yet is empty, and so is what is asked of it.
+**Parameters** are `--param name=value`. `since` and `until` take a time; windows are selected by
+their start. A table that a warehouse does not have yet is empty.
 
-**Times** are ISO 8601 (UTC unless it says otherwise), a duration before now (`-10m`), or
-milliseconds since the epoch. **Durations** are `500ms`, `10s`, `5m`, `2h`, `1d` or several of them
-(`1h30m`). Every command and every parameter reads them so.
+**Times** are ISO 8601 (UTC without an offset), a duration before now (`-10m`), or milliseconds
+since the epoch. **Durations** are `500ms`, `10s`, `5m`, `2h`, `1d` or several of them (`1h30m`).
+Every command and parameter accepts these forms.
 
-**The past.** `--as-of T` reads every table as it was at T: the newest version that was committed
-at or before T, by the time that the commit carries. A table that came later is empty. T is a time
+**Time travel.** `--as-of T` reads every table as of T: the newest version that was committed at or
+before T, by the time that the commit carries. A table that was created later is empty. T is a time
 of commits, not of events. A log keeps seven days (the table's property
 `delta.logRetentionDuration`), and VACUUM removes the files of older versions.
 
@@ -39,12 +39,12 @@ of commits, not of events. A log keeps seven days (the table's property
 ./spark-submit.sh query "SELECT count(*) AS marks FROM throttle_events" --as-of 2026-01-05T14:05:00Z
 ```
 
-**Speed.** Files are left out by the statistics of the log where a statement compares an integer
-column with a number, so that ten seconds of an archive open a few files of many. Write
+**Speed.** Files are skipped by the statistics of the log if a statement compares an integer column
+with a number, so that a query for ten seconds of an archive opens few files. Write
 `ts_wall_ms BETWEEN 1767621600000 AND 1767621610000` or
 `ts_wall_ms >= epoch_ms(TIMESTAMP '2026-01-05 14:00:00')`, not `epoch_ms(ts_wall_ms) >= ...`.
 
-**Reading only.** Allowed is one statement that reads. It sees the tables, the views and
+**Read-only.** One statement that reads is allowed. It sees the tables, the views and
 `weir_tables` and `weir_queries`; no file, network, extension, setting or variable of the
 environment. Of table functions there are
 FUNCTIONS.
@@ -55,23 +55,24 @@ statistics. **`weir_queries`** has a row per streaming query, from its checkpoin
 warehouse is a folder: `query`, its newest `batch`, `begun_ms`, `committed_ms` of the newest that
 has ended, and `is_open`, whether the newest has not.
 
-**Output.** A table for reading shows 20 rows of a question and 200 of SQL, and how many there are;
-`--rows N` shows more. `--json` and `--csv` have every row unless `--rows` is given. On a terminal a
-table that is too wide has a line for each column. Times are UTC: `2026-01-05T14:03:07.120Z`.
+**Output.** The printed table has 20 rows of a question and 200 of SQL, and the total number;
+`--rows N` prints more. `--json` and `--csv` have every row unless `--rows` is given. On a terminal
+a table that is too wide is printed with a line per column. Times are UTC:
+`2026-01-05T14:03:07.120Z`.
 
 **Limits.** Ctrl-C ends a statement at once. `--timeout 30s` ends it after that time; without the
 option it may take as long as it needs. A statement takes up to half of the memory of the machine or
 container, or what `--memory 2GB` allows; sorts and aggregations that need more go to the temporary
 folder of the system (`TMPDIR`), which is emptied at the end.
 
-**Exit codes**: 0 answered, 2 something to put right (the SQL, a name, the warehouse) or a limit
+**Exit codes**: 0 success, 2 an error to correct (the SQL, a name, the warehouse) or a limit
 reached, 3 an internal error, 130 Ctrl-C, 143 SIGTERM.
 
-A warehouse or table that a newer Weir has written is read where its rows are still those of its
-files, with the new columns; otherwise the message says what is not known.
+A warehouse or table that a newer Weir has written is read, with its new columns, if its rows are
+still those of its files; otherwise the error names the unknown feature.
 
-**Another engine.** `tables --ddl` prints statements that make the tables and views known to
-Spark's catalogue, `--engine duckdb` for DuckDB with its extension `delta`:
+**Other engines.** `tables --ddl` prints statements that register the tables and views in Spark's
+catalogue, `--engine duckdb` for DuckDB with its extension `delta`:
 
 ```sh
 ./spark-submit.sh tables --ddl

@@ -91,13 +91,13 @@ def _throttle_events() -> Table:
                     "topic of the publish at which the limiter acted; on an unmark that of its "
                     "mark"),
         TableColumn("limiter_name", TEXT,
-                    "whose limit it is: topic, group, broker, connection or thread number"),
+                    "owner of the limit: topic, group, broker, connection or thread number"),
         TableColumn("collateral_topics", TEXTS,
                     "other topics with a producer on the paused connection, sorted"),
         TableColumn("balance_msgs", LONG, "balance of its message bucket (tokens)"),
         TableColumn("balance_bytes", LONG, "balance of its byte bucket (tokens)"),
         TableColumn("pause_pip_ms", LONG, "pause that PIP-385 would announce (ms); 0 = unknown"),
-        TableColumn("pause_model_ns", LONG, "pause that the buckets ask for at this row (ns)"),
+        TableColumn("pause_model_ns", LONG, "pause that the buckets require at this row (ns)"),
         TableColumn("waiting", SHORT, "producers waiting for the limiter after this row"),
         TableColumn("pause_observed_ns", LONG,
                     "pause seen by the feed, on the row that resumes reads (ns)"),
@@ -141,7 +141,7 @@ def _topic_throttle_stats() -> Table:
     )
     return Table(
         "topic_throttle_stats",
-        "Per topic and window: how often and how long it was paused, and for whose limit.",
+        "Per topic and window: number and length of its pauses, by class of the limit.",
         COMMON_OUTPUT + own, sort_by=("cluster", "topic", "window_start_ms"), job="rate_limits",
     )
 
@@ -167,7 +167,7 @@ def _limiter_stats() -> Table:
     )
     return Table(
         "limiter_stats",
-        "Per limiter with a limit and window: how near it came to acting.",
+        "Per limiter with a limit and window: use of the limit, balances, levels.",
         COMMON_OUTPUT + own, sort_by=("cluster", "limiter", "limiter_name", "window_start_ms"),
         job="rate_limits",
     )
@@ -181,7 +181,7 @@ def _producer_throttle() -> Table:
         TableColumn("topic", TEXT, "topic of that producer, a partition being one of its own"),
         TableColumn("partition", SHORT, "number of the partition; null = not partitioned"),
         TableColumn("reason", TEXT, "reason that the command carries"),
-        TableColumn("start_ms", LONG, "when the command came (ms since the epoch)"),
+        TableColumn("start_ms", LONG, "arrival of the command (ms since the epoch)"),
         TableColumn("pause_ms", LONG, "pause that it announces (ms); 0 = unknown"),
         TableColumn("end_ms", LONG, "end of the announced pause (ms since the epoch)"),
         TableColumn("request_id", LONG, "id of the command, unique on the connection"),
@@ -193,7 +193,7 @@ def _producer_throttle() -> Table:
     )
     return Table(
         "producer_throttle",
-        "What clients are told with protocol=pip385: throttle commands and timed-out sends.",
+        "Throttle commands to clients and timed-out sends (protocol=pip385).",
         COMMON_OUTPUT + own, sort_by=("cluster", "topic", "ts_wall_ms"), job="rate_limits",
     )
 
@@ -208,11 +208,11 @@ def _publish_verdicts() -> Table:
         TableColumn("bytes_ok", FLAG, "whether the byte bucket let the charge pass"),
         TableColumn("balance_msgs", LONG, "message bucket after the charge (tokens)"),
         TableColumn("balance_bytes", LONG, "byte bucket after the charge (tokens)"),
-        TableColumn("pause_model_ns", LONG, "pause that the buckets ask for after the charge (ns)"),
+        TableColumn("pause_model_ns", LONG, "pause that the buckets require after the charge (ns)"),
     )
     return Table(
         "publish_verdicts",
-        "Every charge of a publish to a limiter and its answer.",
+        "Every charge of a publish to a limiter and its result.",
         COMMON_OUTPUT + own, sort_by=("cluster", "topic", "ts_wall_ms"), job="rate_limits",
         default=False,
     )
@@ -257,16 +257,16 @@ def _chunk_tables() -> tuple[Table, ...]:
     decisions = (
         *whose,
         TableColumn("uuid", TEXT, "message that the decision is about"),
-        TableColumn("chunk_id", SHORT, "chunk that arrived, or last one of a context that went"),
+        TableColumn("chunk_id", SHORT, "chunk that arrived, or last one of a dropped context"),
         TableColumn("num_chunks", SHORT, "chunks of the message, by that chunk"),
         TableColumn("position", TEXT, "ledger:entry of that chunk"),
-        TableColumn("outcome", TEXT, "what was decided; see the semantics of the job"),
+        TableColumn("outcome", TEXT, "outcome; see the semantics of the job"),
         TableColumn("acks", TEXTS, "positions that the client acknowledges"),
         TableColumn("tracked", TEXTS, "positions that wait for redelivery"),
         TableColumn("orphaned", TEXTS, "positions neither acknowledged nor tracked"),
         TableColumn("permits", SHORT, "flow permits returned at once for the chunk"),
         TableColumn("counter", SHORT, "pending chunked messages by the client's counter"),
-        TableColumn("contexts", SHORT, "messages that are really being assembled"),
+        TableColumn("contexts", SHORT, "incomplete messages of the consumer"),
         TableColumn("leaked", SHORT, "counter - contexts"),
         TableColumn("buffered_bytes", LONG, "bytes that the consumer buffers"),
         TableColumn("age_ms", LONG, "age of the context that the decision is about (ms)"),
@@ -280,17 +280,17 @@ def _chunk_tables() -> tuple[Table, ...]:
         TableColumn("declared_bytes", LONG, "declared sizes of those messages (bytes)"),
         TableColumn("oldest_age_ms", LONG, "age of the oldest of them (ms); null without any"),
         TableColumn("fifo_length", SHORT, "uuids in the client's queue of first chunks"),
-        TableColumn("permits_lost", SHORT, "permits that B2, B7 or B8 have cost so far"),
+        TableColumn("permits_lost", SHORT, "permits lost so far by B2, B7 or B8"),
     )
     missing = (
         *whose, *window, *message,
-        TableColumn("next_chunk_id", SHORT, "chunk that is waited for"),
+        TableColumn("next_chunk_id", SHORT, "missing chunk"),
         TableColumn("first_position", TEXT, "ledger:entry of the first chunk"),
         TableColumn("last_position", TEXT, "ledger:entry of the newest chunk"),
         TableColumn("first_chunk_ms", LONG, "when the first chunk was delivered (ms epoch)"),
         TableColumn("last_chunk_ms", LONG, "when the newest chunk was delivered (ms epoch)"),
         TableColumn("age_ms", LONG, "time since the first chunk (ms)"),
-        TableColumn("buffered_bytes", LONG, "bytes that it holds"),
+        TableColumn("buffered_bytes", LONG, "bytes received so far"),
         TableColumn("declared_bytes", LONG, "size that the first chunk declares (bytes)"),
         TableColumn("expires_ms", LONG,
                     "time after which an expiry pass removes it (ms epoch); null = never"),
@@ -306,17 +306,17 @@ def _chunk_tables() -> tuple[Table, ...]:
     )
     job, place = "chunks", ("cluster", "topic", "subscription")
     return (
-        Table("chunk_messages", "Every chunked message that arrived whole.",
+        Table("chunk_messages", "Every complete chunked message.",
               COMMON_OUTPUT + messages, sort_by=("cluster", "topic", "complete_ms"), job=job),
-        Table("chunk_events", "Every decision about a chunk but that it was buffered.",
+        Table("chunk_events", "Every decision about a chunk except BUFFERED.",
               COMMON_OUTPUT + decisions, sort_by=(*place, "ts_wall_ms"), job=job),
-        Table("chunk_state", "Per consumer and window: what it is assembling, at the end.",
+        Table("chunk_state", "Per consumer and window: its incomplete messages at the end.",
               COMMON_OUTPUT + levels, sort_by=(*place, "window_start_ms"), job=job),
         Table("incomplete_messages",
-              "Per window, every message that waits for a chunk; the newest window is what is "
-              "missing now.",
+              "Per window, every incomplete message; the newest window has those that are "
+              "incomplete now.",
               COMMON_OUTPUT + missing, sort_by=(*place, "window_start_ms"), job=job),
-        Table("chunk_topic_stats", "Per topic and window: what was published in chunks.",
+        Table("chunk_topic_stats", "Per topic and window: chunks published.",
               COMMON_OUTPUT + topics, sort_by=("cluster", "topic", "window_start_ms"), job=job),
     )
 
@@ -326,7 +326,7 @@ def _chunk_payloads() -> tuple[Table, ...]:
     return (
         Table(
             "chunk_payloads",
-            "Payloads that wait for the rest of their message, beside the state of the query.",
+            "Payloads of incomplete messages, outside the state of the query.",
             (
                 TableColumn("cluster", TEXT, "cluster name"),
                 TableColumn("topic", TEXT, "topic, a partition being one of its own"),
@@ -383,7 +383,7 @@ def _producer_id_tables() -> tuple[Table, ...]:
         TableColumn("live_filters", SHORT, "filters at the window's end"),
         TableColumn("filter_fill", RATE, "largest share of bits set in one; null with exact"),
         TableColumn("estimated_fpp", RATE,
-                    "false-positive rate that goes with it; null with exact"),
+                    "false-positive rate of that fill; null with exact"),
         TableColumn("state_bytes", LONG, "memory of the filters (bytes)"),
     )
     job, place = "producer_ids", ("cluster", "broker", "user")
@@ -393,7 +393,7 @@ def _producer_id_tables() -> tuple[Table, ...]:
         Table("producer_id_stats", "Per user and window: new ids, quota and filters.",
               COMMON_OUTPUT + stats, sort_by=(*place, "window_start_ms"), job=job),
         Table("producer_id_owners",
-              "Who a producer id belongs to: the latest row of an id holds.",
+              "Owners of producer ids: the latest row of an id is valid.",
               COMMON_OUTPUT + who, sort_by=("cluster", "producer_id", "ts_wall_ms"), job=job),
     )
 
@@ -427,7 +427,7 @@ def _quarantine() -> Table:
         "Records that were not applied: one row per rule that the record broke.",
         (
             TableColumn("reason_code", TEXT, "code of the broken rule"),
-            TableColumn("detail", TEXT, "what broke it, usually the column"),
+            TableColumn("detail", TEXT, "cause, usually the column"),
             TableColumn("job", TEXT, "job that cannot apply the record; null = no job can"),
             TableColumn("source_feed", TEXT, "feed that the record came from"),
             TableColumn("cluster", TEXT, "cluster name"),
@@ -435,7 +435,7 @@ def _quarantine() -> Table:
             TableColumn("seq", LONG, "position in the feed"),
             TableColumn("ts_wall_ms", LONG, "wall time of the record (ms since the epoch)"),
             *IDENTITY,
-            TableColumn("raw", TEXT, "text as it came; null for late and repeated records"),
+            TableColumn("raw", TEXT, "text of the record; null for late and repeated records"),
             INGEST,
         ),
         sort_by=("reason_code", "ts_wall_ms"),
@@ -445,7 +445,7 @@ def _quarantine() -> Table:
 def _quality_results() -> Table:
     return Table(
         "quality_results",
-        "What each audit found: one row per expectation.",
+        "Results of audits: one row per expectation.",
         (
             TableColumn("run_id", TEXT, "audit that the row belongs to"),
             TableColumn("checked_ms", LONG, "when the audit ran (ms since the epoch)"),
@@ -455,10 +455,10 @@ def _quality_results() -> Table:
                         "hash of the expectations and of the versions of all tables that they "
                         "read: while it is the same, there is nothing to audit"),
             TableColumn("expectation", TEXT, "its name in Great Expectations, or its rule"),
-            TableColumn("column", TEXT, "columns that it is about; null = the table"),
+            TableColumn("column", TEXT, "columns of the expectation; null = the table"),
             TableColumn("success", FLAG, "whether it held"),
-            TableColumn("observed", TEXT, "what was seen, as JSON"),
-            TableColumn("unexpected_count", LONG, "rows that broke it; null if not about rows"),
+            TableColumn("observed", TEXT, "observed value, as JSON"),
+            TableColumn("unexpected_count", LONG, "rows that violate it; null if not about rows"),
         ),
         sort_by=("checked_ms", "table"),
     )
@@ -485,18 +485,21 @@ def _backlog_tables() -> tuple[Table, ...]:
                     "known, no_backlog, no_durable_cursor or no_estimate"),
         TableColumn("time_usage", RATE, "age / limit; null without a limit above 0 or an age"),
         TableColumn("oldest_subscription", TEXT, "subscription with the oldest message"),
-        TableColumn("oldest_position", TEXT, "mark-delete position that its age was taken for"),
+        TableColumn("oldest_position", TEXT, "mark-delete position of that age"),
         TableColumn("oldest_timestamp_ms", LONG, "time that the age counts from (ms epoch)"),
         TableColumn("timestamp_source", TEXT,
                     "broker_time, publish_time, ledger_close, kept or none"),
         TableColumn("exceeded_size", FLAG, "whether the size is at its limit or above"),
         TableColumn("exceeded_time", FLAG, "whether the age is above its limit"),
-        TableColumn("limit_source_size", TEXT, "who set the size limit: topic, namespace, broker"),
-        TableColumn("limit_source_time", TEXT, "who set the age limit: topic, namespace, broker"),
+        TableColumn("limit_source_size", TEXT,
+                    "level that set the size limit: topic, namespace, broker"),
+        TableColumn("limit_source_time", TEXT,
+                    "level that set the age limit: topic, namespace, broker"),
         TableColumn("action", TEXT,
                     "none, deduplication_snapshot, disconnect_producers, evict_size or evict_time"),
         TableColumn("retention_policy", TEXT, "policy of the quota that acted; null with none"),
-        TableColumn("producers_disconnected", SHORT, "producers of the topic that were cut off"),
+        TableColumn("producers_disconnected", SHORT,
+                    "producers of the topic that were disconnected"),
     )
     evictions = (
         topic,
@@ -507,12 +510,15 @@ def _backlog_tables() -> tuple[Table, ...]:
         TableColumn("entries_skipped", LONG, "entries between the two"),
         TableColumn("rounds", LONG, "rounds of the eviction; null by time, precise"),
         TableColumn("factor", RATE, "share of the backlog that its first round skipped"),
-        TableColumn("target_bytes", LONG, "size that was aimed for (bytes); null by time"),
-        TableColumn("expire_older_than_s", LONG, "age beyond which was skipped (s); null by size"),
-        TableColumn("backlog_before", LONG, "size of the topic's backlog before (bytes)"),
-        TableColumn("backlog_after", LONG, "and after (bytes)"),
+        TableColumn("target_bytes", LONG, "target size (bytes); null by time"),
+        TableColumn("expire_older_than_s", LONG,
+                    "age above which messages are skipped (s); null by size"),
+        TableColumn("backlog_before", LONG,
+                    "size of the topic's backlog before the eviction (bytes)"),
+        TableColumn("backlog_after", LONG,
+                    "size of the topic's backlog after the eviction (bytes)"),
         TableColumn("phantom", FLAG, "whether the call skipped nothing"),
-        TableColumn("count_delta", SHORT, "what it adds to the counter of evictions"),
+        TableColumn("count_delta", SHORT, "increment of the counter of evictions"),
     )
     subscriptions = (
         topic, passed,
@@ -523,15 +529,16 @@ def _backlog_tables() -> tuple[Table, ...]:
         TableColumn("backlog_bytes", LONG, "their size by ledger sizes (bytes)"),
         TableColumn("age_s", LONG, "age of the first of them (s); null if unknown or none"),
         TableColumn("growth_rate", RATE, "median growth over the last checks (bytes per s)"),
-        TableColumn("drain_rate", RATE, "entries per s that it moved on by"),
-        TableColumn("time_to_drain_s", RATE, "until nothing is left (s); null if it does not fall"),
+        TableColumn("drain_rate", RATE, "entries per s that the mark-delete advanced by"),
+        TableColumn("time_to_drain_s", RATE,
+                    "time until the backlog is empty (s); null if it does not fall"),
         TableColumn("time_to_quota_s", RATE,
-                    "until the nearer quota is reached (s); 0 = it is, null = it will not be"),
+                    "time until the nearer quota is reached (s); 0 = exceeded, null = none"),
     )
     refusals = (
         topic,
         TableColumn("producer_id", LONG, "producer that was refused"),
-        TableColumn("error", TEXT, "what its client is told"),
+        TableColumn("error", TEXT, "error that its client receives"),
         TableColumn("quota_type", TEXT, "quota that is exceeded: size or time"),
     )
     job, place = "backlog", ("cluster", "topic")
@@ -541,9 +548,9 @@ def _backlog_tables() -> tuple[Table, ...]:
         Table("backlog_evictions", "Every eviction, one row per subscription that it moved.",
               COMMON_OUTPUT + evictions, sort_by=(*place, "ts_wall_ms"), job=job),
         Table("backlog_subscriptions",
-              "Per subscription and check pass: backlog, age, and when the quota bites.",
+              "Per subscription and check pass: backlog, age and forecasts.",
               COMMON_OUTPUT + subscriptions, sort_by=(*place, "subscription", "pass_ms"), job=job),
-        Table("producer_refusals", "Producers that came while a quota was exceeded.",
+        Table("producer_refusals", "Producers that connected while a quota was exceeded.",
               COMMON_OUTPUT + refusals, sort_by=(*place, "ts_wall_ms"), job=job),
     )
 
@@ -566,12 +573,12 @@ def _cache_tables() -> tuple[Table, ...]:
         TableColumn("hit_bytes", LONG, "bytes read from the cache"),
         TableColumn("miss_bytes", LONG, "bytes read from storage"),
         TableColumn("hit_ratio", RATE, "hits / reads; null without reads"),
-        TableColumn("inserted", LONG, "entries that came in"),
+        TableColumn("inserted", LONG, "entries inserted"),
         TableColumn("evicted_time", LONG, "entries evicted for their age"),
         TableColumn("evicted_size", LONG, "entries evicted for the cache's size"),
-        TableColumn("invalidated", LONG, "entries removed because nobody needs them"),
+        TableColumn("invalidated", LONG, "entries removed explicitly"),
         TableColumn("evicted_wanted", LONG, "entries evicted while reads were expected"),
-        TableColumn("extended", LONG, "times an entry was kept on for another time-to-live"),
+        TableColumn("extended", LONG, "times an entry was kept for another time-to-live"),
         TableColumn("stashed", LONG, "entries set aside by the stash"),
         TableColumn("passes_size", LONG, "passes that had to free memory; null by topic"),
         TableColumn("entries_visited", LONG, "entries that passes looked at; null by topic"),
@@ -586,10 +593,10 @@ def _cache_tables() -> tuple[Table, ...]:
         TableColumn("entry_bytes", LONG, "size of the entry (bytes)"),
         TableColumn("cause", TEXT, "time, size or invalidated"),
         TableColumn("expected_remaining", LONG, "reads still expected; null without a counter"),
-        TableColumn("requeue_count", LONG, "times that it had been kept on"),
-        TableColumn("accessed", FLAG, "whether it was read since it came in or was kept on"),
-        TableColumn("age_ns", LONG, "time since it came in (ns)"),
-        TableColumn("used_bytes_before", LONG, "bytes of the cache before it went"),
+        TableColumn("requeue_count", LONG, "times that it was kept for another time-to-live"),
+        TableColumn("accessed", FLAG, "whether it was read since its insertion or last extension"),
+        TableColumn("age_ns", LONG, "time since its insertion (ns)"),
+        TableColumn("used_bytes_before", LONG, "bytes of the cache before the removal"),
     )
     reads = (
         *which, entry[0],
@@ -601,7 +608,8 @@ def _cache_tables() -> tuple[Table, ...]:
     )
     job = "entry_cache"
     return (
-        Table("cache_stats", "Per cache and window, whole and by topic: hits, evictions, levels.",
+        Table("cache_stats",
+              "Per cache and window, in total and by topic: hits, evictions, levels.",
               COMMON_OUTPUT + stats,
               sort_by=("cluster", "broker", "policy", "window_start_ms"), job=job),
         Table("cache_evictions", "Every entry that left a cache.", COMMON_OUTPUT + evictions,
@@ -614,23 +622,22 @@ def _cache_tables() -> tuple[Table, ...]:
 def _cache_bakeoff() -> Table:
     return Table(
         "cache_bakeoff",
-        "What each eviction strategy would have done at each size: one row per comparison, broker, "
-        "strategy and size.",
+        "Results of `bakeoff`: one row per comparison, broker, eviction strategy and size.",
         (
             TableColumn("compared_ms", LONG, "when the comparison was made (ms since the epoch)"),
-            TableColumn("trace", TEXT, "what it was made on: the archive, or files"),
+            TableColumn("trace", TEXT, "trace of the comparison: the archive, or files"),
             TableColumn("cluster", TEXT, "cluster name; null = all brokers together"),
             TableColumn("broker", TEXT, "broker, each with its own cache; null = all together"),
             TableColumn("policy", TEXT, "eviction strategy; belady knows what will be read"),
             TableColumn("max_bytes", LONG, "size of each broker's cache (bytes)"),
-            TableColumn("settings", SWITCHES, "what these caches had of their own besides"),
+            TableColumn("settings", SWITCHES, "further settings of these caches"),
             TableColumn("sample_rate", RATE, "share of the entries that was simulated; 1 = all"),
             TableColumn("hits", LONG, "reads that found their entry"),
             TableColumn("misses", LONG, "reads that went to storage"),
             TableColumn("hit_ratio", RATE, "hits / reads, 0 to 1; null without reads"),
             TableColumn("hit_ratio_error", RATE,
-                        "how far sampled ratios of this strategy were from exact ones where both "
-                        "were simulated; null = exact, or not measured"),
+                        "difference of sampled and exact ratios of this strategy where both were "
+                        "simulated; null = exact, or not measured"),
             TableColumn("hit_bytes", LONG, "bytes read from the cache"),
             TableColumn("storage_bytes", LONG, "bytes read from storage"),
             TableColumn("wanted_bytes", LONG, "most bytes held at once with reads expected"),
@@ -650,9 +657,9 @@ def _cache_bakeoff() -> Table:
 def _producer_id_quota_advice() -> Table:
     return Table(
         "producer_id_quota_advice",
-        "What the quota of each user should be: one row per user and advice.",
+        "Quota that each user needs: one row per user and advice.",
         (
-            TableColumn("advised_ms", LONG, "when the advice was worked out (ms since the epoch)"),
+            TableColumn("advised_ms", LONG, "time of the advice (ms since the epoch)"),
             TableColumn("cluster", TEXT, "cluster name"),
             TableColumn("user", TEXT, "name in the principal, what follows its first colon"),
             TableColumn("windows", LONG, "statistics windows of the user in the archive"),
@@ -672,18 +679,18 @@ def _producer_id_quota_advice() -> Table:
 def _alerts() -> Table:
     return Table(
         "alerts",
-        "State changes of alerts, in event time: the latest row of an alert and its labels holds.",
+        "State changes of alerts, in event time: the latest row of an alert and labels is valid.",
         (
             TableColumn("alert", TEXT, "name of the alert rule"),
-            TableColumn("labels", SWITCHES, "what it is about, for example cluster and topic"),
+            TableColumn("labels", SWITCHES, "labels of the alert, for example cluster and topic"),
             TableColumn("state", TEXT,
                         "pending, firing, resolved, or inactive: it ended before it fired"),
             TableColumn("at_ms", LONG, "event time of the change (ms since the epoch)"),
             TableColumn("since_ms", LONG, "event time from which the condition held (ms)"),
             TableColumn("value", RATE, "largest value of the rule while the condition held"),
             TableColumn("severity", TEXT, "severity of the rule"),
-            TableColumn("summary", TEXT, "what happened, in words"),
-            TableColumn("runbook", TEXT, "page that says what to do"),
+            TableColumn("summary", TEXT, "text of the alert"),
+            TableColumn("runbook", TEXT, "page with the instructions"),
             TableColumn("checked_ms", LONG, "when the check ran (ms since the epoch)"),
             TableColumn("number", LONG, "number of the change, from 1: the greatest is the latest"),
         ),

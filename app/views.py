@@ -281,34 +281,34 @@ FROM usage AS u
 VIEWS: dict[str, View] = {
     "throttle_intervals": View(
         "throttle_intervals",
-        "One row per pause of a connection: when reads stopped and resumed, why, and by whom;"
+        "One row per pause of a connection: start, end, reasons, culprits and shared limits;"
         " end_ns and end_ms are null while it is paused.",
         _THROTTLE_INTERVALS,
         reads=("throttle_events",),
     ),
     "is_throttled": View(
         "is_throttled",
-        "When a client was told to hold back a producer (protocol=pip385): announced pauses, joined"
-        " where they overlap; a null partition = any partition of the topic.",
+        "Pauses that throttle commands announced to a producer (protocol=pip385), merged where they"
+        " overlap; a null partition = any partition of the topic.",
         _IS_THROTTLED,
         reads=("producer_throttle",),
     ),
     "throttle_metrics": View(
         "throttle_metrics",
-        "What was throttled so far under the names of Pulsar's own metrics, to lay beside them.",
+        "Counts of throttling under the names of Pulsar's own metrics, for comparison.",
         _THROTTLE_METRICS,
         reads=("producer_throttle", "throttle_events", "topic_throttle_stats"),
     ),
     "producer_id_owner": View(
         "producer_id_owner",
-        "Who each producer id belongs to: its latest row of producer_id_owners.",
+        "Owner of each producer id: its latest row of producer_id_owners.",
         _PRODUCER_ID_OWNER,
         reads=("producer_id_owners",),
     ),
     "producer_id_distinct": View(
         "producer_id_distinct",
-        "Per user and window of a run with membership=exact: ids that the quota counted, ids that"
-        " were really new, and ids that were counted again.",
+        "Per user and window of a run with membership=exact: ids that the quota counted, new ids"
+        " among them, and recounts.",
         _PRODUCER_ID_DISTINCT,
         reads=("producer_id_stats", "producer_id_decisions"),
     ),
@@ -320,8 +320,8 @@ VIEWS: dict[str, View] = {
     ),
     "quota_usage": View(
         "quota_usage",
-        "Every quota of every job side by side: per window or check its limit, what was used of it,"
-        " their ratio, and whether it was breached; rates are per second.",
+        "Every quota of every job: per window or check its limit, its use, their ratio, and whether"
+        " it was breached; rates are per second.",
         _QUOTA_USAGE,
         reads=("limiter_stats", "producer_id_stats", "producer_id_decisions", "backlog_checks"),
     ),

@@ -42,8 +42,8 @@ _RATE_LIMITS = (
                "The same by the limiter that paused, the attribute that PIP-385 adds"
                " (pulsar.broker.topic.publish.rate.limit.count).", "topic_throttle_stats", True),
     Definition("pulsar_client_producer_throttled_times_total", "counter", (*_TOPIC, "reason"),
-               "Pauses that clients were told with protocol=pip385, summed (ms, whatever its name"
-               " says; pulsar.client.producer.throttled_times).", "producer_throttle", True),
+               "Pauses announced to clients with protocol=pip385, summed (ms, despite its name;"
+               " pulsar.client.producer.throttled_times).", "producer_throttle", True),
     Definition("weir_send_timeouts_total", "counter", _TOPIC,
                "Sends that ended with an exception in the client while its producer was throttled"
                " (protocol=pip385).", "producer_throttle", True),
@@ -74,7 +74,7 @@ _QUOTAS = (
                "The quota in the newest window, in its own unit: rates per second, bytes, seconds,"
                " requests.", "quota_usage", True),
     Definition("weir_quota_used", "gauge", ("kind", *_BROKER, "entity"),
-               "What was used of the quota in the newest window, in the same unit.",
+               "Use of the quota in the newest window, in the same unit.",
                "quota_usage", True),
     Definition("weir_quota_used_ratio", "gauge", ("kind", *_BROKER, "entity"),
                "Used / limit in the newest window; absent for a limit of 0.",
@@ -98,8 +98,8 @@ _BACKLOGS = (
                "backlog_checks", True),
     Definition("pulsar_storage_backlog_quota_exceeded_evictions_total", "counter as gauge",
                (*_BACKLOG, "quota_type"),
-               "Evictions that the quota would have made; without the label topic: of the"
-               " namespace, all its topics.", "backlog_evictions", True),
+               "Evictions by the quota, as predicted; without the label topic: of all topics of"
+               " the namespace.", "backlog_evictions", True),
     Definition("pulsar_broker_storage_backlog_quota_exceeded_evictions_total", "counter as gauge",
                ("cluster", "quota_type"), "The same of the whole cluster.", "backlog_evictions"),
     Definition("weir_backlog_dropped_entries_total", "counter", (*_BACKLOG, "quota_type"),
@@ -110,7 +110,7 @@ _BACKLOGS = (
                " it is exceeded, absent without a prediction. Topic level only.",
                "backlog_subscriptions", True),
     Definition("weir_backlog_refusals_total", "counter", ("cluster", "quota_type"),
-               "Producers that came while a quota was exceeded and would be refused.",
+               "Producers that connected while a quota was exceeded and would be refused.",
                "producer_refusals"),
 )
 
@@ -132,17 +132,17 @@ _PRODUCER_IDS = (
 
 _CHUNKS = (
     Definition("weir_chunk_messages_total", "counter", ("cluster", "integrity"),
-               "Chunked messages that arrived whole.", "chunk_messages"),
+               "Complete chunked messages.", "chunk_messages"),
     Definition("weir_chunk_events_total", "counter", ("cluster", "outcome"),
-               "Decisions about chunks but that they were buffered.", "chunk_events"),
+               "Decisions about chunks except BUFFERED.", "chunk_events"),
     Definition("weir_chunk_contexts", "gauge", ("cluster",),
-               "Messages that consumers are assembling, in the newest windows.", "chunk_state"),
+               "Incomplete messages of consumers, in the newest windows.", "chunk_state"),
     Definition("weir_chunk_leaked", "gauge", ("cluster",),
-               "By how much the clients' counters of them are too high.", "chunk_state"),
+               "Excess of the clients' counters over the incomplete messages.", "chunk_state"),
     Definition("weir_chunk_buffered_bytes", "gauge", ("cluster",),
-               "Bytes that consumers buffer for them.", "chunk_state"),
+               "Bytes that consumers buffer for incomplete messages.", "chunk_state"),
     Definition("weir_chunk_oldest_age_seconds", "gauge", ("cluster",),
-               "Age of the oldest message that waits for a chunk.", "chunk_state"),
+               "Age of the oldest incomplete message.", "chunk_state"),
 )
 
 _CACHES = (
@@ -151,7 +151,7 @@ _CACHES = (
     Definition("pulsar_ml_cache_entries", "gauge", _CACHE,
                "Entries in the cache.", "cache_stats"),
     Definition("pulsar_ml_cache_inserted_entries_total", "counter", _CACHE,
-               "Entries that came in.", "cache_stats"),
+               "Entries inserted.", "cache_stats"),
     Definition("pulsar_ml_cache_evicted_entries_total", "counter", _CACHE,
                "Entries that were evicted, for their age or the cache's size.", "cache_stats"),
     Definition("pulsar_ml_cache_used_size", "gauge", _CACHE,
@@ -172,7 +172,7 @@ _CACHES = (
 
 _STREAM = (
     Definition("weir_query_batches_total", "counter", ("query",),
-               "Micro-batches done since the run began.", "progress"),
+               "Micro-batches completed since the run began.", "progress"),
     Definition("weir_query_records_total", "counter", ("query",),
                "Records read since the run began.", "progress"),
     Definition("weir_query_phase_seconds_total", "counter", ("query", "phase"),
@@ -181,13 +181,13 @@ _STREAM = (
     Definition("weir_query_batch", "gauge", ("query",),
                "Number of the newest micro-batch.", "progress"),
     Definition("weir_query_batch_duration_seconds", "gauge", ("query",),
-               "How long the newest micro-batch took.", "progress"),
+               "Duration of the newest micro-batch.", "progress"),
     Definition("weir_query_newest_event_timestamp_seconds", "gauge", ("query",),
                "Time of the newest event read (s since the epoch).", "progress"),
     Definition("weir_query_state_bytes", "gauge", ("query",),
                "Bytes of the query's state.", "progress"),
     Definition("weir_query_progress_timestamp_seconds", "gauge", ("query",),
-               "When a micro-batch last ended or the query was seen to wait for records"
+               "Time at which a micro-batch last ended or the query last waited for records"
                " (s since the epoch).", "progress"),
     Definition("weir_quarantine_rows_total", "counter", ("reason_code", "job"),
                "Rows of quarantine: rules that records broke, by code and the job that cannot apply"
@@ -218,12 +218,12 @@ _EXPORTER = (
     Definition("weir_exporter_refreshes_total", "counter", (),
                "Refreshes since the exporter began.", "exporter"),
     Definition("weir_exporter_refresh_duration_seconds", "gauge", (),
-               "How long the last refresh took.", "exporter"),
+               "Duration of the last refresh.", "exporter"),
     Definition("weir_exporter_refresh_timestamp_seconds", "gauge", (),
                "When the last refresh ended (s since the epoch).", "exporter"),
     Definition("weir_exporter_entities", "gauge", ("family", "series"),
-               "Entities with series of their own (own), and entities that have breached and have"
-               " none (none).",
+               "Entities with their own series (own), and entities that have breached without"
+               " (none).",
                "exporter"),
 )
 
