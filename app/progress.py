@@ -167,7 +167,7 @@ def records(progress: dict[str, Any]) -> int:
 
 
 def _seconds(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _age(event_s: float, now_s: float) -> str:
