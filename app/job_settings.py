@@ -159,6 +159,7 @@ CachePolicy = Literal[
 Mebibytes = Annotated[float, Field(ge=0, lt=2**33)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Times = Annotated[int, Field(ge=0, le=1000)]
+Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class CacheVariant(Model):
@@ -181,6 +182,9 @@ class CacheVariant(Model):
         Times | None
     ) = None
     cacheEvictionByMarkDeletedPosition: bool | None = None
+    managedLedgerMinimumBacklogCursorsForCaching: Count | None = None
+    managedLedgerMinimumBacklogEntriesForCaching: Count | None = None
+    managedLedgerMaxBacklogBetweenCursorsForCaching: Count | None = None
 
 
 class EntryCacheSettings(JobModel):
@@ -203,6 +207,9 @@ class EntryCacheSettings(JobModel):
     managedLedgerCacheEvictionExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes: Times = 5
     cacheEvictionByExpectedReadCount: bool = True
     cacheEvictionByMarkDeletedPosition: bool = False
+    managedLedgerMinimumBacklogCursorsForCaching: Count = 0
+    managedLedgerMinimumBacklogEntriesForCaching: Count = 1000
+    managedLedgerMaxBacklogBetweenCursorsForCaching: Count = 1000
     variants: list[CacheVariant] = []
     extra_outputs: list[Literal["cache_evictions", "cache_reads"]] = []
 

@@ -84,9 +84,6 @@ LIMIT_TYPES: dict[str, dict[str, str]] = {
 """Type of each limit key, by scope."""
 
 WITHOUT_EFFECT: tuple[str, ...] = (
-    "managedLedgerMinimumBacklogCursorsForCaching",
-    "managedLedgerMinimumBacklogEntriesForCaching",
-    "managedLedgerMaxBacklogBetweenCursorsForCaching",
     "resourceUsageTransportPublishIntervalInSecs",
     "connectionsPerBroker",
     "topicPublisherThrottlingTickTimeMillis",

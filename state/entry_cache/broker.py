@@ -117,7 +117,8 @@ class Broker:
         columns = (
             rows["ts_mono_ns"], rows["ts_wall_ms"], rows["source_feed"], kind, topic, cursor,
             rows["subscription"], rows["ledger_id"], rows["entry_id"], rows["entry_bytes"],
-            (rows["active"] != 0).astype(np.int64), has_read, read_ledger, read_entry, has_mark,
+            (rows["active"] != 0).astype(np.int64), rows["active"] >= 0, rows["durable"] != 0,
+            has_read, read_ledger, read_entry, has_mark,
             mark_ledger, mark_entry, np.full(len(kind), L.NEVER_READ),
         )
         return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])

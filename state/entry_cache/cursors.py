@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from state.entry_cache.backlogs import close_ledger, forget_ledgers, take_backlogs
 from state.entry_cache.cache import invalidate_all, invalidate_before, pass_by
 from state.entry_cache.layout import (
     BLOCK_MASK,
@@ -28,7 +29,10 @@ def meet(w: World, t: int, now: int) -> None:
         and now - topic["seen_ns"] > w.key[0]["idle_ns"]
     ):
         topic["has_persisted"], topic["left_ns"] = 0, NULL
+        forget_ledgers(w, t)
     topic["seen_ns"] = now
+    if now > topic["check_ns"]:
+        take_backlogs(w, t, now)
 
 
 @compiled
@@ -38,6 +42,8 @@ def persist(w: World, t: int, ledger: int, entry: int) -> None:
     if topic["has_persisted"] == 0 or precedes(
         topic["persisted_ledger"], topic["persisted_entry"], ledger, entry
     ):
+        if topic["has_persisted"] != 0 and topic["persisted_ledger"] != ledger:
+            close_ledger(w, t)
         topic["has_persisted"] = 1
         topic["persisted_ledger"], topic["persisted_entry"] = ledger, entry
 
@@ -224,8 +230,8 @@ def drop_replays_of_ledger(w: World, t: int, ledger: int) -> None:
 
 @compiled
 def set_cursor(
-    w: World, t: int, c: int, active: int, has_read: int, read_ledger: int, read_entry: int,
-    has_mark: int, mark_ledger: int, mark_entry: int,
+    w: World, t: int, c: int, active: int, told: int, durable: int, has_read: int,
+    read_ledger: int, read_entry: int, has_mark: int, mark_ledger: int, mark_entry: int,
 ) -> None:
     """A cursor is as a record says; a mark-delete that moves on may lower counts."""
     cursor, topic = w.cursors[c], w.topics[t]
@@ -234,6 +240,7 @@ def set_cursor(
         cursor["known"] = 1
     topic["active"] += active - cursor["active"]
     cursor["active"], cursor["has_read"] = active, has_read
+    cursor["told"], cursor["durable"] = told, durable
     cursor["read_ledger"], cursor["read_entry"] = read_ledger, read_entry
     if has_mark != 0:
         had, was_ledger, was_entry = (
@@ -261,6 +268,7 @@ def delete_cursor(w: World, t: int, c: int) -> None:
         topic["cursors"] -= 1
         topic["active"] -= cursor["active"]
         cursor["known"] = cursor["active"] = cursor["has_read"] = cursor["has_mark"] = 0
+        cursor["backlog"] = NULL
     drop_replays(w, t, c)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state.entry_cache.backlogs import caches_reads, drop_ledger
 from state.entry_cache.cache import (
     change,
     find,
@@ -123,6 +124,7 @@ def no_room(w: World, o: Out) -> bool:
     return (
         k["entries"] + count > len(w.entries)
         or k["pages"] + count + ONE > len(w.pages)
+        or k["ledgers"] + ONE > len(w.ledgers)
         or k["reads"] + count > len(o.reads)
         or (
             k["with_evictions"] != 0
@@ -240,6 +242,7 @@ def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
     elif kind == LEDGER_DELETED or (kind == ENTRY_INVALIDATED and entry == NULL):
         if kind == LEDGER_DELETED:
             drop_replays_of_ledger(w, t, ledger)
+            drop_ledger(w, t, ledger)
         for v in range(count):
             invalidate_ledger(w, o, v, t * count + v, ledger)
     elif kind == ENTRY_INVALIDATED:
@@ -264,8 +267,8 @@ def change_cursor(w: World, o: Out, f: Feed, i: int, t: int, c: int, kind: int) 
     )
     if kind == CURSOR_STATE:
         set_cursor(
-            w, t, c, f.active[i], f.has_read[i], f.read_ledger[i], f.read_entry[i],
-            f.has_mark[i], f.mark_ledger[i], f.mark_entry[i],
+            w, t, c, f.active[i], f.told[i], f.durable[i], f.has_read[i], f.read_ledger[i],
+            f.read_entry[i], f.has_mark[i], f.mark_ledger[i], f.mark_entry[i],
         )
     elif kind == CURSOR_DELETED:
         delete_cursor(w, t, c)
@@ -324,7 +327,9 @@ def read(
             counts["misses"] += 1
             if size != NULL:
                 counts["miss_bytes"] += size
-                if cache["max_bytes"] != 0:
+                if cache["max_bytes"] != 0 and (
+                    cache["backlog_cursors"] < 1 or caches_reads(w, t, c, v)
+                ):
                     if expected < 0:
                         expected = ONE + others_before(w, t, c, at_ledger, at_entry)
                     insert(w, v, cell, ledger, entry, size, expected, next_read)
@@ -372,7 +377,8 @@ def begin_run(w: World, now: int) -> None:
     k = w.key[0]
     k["started_ns"], k["next_ns"] = now, LARGEST
     k["entries"] = k["entries_top"] = k["pages"] = k["pages_top"] = 0
-    k["free_entry"] = k["free_page"] = NOBODY
+    k["free_entry"] = k["free_page"] = k["free_ledger"] = NOBODY
+    k["ledgers"] = k["ledgers_top"] = 0
     w.table[:] = NOBODY
     for s in range(len(w.sets)):
         w.sets[s]["first"] = w.sets[s]["last"] = w.sets[s]["finger"] = NOBODY
@@ -383,11 +389,13 @@ def begin_run(w: World, now: int) -> None:
         w.flag_sets[s]["first"] = w.flag_sets[s]["last"] = w.flag_sets[s]["finger"] = NOBODY
         c = w.cursors[s]
         c["known"] = c["active"] = c["has_read"] = c["has_mark"] = c["flags"] = 0
+        c["backlog"] = NULL
     for t in range(len(w.topics)):
         topic = w.topics[t]
         topic["cursors"] = topic["active"] = topic["flags"] = topic["has_persisted"] = 0
         topic["has_slow_read"] = topic["has_slow_mark"] = 0
-        topic["left_ns"] = topic["seen_ns"] = NULL
+        topic["left_ns"] = topic["seen_ns"] = topic["check_ns"] = NULL
+        topic["first_ledger"] = NOBODY
     for v in range(len(w.variants)):
         cache = w.variants[v]
         cache["used"] = cache["count"] = cache["wanted"] = cache["topics"] = 0

@@ -64,6 +64,7 @@ COUNTED = (
 SETTINGS = (
     "policy", "max_bytes", "trigger", "goal", "interval_ns", "ttl_ns", "ttl_max_ns",
     "max_requeue", "extend_recent", "merge", "pending", "by_mark_delete", "decrement", "grace_ns",
+    "backlog_cursors", "backlog_entries", "backlog_between",
 )
 
 VARIANT = _layout(
@@ -118,18 +119,24 @@ TOPIC = _layout(
         "name", "rank", "cursors", "active", "flags", "first_cursor", "seen_ns", "left_ns",
         "has_persisted", "persisted_ledger", "persisted_entry", "event",
         "has_slow_read", "slow_read_ledger", "slow_read_entry",
-        "has_slow_mark", "slow_mark_ledger", "slow_mark_entry",
+        "has_slow_mark", "slow_mark_ledger", "slow_mark_entry", "first_ledger", "check_ns",
     )
 )
-"""`rank` by name. Slowest positions are those of the active cursors that have one."""
+"""`rank` by name. Slowest positions are those of the active cursors that have one. `first_ledger`:
+the newest before that of the last persisted entry. Backlogs are counted next after `check_ns`."""
 
 CURSOR = _layout(
     *_longs(
         "topic", "name", "known", "active", "has_read", "read_ledger", "read_entry", "has_mark",
-        "mark_ledger", "mark_entry", "next", "flags",
+        "mark_ledger", "mark_entry", "next", "flags", "told", "durable", "backlog",
     )
 )
-"""A subscription of a topic; not `known` = no cursor, only entries queued for replay."""
+"""A subscription of a topic; not `known` = no cursor, only entries queued for replay. `told`: its
+record says whether it is active. `backlog`: entries at the last check (NULL = was not counted)."""
+
+LEDGER = _layout(*_longs("ledger", "entries", "next"))
+"""How many entries a ledger of a topic has that is written no more; the next one is older."""
+KEPT_LEDGER = _layout(*_longs("topic", "ledger", "entries"))
 
 KEY = _layout(
     ("cluster", _i8), ("broker", _i8), ("has_clock", _u1), ("clock_ns", _i8),
@@ -140,6 +147,7 @@ KEY = _layout(
         "started_ns", "next_ns", "by_dispatch", "with_evictions", "with_reads", "touched",
         "now_ns", "now_wall_ms", "now_feed",
         "entries", "entries_top", "free_entry", "pages", "pages_top", "free_page",
+        "ledgers", "ledgers_top", "free_ledger",
         "evictions", "eviction_ns", "eviction_no", "reads", "read_ns", "read_no", "stats",
     ),
 )
@@ -187,6 +195,7 @@ class World(NamedTuple):
     entries: Array
     heads: Array
     far: Array
+    ledgers: Array
     scratch: Array
 
 
@@ -212,6 +221,8 @@ class Feed(NamedTuple):
     entry: Array
     size: Array
     active: Array
+    told: Array
+    durable: Array
     has_read: Array
     read_ledger: Array
     read_entry: Array

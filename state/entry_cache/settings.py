@@ -26,9 +26,13 @@ MAX_TIMES = f"{_EVICTION}ExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes"
 RECENT = f"{_EVICTION}ExtendTTLOfRecentlyAccessed"
 BY_COUNT = "cacheEvictionByExpectedReadCount"
 BY_MARK_DELETE = "cacheEvictionByMarkDeletedPosition"
+BACKLOG_CURSORS = "managedLedgerMinimumBacklogCursorsForCaching"
+BACKLOG_ENTRIES = "managedLedgerMinimumBacklogEntriesForCaching"
+BACKLOG_BETWEEN = "managedLedgerMaxBacklogBetweenCursorsForCaching"
 BROKER_KEYS: dict[str, Any] = {
     SIZE_MB: None, WATERMARK: 0.9, INTERVAL_MS: 10, TTL_MS: 1000, TTL_MAX_MS: 5000, MAX_TIMES: 5,
-    RECENT: True, BY_COUNT: True, BY_MARK_DELETE: False,
+    RECENT: True, BY_COUNT: True, BY_MARK_DELETE: False, BACKLOG_CURSORS: 0,
+    BACKLOG_ENTRIES: 1000, BACKLOG_BETWEEN: 1000,
 }
 """Settings that policy documents of the scope `broker` change, with their defaults."""
 OTHER_NAMES = {"cacheEvictionWatermark": WATERMARK}
@@ -139,6 +143,9 @@ class Variant:
         def span(key: str) -> int:
             return _cut(int(self._setting(key, documents)) * NS_PER_MS)
 
+        def count(key: str) -> int:
+            return _cut(int(self._setting(key, documents)))
+
         merges = own["duplicate_insert"] or ("merge" if policy == L.STASHING else "discard")
         bytes_ = 0 if size is None else size
         return {
@@ -156,4 +163,7 @@ class Variant:
             "by_mark_delete": int(bool(self._setting(BY_MARK_DELETE, documents))),
             "decrement": int(bool(own["decrement_on_mark_delete"])),
             "grace_ns": _cut(own["grace_ms"] * NS_PER_MS),
+            # a broker ignores them while it counts expected reads; others are no broker's
+            "backlog_cursors": count(BACKLOG_CURSORS) if policy in (L.FIFO, L.PROPORTIONAL) else 0,
+            "backlog_entries": count(BACKLOG_ENTRIES), "backlog_between": count(BACKLOG_BETWEEN),
         }

@@ -22,7 +22,7 @@ from state.rate_limits.shard import Star, policy_of
 from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
 
 NAME = "entry_cache"
-VERSION = 1
+VERSION = 2
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
     "topic", "producer_name", "sequence_id", "ledger_id", "entry_id", "entry_bytes",

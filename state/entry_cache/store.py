@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from state.entry_cache import layout as L
+from state.entry_cache.backlogs import push_ledger
 from state.entry_cache.cache import append, stash
 from state.entry_cache.heaps import put_far, settle_head
 from state.entry_cache.layout import (
@@ -15,16 +16,18 @@ from state.entry_cache.layout import (
     PROPORTIONAL,
     ZERO,
     Array,
+    Int,
     World,
     compiled,
 )
 from state.entry_cache.positions import add, entry_at, lowest
 from state.entry_cache.world import blank, empty_world, link_cursors, with_cursors, with_topics
 
-PARTS = ("key", "variants", "topics", "cells", "cursors", "flags", "entries")
+PARTS = ("key", "variants", "topics", "cells", "cursors", "flags", "entries", "ledgers")
 LAYOUTS = {
     "key": L.KEY, "variants": L.VARIANT, "topics": L.TOPIC, "cells": L.CELL,
     "cursors": L.CURSOR, "flags": L.KEPT_FLAG, "entries": L.KEPT_ENTRY,
+    "ledgers": L.KEPT_LEDGER,
 }
 NAME_FIELDS = {
     "key": ("cluster", "broker", "last_feed"), "variants": ("given",), "topics": ("name",),
@@ -62,16 +65,20 @@ def pack(w: World) -> dict[str, Array]:
     for field in ("head", "tail", "stash_head", "stash_tail", "unwanted_head", "unwanted_tail"):
         packed["variants"][field] = -1
     packed["cells"]["head_at"] = -1
-    for field in ("evictions", "reads", "stats", "entries_top", "pages_top"):
+    packed["topics"]["first_ledger"] = -1
+    for field in ("evictions", "reads", "stats", "entries_top", "pages_top", "ledgers_top"):
         packed["key"][field] = 0
-    packed["key"]["free_entry"] = packed["key"]["free_page"] = -1
+    packed["key"]["free_entry"] = packed["key"]["free_page"] = packed["key"]["free_ledger"] = -1
     packed["key"]["now_ns"] = packed["key"]["now_wall_ms"] = packed["key"]["now_feed"] = 0
     entries = np.zeros(int(k["entries"]), L.KEPT_ENTRY)
     orders = np.zeros(len(w.entries), np.int64)
     keep_entries(w, order, orders, entries)
     flags = np.zeros(int(topics["flags"].sum()), L.KEPT_FLAG)
     keep_flags(w, np.flatnonzero(kept_cursors), flags)
-    return {**packed, "entries": entries, "flags": flags}
+    ledgers = np.zeros(int(k["ledgers"]), L.KEPT_LEDGER)
+    count = keep_ledgers(w, order, ledgers)
+    packed["key"]["ledgers"] = 0
+    return {**packed, "entries": entries, "flags": flags, "ledgers": ledgers[:count]}
 
 
 @compiled
@@ -133,6 +140,26 @@ def keep_flags(w: World, cursors: Array, kept: Array) -> None:
             p = w.pages[p]["next"]
 
 
+@compiled
+def keep_ledgers(w: World, topics: Array, kept: Array) -> Int:
+    """Write what ledgers have, topic by topic from the oldest; answers how many they are."""
+    n = ZERO
+    for number in range(len(topics)):
+        start = n
+        at = w.topics[topics[number]]["first_ledger"]
+        while at >= 0:
+            n += ONE
+            at = w.ledgers[at]["next"]
+        at, back = w.topics[topics[number]]["first_ledger"], n
+        while back > start:
+            back -= ONE
+            to = kept[back]
+            to["topic"], to["ledger"] = number, w.ledgers[at]["ledger"]
+            to["entries"] = w.ledgers[at]["entries"]
+            at = w.ledgers[at]["next"]
+    return n
+
+
 def unpack(parts: dict[str, Array], source: Array, variants: Array) -> World:
     """The world behind stored arrays.
 
@@ -164,6 +191,9 @@ def unpack(parts: dict[str, Array], source: Array, variants: Array) -> World:
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(totals)])
     fill_entries(w, np.ascontiguousarray(counts), parts["entries"], target, bases, places)
     fill_flags(w, parts["flags"])
+    kept = parts["ledgers"]
+    w = w._replace(ledgers=blank("ledgers", len(kept) + 16))
+    fill_ledgers(w, kept)
     return w
 
 
@@ -226,3 +256,10 @@ def fill_flags(w: World, kept: Array) -> None:
     for n in range(len(kept)):
         c = kept[n]["cursor"]
         add(w, w.flag_sets[c], -ONE - c, kept[n]["ledger"], kept[n]["entry"])
+
+
+@compiled
+def fill_ledgers(w: World, kept: Array) -> None:
+    """Put back what ledgers have."""
+    for n in range(len(kept)):
+        push_ledger(w, kept[n]["topic"], kept[n]["ledger"], kept[n]["entries"])

@@ -13,17 +13,19 @@ from state.entry_cache.positions import place_of
 LAYOUTS: Mapping[str, np.dtype] = {
     "key": L.KEY, "variants": L.VARIANT, "topics": L.TOPIC, "cells": L.CELL, "sets": L.SET,
     "cursors": L.CURSOR, "flag_sets": L.SET, "pages": L.PAGE, "entries": L.ENTRY,
+    "ledgers": L.LEDGER,
 }
 _NO_PLACE = {
     "variants": (
         "head", "tail", "stash_head", "stash_tail", "unwanted_head", "unwanted_tail", "given",
     ), "cells": ("head_at",),
     "sets": ("first", "last", "finger"), "flag_sets": ("first", "last", "finger"),
-    "topics": ("first_cursor", "name"), "cursors": ("next",),
-    "key": ("last_feed", "free_entry", "free_page"),
+    "topics": ("first_cursor", "name", "first_ledger"), "cursors": ("next",),
+    "key": ("last_feed", "free_entry", "free_page", "free_ledger"),
 }
 _UNKNOWN = {
-    "variants": ("idle_until_ns", "max_bytes"), "topics": ("seen_ns", "left_ns"),
+    "variants": ("idle_until_ns", "max_bytes"), "topics": ("seen_ns", "left_ns", "check_ns"),
+    "cursors": ("backlog",),
     "key": ("latest_ns", "clock_wall_ms", "run_wall_ms", "last_wall_ms", "eviction_ns", "read_ns"),
 }
 
@@ -62,7 +64,7 @@ def empty_world(key: Array, variants: Array, entries: int, pages: int) -> World:
         flag_sets=blank("flag_sets", 0), pages=blank("pages", pages),
         slots=np.zeros((pages, int(L.BLOCK)), np.int64), table=_table(pages),
         entries=blank("entries", entries), heads=np.zeros((len(variants), 0), np.int64),
-        far=np.zeros((len(variants), 0), np.int64), scratch=none,
+        far=np.zeros((len(variants), 0), np.int64), ledgers=blank("ledgers", 16), scratch=none,
     ))
 
 
@@ -151,6 +153,8 @@ def grow(w: World, o: Out) -> tuple[World, Out]:
             table=_table(len(w.pages) + count),
         )
         fill_table(w)
+    if k["ledgers"] + 1 > len(w.ledgers):
+        w = w._replace(ledgers=more(w.ledgers, len(w.ledgers) + 16))
     need = {"reads": int(k["reads"]) + caches, "stats": int(k["stats"]) + len(w.cells) + caches}
     if k["with_evictions"]:
         need["evictions"] = int(k["evictions"]) + int(k["entries"]) + caches

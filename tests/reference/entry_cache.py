@@ -37,10 +37,18 @@ MAX_TIMES = f"{EVICTION}ExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes"
 RECENT = f"{EVICTION}ExtendTTLOfRecentlyAccessed"
 BY_COUNT = "cacheEvictionByExpectedReadCount"
 BY_MARK_DELETE = "cacheEvictionByMarkDeletedPosition"
+BACKLOG_CURSORS = "managedLedgerMinimumBacklogCursorsForCaching"
+BACKLOG_ENTRIES = "managedLedgerMinimumBacklogEntriesForCaching"
+BACKLOG_BETWEEN = "managedLedgerMaxBacklogBetweenCursorsForCaching"
+CHECK = 60_000 * NS_PER_MS
+"""How often a broker takes the backlogs of cursors."""
+MOST_LEDGERS = 1000
+"""Ledgers of a topic, besides the one that is written, of which the entries are known."""
 
 BROKER_KEYS: dict[str, Any] = {
     SIZE_MB: None, WATERMARK: 0.9, INTERVAL_MS: 10, TTL_MS: 1000, TTL_MAX_MS: 5000, MAX_TIMES: 5,
-    RECENT: True, BY_COUNT: True, BY_MARK_DELETE: False,
+    RECENT: True, BY_COUNT: True, BY_MARK_DELETE: False, BACKLOG_CURSORS: 0,
+    BACKLOG_ENTRIES: 1000, BACKLOG_BETWEEN: 1000,
 }
 """Settings that policy documents of the scope `broker` change, and their defaults."""
 
@@ -102,6 +110,9 @@ class Settings:
     by_mark_delete: bool = False
     decrement_on_mark_delete: bool = False
     grace: int = 0
+    backlog_cursors: int = 0
+    backlog_entries: int = 1000
+    backlog_between: int = 1000
 
     @property
     def trigger(self) -> int | None:
@@ -541,8 +552,13 @@ class Cursor:
     """One subscription's cursor."""
 
     active: bool = True
+    told: bool = False
+    """Whether its last record says if it is active."""
+    durable: bool = True
     read_pos: Position | None = None
     mark_delete: Position | None = None
+    backlog: int | None = None
+    """Entries that it had before it at the last check; None if nobody counted them."""
 
 
 @dataclass
@@ -556,6 +572,48 @@ class Topic:
     left: int | None = None
     """When the last active cursor left."""
     seen: int = 0
+    ledgers: dict[int, int] = field(default_factory=dict)
+    """Entries of each ledger."""
+
+    def persist(self, position: Position) -> None:
+        """An entry is in a ledger, and all before it are."""
+        if self.persisted is not None and position <= self.persisted:
+            return
+        self.persisted = position
+        self.ledgers[position[0]] = position[1] + 1
+        if len(self.ledgers) > MOST_LEDGERS + 1:
+            del self.ledgers[min(self.ledgers)]
+
+    def delete_ledger(self, ledger: int) -> None:
+        """One that is not written any more is gone."""
+        if self.persisted is not None and ledger != self.persisted[0]:
+            self.ledgers.pop(ledger, None)
+
+    def entries_from(self, position: Position) -> int:
+        """Known entries at a position and behind it."""
+        ledger, entry = position
+        behind = [count for other, count in self.ledgers.items() if other > ledger]
+        return sum(behind) + max(self.ledgers.get(ledger, 0) - max(entry, 0), 0)
+
+    def take_backlogs(self) -> None:
+        """The check of a broker."""
+        for cursor in self.cursors.values():
+            counts = cursor.durable and cursor.read_pos is not None
+            cursor.backlog = self.entries_from(cursor.read_pos) if counts else None
+
+    def caches_reads(self, subscription: str, s: Settings) -> bool:
+        """Whether what this reader gets from storage is put into a cache."""
+        reader = self.cursors.get(subscription)
+        if s.backlog_cursors < 1 or s.policy not in BY_CURSOR or reader is None or reader.told:
+            return True
+        own = reader.backlog
+        if own is None or own < s.backlog_entries:
+            return False
+        others = [
+            c.backlog for c in self.cursors.values() if c is not reader and c.backlog is not None
+        ]
+        near = [b for b in others if abs(own - b) <= s.backlog_between]
+        return len(near) >= s.backlog_cursors
 
     @property
     def active(self) -> int:
@@ -680,6 +738,10 @@ class Variant:
             bool(self._setting(RECENT, documents, retention)), duplicate,
             self._own("time_pass_pending"), bool(self._setting(BY_MARK_DELETE, documents)),
             bool(self._own("decrement_on_mark_delete")), self._own("grace_ms") * NS_PER_MS,
+            *(
+                int(self._setting(key, documents))
+                for key in (BACKLOG_CURSORS, BACKLOG_ENTRIES, BACKLOG_BETWEEN)
+            ),
         )
 
 
@@ -808,6 +870,7 @@ class Broker:
         """A run of the broker begins, with nothing in memory."""
         self._run += 1
         self._started = now
+        self._check = now + CHECK
         self._topics: dict[str, Topic] = {}
         before, self.caches = self.caches, []
         for i, variant in enumerate(self._variants):
@@ -839,9 +902,14 @@ class Broker:
         return int(self.last["ts_mono_ns"]) + passed
 
     def advance(self, to: int, following: Record | None) -> None:
-        """Passes that are due before a moment, windows that end up to it."""
+        """Passes and checks that are due before a moment, windows that end up to it."""
         if self.last is None:
             return
+        if self._check < to:
+            # nothing that they look at changes between two records
+            for topic in self._topics.values():
+                topic.take_backlogs()
+            self._check += -((self._check - to) // CHECK) * CHECK
         while True:
             due = min(
                 ((self._due(i), i) for i, cache in enumerate(self.caches) if cache.has_work),
@@ -945,8 +1013,7 @@ class Broker:
     def _on_entry_added(self, r: Record, topic: Topic, ns: int, wall: int | None) -> None:
         position = position_of(r)
         self._events.add(r["topic"])
-        if topic.persisted is None or position > topic.persisted:
-            topic.persisted = position
+        topic.persist(position)
         for i, cache in enumerate(self.caches):
             s = cache.settings
             lingers = topic.left is not None and ns - topic.left < s.grace
@@ -988,7 +1055,8 @@ class Broker:
                 size = r.get("entry_bytes")
                 counts.misses += 1
                 counts.miss_bytes += size or 0
-                if size is not None and cache.settings.max_bytes != 0:
+                takes = cache.settings.max_bytes != 0
+                if size is not None and takes and topic.caches_reads(subscription, cache.settings):
                     cache.insert(name, position, size, expected, ns)
             if releases:
                 cache.release(name, position)
@@ -1020,6 +1088,7 @@ class Broker:
 
     def _on_ledger_deleted(self, r: Record, topic: Topic, ns: int, wall: int | None) -> None:
         topic.replays = {x for x in topic.replays if x[1][0] != r["ledger_id"]}
+        topic.delete_ledger(r["ledger_id"])
         self._invalidate(r, ns, wall)
 
     def _invalidate(self, r: Record, ns: int, wall: int | None) -> None:
@@ -1035,6 +1104,8 @@ class Broker:
         before, active = self._slowest(topic), topic.active
         cursor = topic.cursors.setdefault(r["subscription"], Cursor())
         cursor.active = True if r.get("active") is None else r["active"]
+        cursor.told = r.get("active") is not None
+        cursor.durable = r.get("durable") is not False
         cursor.read_pos = parsed(r.get("read_pos"))
         was, marked = cursor.mark_delete, parsed(r.get("mark_delete"))
         if marked is not None:

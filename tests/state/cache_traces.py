@@ -10,6 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.reference.entry_cache import (
+    BACKLOG_BETWEEN,
+    BACKLOG_CURSORS,
+    BACKLOG_ENTRIES,
     BY_COUNT,
     BY_MARK_DELETE,
     INTERVAL_MS,
@@ -35,7 +38,7 @@ STEPS_NS = (
     *(0,) * 24, *(1, MS) * 4, 999_999, 3 * MS, 4 * MS, 5 * MS, 10 * MS - 1, *(10 * MS,) * 2,
     10 * MS + 1, 25 * MS, 100 * MS, 100 * MS, 400 * MS, 500 * MS, 990 * MS, 1000 * MS - 1,
     *(1000 * MS,) * 2, 1000 * MS + 1, 1001 * MS, 1010 * MS, 2500 * MS, 5000 * MS, 5001 * MS,
-    7500 * MS, 61_000 * MS, 3_700_000 * MS,
+    7500 * MS, 60_000 * MS, 61_000 * MS, 3_700_000 * MS,
 )
 KINDS = (
     *("add",) * 14, *("burst",) * 5, *("again",) * 2, *("next",) * 12, *("tail",) * 8, "reread",
@@ -56,6 +59,9 @@ BROKER_VALUES: dict[str, tuple[Any, ...]] = {
     BY_COUNT: (True, False),
     BY_MARK_DELETE: (False, True),
     "cacheEvictionWatermark": (0.5, 0.9, -1),
+    BACKLOG_CURSORS: (1, 1, 2, 0, -1),
+    BACKLOG_ENTRIES: (1, 0, 2, 5, None),
+    BACKLOG_BETWEEN: (2, 0, 1, 6, None),
 }
 """What policies of the scope `broker` say."""
 VARIANT_VALUES: dict[str, tuple[Any, ...]] = {
@@ -75,6 +81,9 @@ VARIANT_VALUES: dict[str, tuple[Any, ...]] = {
     MAX_TIMES: (5, 0, 1, 2),
     BY_COUNT: (True, False),
     BY_MARK_DELETE: (False, True),
+    BACKLOG_CURSORS: (1, 1, 2, 0),
+    BACKLOG_ENTRIES: (1, 0, 2, 5),
+    BACKLOG_BETWEEN: (2, 0, 1, 6),
 }
 """What a variant may fix and parameters may set, `variants` aside."""
 
@@ -290,9 +299,13 @@ class _Writer:
         if marked is not None:
             self._log.marked[subscription] = marked
         entry = None if marked is None else self._position(marked).split(":")
+        if self._plain["silent"] and active:
+            active = None
+        durable = False if self._plain["silent"] and len(self.records) % 11 == 10 else None
         self._put(
             "cursor_state", topic=self._here[1], subscription=subscription,
             read_pos=None if place is None else self._position(place), active=active,
+            durable=durable,
             mark_delete=None if entry is None else f"{entry[0]}:{int(entry[1]) - 1}",
         )
 
@@ -463,9 +476,8 @@ def traces(
     known = {
         "seq": seq, "starts": starts, "walls": draw(st.sampled_from(walls)),
         "origins": (draw(origins), draw(origins)), "ticks": draw(st.sampled_from((False, True))),
-        "floating": draw(st.booleans()), "size": 100 if plain else draw(
-            st.sampled_from((None, None, 100))
-        ),
+        "floating": draw(st.booleans()), "silent": draw(st.booleans()),
+        "size": 100 if plain else draw(st.sampled_from((None, None, 100))),
     }
     configured = []
     if not plain:

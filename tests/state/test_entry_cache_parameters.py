@@ -12,6 +12,9 @@ from app.job_settings import SWITCHES, CacheVariant, EntryCacheSettings
 from app.settings import load_settings
 from state.entry_cache import settings
 from state.entry_cache.settings import (
+    BACKLOG_BETWEEN,
+    BACKLOG_CURSORS,
+    BACKLOG_ENTRIES,
     BY_COUNT,
     BY_MARK_DELETE,
     INTERVAL_MS,
@@ -47,6 +50,10 @@ MARKED = [cursor(0, mark_delete="1:-1"), added(1, 0), added(2, 1), read(3, 0), r
           cursor(5, read_pos="1:2", mark_delete="1:1"), read(1500, 0), read(2500, 0)]
 ALONE = [cursor(0), added(1, 0), record("cursor_deleted", 2, subscription="s"), added(3, 1),
          read(4, 1), read(5, 0)]
+BACKLOGGED = [cursor(0), cursor(0, "t", "1:2"), *(added(1 + i, i) for i in range(8)),
+              read(61_000, 0), read(61_001, 2, "t"), read(61_002, 0), read(61_003, 2)]
+"""Backlogs of 8 and 6 entries."""
+HELPED = {"policy": "fifo", BACKLOG_CURSORS: 1, BACKLOG_ENTRIES: 1, BACKLOG_BETWEEN: 2}
 CASES: dict[tuple[str, Any], tuple[dict[str, Any], list[Row]]] = {
     ("policy", "expected_reads_stash"): ({"max_bytes": 1000}, TIGHT),
     ("policy", "fifo"): ({"max_bytes": 1000}, TIGHT),
@@ -73,6 +80,9 @@ CASES: dict[tuple[str, Any], tuple[dict[str, Any], list[Row]]] = {
     (MAX_TIMES, 0): ({}, STALE),
     (BY_COUNT, False): ({"max_bytes": 1000}, TIGHT),
     (BY_MARK_DELETE, True): (FIFO, MARKED),
+    (BACKLOG_CURSORS, 2): (HELPED, BACKLOGGED),
+    (BACKLOG_ENTRIES, 7): (HELPED, BACKLOGGED),
+    (BACKLOG_BETWEEN, 1): (HELPED, BACKLOGGED),
 }
 
 

@@ -128,7 +128,7 @@ def known(data: bytes, params: dict[str, Any], configured: Sequence[str]) -> dic
         parts = pack(b.world)
         cursors = [
             (text(shard.names, c["name"]), *(int(c[f]) for f in (
-                "topic", "known", "active", "has_read", "has_mark",
+                "topic", "known", "active", "has_read", "has_mark", "told", "durable", "backlog",
             )), *(int(c[f]) for f in ("read_ledger", "read_entry") if c["has_read"]))
             for c in parts["cursors"]
         ]
@@ -146,11 +146,13 @@ def known(data: bytes, params: dict[str, Any], configured: Sequence[str]) -> dic
             "topics": [
                 (text(shard.names, t["name"]), *(int(t[f]) for f in (
                     "cursors", "active", "flags", "seen_ns", "left_ns", "has_persisted", "event",
+                    "check_ns",
                 )))
                 for t in parts["topics"]
             ],
             "cells": [[int(c[f]) for f in levels] for c in parts["cells"]],
             "caches": [[int(c[f]) for f in caches] for c in parts["variants"]],
+            "ledgers": parts["ledgers"].tolist(),
             "entries": parts["entries"].tolist(), "cursors": sorted(cursors), "flags": flags,
         }
     return found

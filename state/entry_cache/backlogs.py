@@ -1,0 +1,136 @@
+"""Which cursors with a backlog have what they read from storage cached.
+
+As `ManagedLedgerImpl.checkCursorsToCacheEntries` of Pulsar 4.2.4: once a minute a broker that does
+not count expected reads takes the backlog of every durable cursor, in entries from its read
+position to the last one. A cursor whose backlog has at least `backlog_entries` caches its reads if
+the backlogs of at least `backlog_cursors` others are within `backlog_between` of its own. With 2
+cursors, 1000 entries and 500 between, of backlogs of 2000, 1600, 1200 and 900 the second and the
+third do: 2000 has only 1600 near it, and 900 is too few, though it counts for 1200.
+
+A topic's cursors and entries change by its events alone, so its check is made up for at the first
+event behind the moment at which it was due.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.entry_cache.layout import LARGEST, NOBODY, NULL, ONE, ZERO, Int, World, compiled
+
+CHECK_NS, MOST_LEDGERS = np.int64(60_000_000_000), np.int64(1000)
+
+
+@compiled
+def take_backlogs(w: World, t: int, now: int) -> None:
+    """Count the backlogs of a topic's cursors and set the time of its next check."""
+    k, topic = w.key[0], w.topics[t]
+    since = now - k["started_ns"]
+    if since < 0 or now > LARGEST - CHECK_NS:
+        # more time has passed than 64 bits hold
+        topic["check_ns"] = LARGEST
+    else:
+        periods = max((since + CHECK_NS - ONE) // CHECK_NS, ONE)
+        topic["check_ns"] = k["started_ns"] + periods * CHECK_NS
+    at = topic["first_cursor"]
+    while at >= 0:
+        cursor = w.cursors[at]
+        cursor["backlog"] = NULL
+        if cursor["known"] != 0 and cursor["durable"] != 0 and cursor["has_read"] != 0:
+            cursor["backlog"] = entries_from(w, t, cursor["read_ledger"], cursor["read_entry"])
+        at = cursor["next"]
+
+
+@compiled
+def entries_from(w: World, t: int, ledger: int, entry: int) -> Int:
+    """Entries of a topic at a position and behind it, as far as they are known."""
+    topic = w.topics[t]
+    if topic["has_persisted"] == 0 or topic["persisted_ledger"] < ledger:
+        return ZERO
+    before, found = max(entry, ZERO), topic["persisted_entry"] + ONE
+    if topic["persisted_ledger"] == ledger:
+        return max(found - before, ZERO)
+    at = topic["first_ledger"]
+    while at >= 0 and w.ledgers[at]["ledger"] > ledger:
+        found += w.ledgers[at]["entries"]
+        at = w.ledgers[at]["next"]
+    if at >= 0 and w.ledgers[at]["ledger"] == ledger:
+        found += max(w.ledgers[at]["entries"] - before, ZERO)
+    return found
+
+
+@compiled
+def caches_reads(w: World, t: int, c: int, v: int) -> bool:
+    """Whether a cache takes in what a cursor has read from storage.
+
+    The record of a cursor may say it itself, and of a reader without a record nothing is known.
+    """
+    if c < 0 or w.cursors[c]["known"] == 0 or w.cursors[c]["told"] != 0:
+        return True
+    cache, own = w.variants[v], w.cursors[c]["backlog"]
+    if own == NULL or own < cache["backlog_entries"]:
+        return False
+    others = ZERO
+    at = w.topics[t]["first_cursor"]
+    while at >= 0:
+        other = w.cursors[at]["backlog"]
+        if at != c and other != NULL and abs(own - other) <= cache["backlog_between"]:
+            others += ONE
+        at = w.cursors[at]["next"]
+    return others >= cache["backlog_cursors"]
+
+
+# -- ledgers that are written no more --------------------------------------------------------
+
+
+@compiled
+def close_ledger(w: World, t: int) -> None:
+    """The ledger of the last persisted entry gets no more; of too many the oldest is forgotten."""
+    topic = w.topics[t]
+    push_ledger(w, t, topic["persisted_ledger"], topic["persisted_entry"] + ONE)
+    at, count = topic["first_ledger"], ONE
+    while w.ledgers[at]["next"] >= 0:
+        at = w.ledgers[at]["next"]
+        count += ONE
+    if count > MOST_LEDGERS:
+        drop_ledger(w, t, w.ledgers[at]["ledger"])
+
+
+@compiled
+def push_ledger(w: World, t: int, ledger: int, entries: int) -> None:
+    """Put a ledger before the older ones of its topic; the caller has room."""
+    k, topic = w.key[0], w.topics[t]
+    at = k["free_ledger"]
+    if at >= 0:
+        k["free_ledger"] = w.ledgers[at]["next"]
+    else:
+        at = k["ledgers_top"]
+        k["ledgers_top"] += 1
+    k["ledgers"] += 1
+    element = w.ledgers[at]
+    element["ledger"], element["entries"], element["next"] = ledger, entries, topic["first_ledger"]
+    topic["first_ledger"] = at
+
+
+@compiled
+def drop_ledger(w: World, t: int, ledger: int) -> None:
+    """A ledger has been deleted; the one that is written is not."""
+    k, topic = w.key[0], w.topics[t]
+    before, at = NOBODY, topic["first_ledger"]
+    while at >= 0 and w.ledgers[at]["ledger"] > ledger:
+        before, at = at, w.ledgers[at]["next"]
+    if at < 0 or w.ledgers[at]["ledger"] != ledger:
+        return
+    if before >= 0:
+        w.ledgers[before]["next"] = w.ledgers[at]["next"]
+    else:
+        topic["first_ledger"] = w.ledgers[at]["next"]
+    w.ledgers[at]["next"] = k["free_ledger"]
+    k["free_ledger"] = at
+    k["ledgers"] -= 1
+
+
+@compiled
+def forget_ledgers(w: World, t: int) -> None:
+    """Nothing is known of a topic any more."""
+    while w.topics[t]["first_ledger"] >= 0:
+        drop_ledger(w, t, w.ledgers[w.topics[t]["first_ledger"]]["ledger"])
