@@ -455,6 +455,9 @@ def traces(
 ) -> Trace:
     """A trace of one or two brokers with one to three topics each.
 
+    A silent one does not say which cursors are active: where backlogs decide what is cached, and
+    broker and time let them.
+
     A plain one has entries of one size, none added twice, no start of a broker and no policy.
     """
     ops = draw(st.lists(OPS, min_size=least, max_size=most))
@@ -466,6 +469,11 @@ def traces(
         **draw(_variant()),
         "variants": draw(st.lists(_variant(), max_size=3)),
     }
+    silent = draw(st.booleans())
+    if silent:
+        params["policy"] = draw(st.sampled_from(("fifo", "proportional")))
+        for name in (BACKLOG_CURSORS, BACKLOG_ENTRIES, BACKLOG_BETWEEN):
+            params[name] = draw(st.sampled_from(VARIANT_VALUES[name]))
     origins = st.sampled_from(ORIGINS)
     starts = not plain and draw(st.booleans())
     seq = draw(st.sampled_from((True, True, False)))
@@ -476,7 +484,7 @@ def traces(
     known = {
         "seq": seq, "starts": starts, "walls": draw(st.sampled_from(walls)),
         "origins": (draw(origins), draw(origins)), "ticks": draw(st.sampled_from((False, True))),
-        "floating": draw(st.booleans()), "silent": draw(st.booleans()),
+        "floating": draw(st.booleans()), "silent": silent,
         "size": 100 if plain else draw(st.sampled_from((None, None, 100))),
     }
     configured = []
@@ -492,10 +500,10 @@ def traces(
     for broker in BROKERS[:brokers]:
         for topic in TOPICS[:topics]:
             writer.begin(broker, topic, subscriptions)
-    for kind, step, a, b, c in ops:
+    for i, (kind, step, a, b, c) in enumerate(ops):
         if plain and kind in ("policy", "everywhere", "again"):
             continue
-        writer.now += step
+        writer.now += 60_000 * MS if silent and i % 12 == 11 else step
         writer.step(kind, a, b, c)
     rest = draw(st.sampled_from((0, 1, 1000, 7000, 61_000, 130_001)))
     return Trace(writer.records, params, configured, START_MS + writer.now // MS + rest)
