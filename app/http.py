@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import logging
 import socket
 import threading
 import time
@@ -26,6 +27,8 @@ from urllib3.util import parse_url
 
 MOST_HOSTS = 64
 """Hosts to which connections are kept."""
+# Its messages have whole addresses, and those of chat services are secrets.
+logging.getLogger("urllib3").propagate = False
 
 
 class NoAnswer(Exception):

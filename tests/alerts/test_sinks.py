@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import socket
 import threading
 import time
@@ -157,6 +159,16 @@ def test_an_answer_that_trickles_in_counts_by_its_status(
     assert found.undelivered == [
         f"webhook {url}: {text}; what it has missed is sent later" for text in said
     ]
+
+
+def test_a_malformed_answer_brings_no_address_into_a_log(evaluator, tmp_warehouse, monkeypatch):
+    minutes(tmp_warehouse, 0, **BUSY)
+    logged = io.StringIO()
+    # Not caplog: it also takes what never gets to the root.
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler(logged)])
+    with slowly(b"HTTP/1.1 200 OK\r\nno header\r\nContent-Length: 0\r\n\r\n") as url:
+        assert go(evaluator({"type": "webhook", "url": f"{url}/hush"})).undelivered == []
+    assert "hush" not in logged.getvalue()
 
 
 def test_a_sink_is_reached_by_the_proxy_of_the_environment(
