@@ -290,9 +290,9 @@ fi
 # Spark's own lines are written as those of the command.
 previous=''
 for word in ${app[@]+"${app[@]}"}; do
-  case $previous$word in
-    --log-formatjson|--log-format=json) export WEIR_LOG_FORMAT=json ;;
-    --log-formattext|--log-format=text) export WEIR_LOG_FORMAT=text ;;
+  case "$previous $word" in
+    *' --log-format=json'|'--log-format json') export WEIR_LOG_FORMAT=json ;;
+    *' --log-format=text'|'--log-format text') export WEIR_LOG_FORMAT=text ;;
   esac
   previous=$word
 done
@@ -418,5 +418,12 @@ if [ -n "$dry_run" ]; then
   print_line ${given[@]+"${given[@]}"} "${line[@]}"
   exit 0
 fi
-# In this process's place: a signal for it reaches Spark, which passes it on to the driver.
-exec "${line[@]}"
+# In this process's place: a signal for it reaches Spark, which passes it on to the driver. Spark
+# gives Python's two streams to standard output; all that a run writes there is its log.
+tidy() { exec "$python" -I "$here/app/stray_lines.py" "$@" >&2; }
+[ "$command" != run ] || [ ! -t 2 ] || export WEIR_TERMINAL=1
+case $command/${WEIR_LOG_FORMAT:-text} in
+  run/json) exec "${line[@]}" > >(tidy json) 2>&1 ;;
+  run/*) exec "${line[@]}" 2> >(tidy) >&2 ;;
+  *) exec "${line[@]}" 2> >(tidy) ;;
+esac

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
@@ -55,8 +56,12 @@ class Lines(logging.StreamHandler[TextIO]):
 
     @property
     def live(self) -> bool:
-        """Whether there is a line to rewrite: on a terminal, with text."""
-        return isinstance(self.formatter, _Text) and self.stream.isatty()
+        """Whether there is a line to rewrite: on a terminal, with text.
+
+        Under spark-submit standard error is a pipe to Spark, and `spark-submit.sh` knows the end.
+        """
+        at_end = self._out is None and os.environ.get("WEIR_TERMINAL") == "1"
+        return isinstance(self.formatter, _Text) and (at_end or self.stream.isatty())
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a message, in place of the live line."""

@@ -181,7 +181,10 @@ class Service:
         try:
             for name in self._groups:
                 self._start(name)
-            self._progress.say(f"started: {', '.join(self._groups)}")
+            self._progress.say(
+                f"started: {', '.join(self._groups)}; waiting for the first batch of "
+                f"{self._settings.feed.title}"
+            )
             while not self._stopping.wait(POLL_S):
                 self._progress.look(list(self._queries.values()))
                 self._health.look(self._progress.figures)

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from app.admin.settings import PulsarAdminSettings
 from app.errors import did_you_mean
 from app.groups.settings import KafkaGroupsSettings
-from app.model import Model, Positive, as_text, resolved, shown
+from app.model import Model, Positive, as_text, resolved, shown, without_users
 
 KAFKA_OPTIONS = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
@@ -108,6 +108,13 @@ class SourceSettings(Model):
                     hint = did_you_mean(key, ("kafka.*", *KAFKA_OPTIONS))
                     raise ValueError(f"options.{key}: unknown option ({hint})")
         return self
+
+    @property
+    def title(self) -> str:
+        """How the log names the source: its topics or its path, nothing that may be secret."""
+        topics = (self.options.get(key) for key in ("subscribe", "subscribePattern", "assign"))
+        place = next(filter(None, (*topics, self.path)), None)
+        return self.format if place is None else f"{self.format} {without_users(place)}"
 
     def reader_options(self) -> dict[str, str]:
         """Options for the reader, secrets put in from the environment."""

@@ -182,3 +182,14 @@ def test_a_terminal_has_one_line_that_is_rewritten() -> None:
 
 def test_without_the_observed_count_the_rows_of_the_source_count() -> None:
     assert module.records(batch(0, 0, observedMetrics={})) == 3
+
+
+def test_under_spark_submit_the_terminal_is_known_from_the_script(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark reads standard error as a pipe there."""
+    monkeypatch.setenv("WEIR_TERMINAL", "1")
+    Progress().look([query("archive", batch(0, 1000, eventTime={}, stateOperators=[]))])
+    assert capsys.readouterr().err == "archive: 2,000 events/s, batch 0.50 s"
+    Progress(log_format="json").look([query("archive", batch(0, 1000))])
+    assert json.loads(capsys.readouterr().err)["level"] == "INFO"

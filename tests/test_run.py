@@ -12,9 +12,10 @@ from app.errors import UserError
 from app.job_settings import JOBS
 from app.preflight import chosen
 from app.progress import Progress
-from app.run import Late
+from app.run import Late, Service
 from app.run_lock import only_run
 from app.settings import Settings
+from app.shutdown import Stopping
 
 MakeSettings = Callable[..., Settings]
 
@@ -86,3 +87,35 @@ def test_late_records_are_said_once_for_each_larger_value(
         first, "idle_advance_ms: 37166 would have judged them",
         first, "idle_advance_ms: 50000 would have judged them",
     ]
+
+
+@pytest.mark.parametrize(("source", "title"), [
+    ({"format": "files", "path": "/in/events"}, "files /in/events"),
+    ({"format": "demo"}, "demo"),
+    ({"format": "kafka", "options": {"kafka.bootstrap.servers": "h:1", "subscribe": "a,b"}},
+     "kafka a,b"),
+    ({"format": "delta", "path": "s3a://key:hidden@bucket/in"},
+     "delta s3a://********:********@bucket/in"),
+])
+def test_a_run_says_that_it_waits_for_its_source_as_soon_as_its_queries_have_started(
+    make_settings: MakeSettings, source: dict[str, object], title: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before the first look at them, however long their first batch takes."""
+    said_after: list[str] = []
+
+    class Waiting(Stopping):
+        def wait(self, seconds: float) -> bool:
+            said_after.append(capsys.readouterr().err)
+            self.ask()
+            return True
+
+    started: list[str] = []
+    monkeypatch.setattr(Service, "_start", lambda _, name: started.append(name))
+    queries = {"govern": JOBS, "archive": ("archive",)}
+    settings = make_settings(source=source, quality=None, metrics=None)
+    Service(None, settings, queries, False, Waiting(), Progress()).work()  # type: ignore[arg-type]
+    assert started == ["govern", "archive"]
+    (line,) = said_after[0].splitlines()
+    assert line.split(maxsplit=2)[1:] == [
+        "INFO", f"started: govern, archive; waiting for the first batch of {title}"]

@@ -6,7 +6,9 @@ real ones are used by every run of the test suite itself and by tests/integratio
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -398,6 +400,85 @@ def test_what_only_the_driver_of_a_cluster_can_know_is_left_to_it(checkout: Chec
     started = checkout.start(*line, SPARK_HOME=str(home), WEIR_WORKER_PYTHON="python3.11")
     assert started.returncode == 0, started.stderr
     assert checkout.called()[-1] == "spark"
+
+
+NOISY = """#!/bin/bash
+echo "WARNING: Using incubator modules: jdk.incubator.vector" >&2
+echo "Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties" >&2
+echo 'Setting default log level to "WARN".' >&2
+echo "OpenJDK 64-Bit Server VM warning: INFO: os::commit_memory failed" >&2
+echo >&2
+echo '{"time": "t", "level": "INFO", "message": "started", "terminal": "'"${WEIR_TERMINAL:-no}"'"}'
+printf 'a "last" line \\\\ without an end'
+"""
+UNAVOIDABLE = "OpenJDK 64-Bit Server VM warning: INFO: os::commit_memory failed"
+
+
+def noisy(checkout: Checkout, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command under a Spark whose JVM and launcher print past the log."""
+    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
+    (home / "bin" / "spark-submit").write_text(NOISY, encoding="utf-8")
+    (checkout.root / "c.yaml").write_text(FILES.format("."), encoding="utf-8")
+    done = checkout.start(*words, SPARK_HOME=str(home))
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_lines_that_nobody_can_act_on_are_left_out_and_others_are_not(checkout: Checkout) -> None:
+    done = noisy(checkout, "demo")
+    assert done.stderr.splitlines()[-2:] == [UNAVOIDABLE, ""]
+    assert "incubator" not in done.stderr and "log4j" not in done.stderr
+    assert "default log level" not in done.stderr
+    assert done.stdout.splitlines()[-1] == 'a "last" line \\ without an end'
+
+
+def test_the_log_of_a_run_is_on_standard_error(checkout: Checkout) -> None:
+    done = noisy(checkout, "run", "--config", "c.yaml")
+    assert done.stdout == ""
+    assert "incubator" not in done.stderr
+    assert '"message": "started", "terminal": "no"}' in done.stderr
+    assert done.stderr.count(UNAVOIDABLE) == 1
+
+
+@pytest.mark.parametrize("words", [
+    ("run", "--config", "c.yaml", "--log-format", "json"),
+    ("run", "--log-format=json", "--config", "c.yaml"),
+])
+def test_every_line_of_a_log_as_json_is_an_object(
+    checkout: Checkout, words: tuple[str, ...]
+) -> None:
+    done = noisy(checkout, *words)
+    assert done.stdout == ""
+    log = done.stderr.splitlines()
+    found = [json.loads(line) for line in log if not line.startswith("weir: ")]  # the first start
+    assert {(each["level"], each["message"]) for each in found} == {
+        ("WARNING", UNAVOIDABLE), ("INFO", "started"),
+        ("WARNING", 'a "last" line \\ without an end'),
+    }
+    assert len(found) == 3
+    assert all(re.fullmatch(r"t|[\d-]{10}T[\d:.]{12}Z", each["time"]) for each in found)
+
+
+def test_a_run_on_a_terminal_knows_that_it_is_one(checkout: Checkout) -> None:
+    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
+    (home / "bin" / "spark-submit").write_text(NOISY, encoding="utf-8")
+    (checkout.root / "c.yaml").write_text(FILES.format("."), encoding="utf-8")
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [str(checkout.root / "spark-submit.sh"), "run", "--config", "c.yaml"], cwd=checkout.root,
+        env=checkout.environment(SPARK_HOME=str(home)), stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    except OSError:  # Linux's end of a terminal
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait(timeout=20) == 0
+    assert b'"message": "started", "terminal": "1"}' in shown
 
 
 def test_a_signal_for_the_script_reaches_spark(checkout: Checkout) -> None:

@@ -1,0 +1,59 @@
+"""What `spark-submit.sh` puts between Spark and standard error: lines that nobody can act on go.
+
+`python stray_lines.py [json]` passes on standard input until its end. With `json` every line is an
+object with time, level and message: what the JVM or a library prints past the log becomes one.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+NOISE = (
+    # spark-submit always asks for the vector module, for linear algebra that Weir does not use.
+    "WARNING: Using incubator modules: jdk.incubator.vector",
+    "Using Spark's default log4j profile: ",
+    "Setting default log level to ",
+    "To adjust logging level use sc.setLogLevel(newLevel).",
+)
+
+
+def kept(lines: Iterable[str], as_json: bool) -> Iterator[str]:
+    """The lines without noise; with `as_json` each is an object."""
+    for line in lines:
+        text = line.rstrip("\n")
+        if text.startswith(NOISE) or (as_json and not text.strip()):
+            continue
+        yield (text if not as_json or _is_message(text) else _message(text)) + "\n"
+
+
+def _is_message(text: str) -> bool:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and {"time", "level", "message"} <= found.keys()
+
+
+def _message(text: str) -> str:
+    """A line that is no message of a log, as one."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps({"time": at, "level": "WARNING", "message": text}, ensure_ascii=False)
+
+
+def main(as_json: bool) -> None:
+    """Pass on standard input; a signal for all is for Spark, whose last lines are still to come."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
+    sys.stderr.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
+    for line in kept(sys.stdin, as_json):
+        sys.stderr.write(line)
+        sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main("json" in sys.argv[1:])
