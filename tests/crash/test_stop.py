@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -23,6 +24,12 @@ from tests.conftest import ROOT
 from tests.crash.conftest import Tables
 from tests.servers.process import free_ports
 
+OF_PYTEST = (
+    "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS",
+)
+"""Variables that a user does not have."""
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]{4,7} +(.*)")
+"""A line of the log as text; no other is in it."""
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
@@ -35,17 +42,16 @@ def jars() -> list[str]:
 
 
 @contextmanager
-def submitted(config: Path) -> Iterator[subprocess.Popen[str]]:
-    """`run` under spark-submit, as a service manager starts it; its process is the JVM."""
+def submitted(config: Path, log_format: str) -> Iterator[subprocess.Popen[str]]:
+    """`run` as a service manager starts it; its process becomes the JVM."""
     command = [
-        str(SUBMIT), "--master", "local[2]", "--conf", "spark.ui.enabled=false",
-        *jars(), str(ROOT / "app" / "main.py"),
-        "run", "--config", str(config),
+        str(ROOT / "spark-submit.sh"), "--master", "local[2]", "--conf", "spark.ui.enabled=false",
+        "run", "--config", str(config), "--log-format", log_format,
     ]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env={name: value for name, value in os.environ.items() if name not in OF_PYTEST},
     )
     try:
         yield process
@@ -83,26 +89,41 @@ def to_everyone(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
-@pytest.mark.parametrize("ask", [to_the_jvm, to_everyone])
+@pytest.mark.parametrize(("ask", "log_format"), [(to_the_jvm, "text"), (to_everyone, "json")])
 def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
-    ask: Callable[[subprocess.Popen[str]], None], make_config: Callable[[str], Path], calm: Tables
+    ask: Callable[[subprocess.Popen[str]], None], log_format: str,
+    make_config: Callable[[str], Path], calm: Tables,
 ) -> None:
     config = make_config(f"stopped-{ask.__name__}")
+    events = load_settings(config).feed.path
     (port,) = free_ports(1)
     with config.open("a") as file:
         file.write(f"metrics: {{listen: '127.0.0.1:{port}', refresh_s: 1}}\n")
-    with submitted(config) as process:
+    with submitted(config, log_format) as process:
         wait_for_batches(process, config, 1)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
             served = answer.read().decode()
         ask(process)
-        said = "".join(process.communicate(timeout=90))  # spark-submit joins Python's two streams
+        out, said = process.communicate(timeout=90)
     assert process.returncode == 0, said[-3000:]
     assert "stopping: the running batches are finished first" in said
     assert "batch interrupted" not in said
     assert "Traceback" not in said
     assert batches(config, "govern", "commits") >= 2  # the one at work is among them
     assert "weir_exporter_up " in served
+    assert out == ""
+    lines = [line for line in said.splitlines() if not line.startswith("weir: ")]  # the script's own
+    if log_format == "json":
+        log = [json.loads(line) for line in lines]
+        assert all({"time", "level", "message"} <= each.keys() for each in log)
+        assert {each["level"] for each in log} <= {"INFO", "WARNING", "ERROR"}
+        messages = [each["message"] for each in log]
+    else:
+        log = [LINE.fullmatch(line) for line in lines]
+        assert all(log), said
+        messages = [each[1] for each in log]
+    assert messages[0].endswith(": starting Spark")
+    assert any(text.endswith(f"the first batch of files {events}") for text in messages)
     settings = load_settings(config)
     found = {(name, query): value for name, (query, *_), value in health.samples(settings)}
     assert found["weir_query_batches_total", "govern"] == batches(config, "govern", "commits")
