@@ -58,7 +58,7 @@ has ended, and `is_open`, whether the newest has not.
 **Output.** The printed table has 20 rows of a question and 200 of SQL, and the total number;
 `--rows N` prints more. `--json` and `--csv` have every row unless `--rows` is given. On a terminal
 a table that is too wide is printed with a line per column. Times are UTC:
-`2026-01-05T14:03:07.120Z`.
+`2026-01-05T14:03:07Z`, and `2026-01-05T14:03:07.120Z` where it is no whole second.
 
 **Limits.** Ctrl-C ends a statement at once. `--timeout 30s` ends it after that time; without the
 option it may take as long as it needs. A statement takes up to half of the memory of the machine or

@@ -1,4 +1,5 @@
-"""Times and durations as they are written on a command line and in the configuration.
+"""Times and durations as they are written on a command line and in the configuration, and times
+as every command writes them.
 
 A time is ISO 8601 (UTC unless it says otherwise), milliseconds since the epoch, or a duration
 before now such as -10m. A duration is 500ms, 10s, 5m, 2h, 1d or several of them (1h30m); a number
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from app.errors import UserError
 
@@ -18,6 +19,24 @@ _PART = re.compile(r"([0-9]+)(ms|s|m|h|d)")
 DURATIONS = "such as 90s, 5m, 1h30m or 500ms"
 TIMES = "ISO 8601 such as 2026-01-31T14:05:00Z, -10m (before now), or milliseconds since the epoch"
 _LEAST, _MOST = -(2**63), 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant(moment: datetime) -> str:
+    """A time for reading, in UTC: 2026-01-05T14:03:07Z, and 2026-01-05T14:03:07.120Z where it is
+    no whole second."""
+    moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    fraction = moment.microsecond
+    precision = "seconds" if not fraction else "microseconds" if fraction % 1000 else "milliseconds"
+    return moment.isoformat(timespec=precision).removesuffix("+00:00") + "Z"
+
+
+def instant_of(ms: int) -> str:
+    """The same of milliseconds since the epoch; what no calendar has is `N ms`."""
+    try:
+        return instant(_EPOCH + timedelta(milliseconds=ms))
+    except OverflowError:
+        return f"{ms} ms"
 
 
 def duration_ms(text: str) -> int:
@@ -75,5 +94,5 @@ def _iso_ms(text: str) -> int | None:
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     except ValueError:
         return None
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    since = moment - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from app import log
+from app.moments import instant_of
 from app.shutdown import ended, waits
 from app.sources.raw import METRIC
 
@@ -174,4 +175,4 @@ def _age(event_s: float, now_s: float) -> str:
     """How far behind the newest event is; its date where that is days."""
     if now_s - event_s < DAY_S:
         return f"{max(now_s - event_s, 0):.1f} s behind"
-    return f"at {datetime.fromtimestamp(event_s, UTC):%Y-%m-%d %H:%M:%S}"
+    return f"at {instant_of(int(event_s) * 1000)}"

@@ -14,7 +14,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import islice
@@ -28,6 +28,7 @@ from app.errors import UserError, did_you_mean
 from app.interrupt import stoppable
 from app.manifest import load as load_manifest
 from app.memory import bounded, default_bytes
+from app.moments import instant
 from app.queries import QUESTIONS
 from app.queries.question import MOST, given
 from app.tables import TABLES, VIEWS
@@ -231,13 +232,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, timedelta | UUID):
         return str(value)
     return value
-
-
-def instant(moment: datetime) -> str:
-    """A time as every command writes it, in UTC: 2026-01-05T14:03:07.120Z."""
-    moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
-    return moment.isoformat(timespec=precision).removesuffix("+00:00") + "Z"
 
 
 def write_json(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:

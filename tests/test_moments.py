@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from app.errors import UserError
-from app.moments import duration_ms, moment_ms
+from app.moments import duration_ms, instant, instant_of, moment_ms
 
 
 @pytest.mark.parametrize(("text", "ms"), [
@@ -56,3 +57,22 @@ def test_what_is_no_moment_is_refused(text):
     first, second = str(refused.value).split("\n")
     assert first == f"--at {text}: is not a time"
     assert second.startswith("allowed: ISO 8601 such as 2026-01-31T14:05:00Z, -10m")
+
+
+@pytest.mark.parametrize(("ms", "text"), [
+    (0, "1970-01-01T00:00:00Z"), (1767621600000, "2026-01-05T14:00:00Z"),
+    (1767621600120, "2026-01-05T14:00:00.120Z"), (-1, "1969-12-31T23:59:59.999Z"),
+    (253402300799999, "9999-12-31T23:59:59.999Z"), (253402300800000, "253402300800000 ms"),
+    (-62135596800000, "0001-01-01T00:00:00Z"), (-62135596800001, "-62135596800001 ms"),
+    (2**63 - 1, "9223372036854775807 ms"), (-(2**63), "-9223372036854775808 ms"),
+])
+def test_a_time_is_written_as_it_is_read(ms, text):
+    assert instant_of(ms) == text
+    assert moment_ms(text.removesuffix(" ms"), "--at") == ms
+
+
+def test_a_time_of_any_zone_is_written_in_utc():
+    east = timezone(timedelta(hours=2))
+    assert instant(datetime(2026, 1, 5, 16, tzinfo=east)) == "2026-01-05T14:00:00Z"
+    assert instant(datetime(2026, 1, 5, 14)) == "2026-01-05T14:00:00Z"
+    assert instant(datetime(2026, 1, 5, 14, 0, 0, 1, tzinfo=UTC)) == "2026-01-05T14:00:00.000001Z"

@@ -165,7 +165,7 @@ def test_events_of_long_ago_are_shown_by_their_date() -> None:
     out = io.StringIO()
     old = batch(0, 1000, eventTime={"max": "2026-01-05T14:00:00.000Z"}, stateOperators=[])
     Progress(out).look([query("rate_limits", old)])
-    line = "rate_limits: 2,000 events/s, batch 0.50 s, at 2026-01-05 14:00:00"
+    line = "rate_limits: 2,000 events/s, batch 0.50 s, at 2026-01-05T14:00:00Z"
     assert lines(out) == [line]
 
 

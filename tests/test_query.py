@@ -277,10 +277,10 @@ def test_a_pipe_gets_whole_lines_without_blanks_at_their_ends(settings, capsys):
 
 
 @pytest.mark.parametrize(("sql", "text"), [
-    ("epoch_ms(1767621600000)", "2026-01-05T14:00:00.000Z"),
+    ("epoch_ms(1767621600000)", "2026-01-05T14:00:00Z"),
     ("epoch_ms(1767621600007)", "2026-01-05T14:00:00.007Z"),
     ("TIMESTAMP '2026-01-05 14:00:00.000001'", "2026-01-05T14:00:00.000001Z"),
-    ("TIMESTAMPTZ '2026-01-05 16:00:00+02'", "2026-01-05T14:00:00.000Z"),
+    ("TIMESTAMPTZ '2026-01-05 16:00:00+02'", "2026-01-05T14:00:00Z"),
     ("DATE '2026-01-05'", "2026-01-05"),
 ])
 def test_times_have_one_format_in_every_form(settings, capsys, sql, text):

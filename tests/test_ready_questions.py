@@ -16,8 +16,8 @@ from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, w
 THIRD = "persistent://acme/bills/sent"
 MINUTE = 60_000
 NS = 10**9
-START = "2023-11-14T22:14:00.000Z"
-NEXT = "2023-11-14T22:15:00.000Z"
+START = "2023-11-14T22:14:00Z"
+NEXT = "2023-11-14T22:15:00Z"
 
 
 def stats(minute, topic, **changes):
@@ -157,9 +157,9 @@ CASES = {
             event(9000, "mark", cnx_id="c2", collateral_topics=[THIRD]),
         ]}, {}, [
             {**EAST, "culprit": TOPIC, "victim": OTHER, "pauses": 2, "paused_s": 1.5,
-             "first_pause": START, "last_pause": "2023-11-14T22:14:01.000Z"},
+             "first_pause": START, "last_pause": "2023-11-14T22:14:01Z"},
             {**EAST, "culprit": TOPIC, "victim": THIRD, "pauses": 2, "paused_s": 1.0,
-             "first_pause": START, "last_pause": "2023-11-14T22:14:09.000Z"},
+             "first_pause": START, "last_pause": "2023-11-14T22:14:09Z"},
         ],
     ),
     # Of each limiter a pause, the broker's twice on two connections; what was used counts in the
@@ -191,18 +191,18 @@ CASES = {
         ]}, {}, [
             {**EAST, "broker": "b1", "limiter": "broker", "limiter_name": "b1", "pauses": 2,
              "paused_s": 3.0, "topics": 3, "most_used_by": TOPIC, "share": 0.5, "used": "messages",
-             "first_pause": "2023-11-14T22:14:01.000Z", "last_pause": "2023-11-14T22:14:01.000Z"},
+             "first_pause": "2023-11-14T22:14:01Z", "last_pause": "2023-11-14T22:14:01Z"},
             {**EAST, "broker": "b1", "limiter": "resource_group", "limiter_name": "g",
              "pauses": 1, "paused_s": 0.5, "topics": 2, "most_used_by": THIRD, "share": 0.75,
-             "used": "bytes", "first_pause": "2023-11-14T22:15:01.000Z",
-             "last_pause": "2023-11-14T22:15:01.000Z"},
+             "used": "bytes", "first_pause": "2023-11-14T22:15:01Z",
+             "last_pause": "2023-11-14T22:15:01Z"},
             {**EAST, "broker": "b1", "limiter": "connection", "limiter_name": "c4",
              "pauses": 1, "paused_s": 0.25, "topics": 1, "most_used_by": THIRD, "share": 1.0,
-             "used": "messages", "first_pause": "2023-11-14T22:15:02.000Z",
-             "last_pause": "2023-11-14T22:15:02.000Z"},
+             "used": "messages", "first_pause": "2023-11-14T22:15:02Z",
+             "last_pause": "2023-11-14T22:15:02Z"},
             {**EAST, "broker": "b1", "limiter": "io_thread", "limiter_name": "0", "pauses": 1,
              "paused_s": None, "topics": 1, "most_used_by": None, "share": None, "used": "bytes",
-             "first_pause": "2023-11-14T22:16:00.000Z", "last_pause": "2023-11-14T22:16:00.000Z"},
+             "first_pause": "2023-11-14T22:16:00Z", "last_pause": "2023-11-14T22:16:00Z"},
         ],
     ),
     "near-limit": (
@@ -229,7 +229,7 @@ CASES = {
              "announced_s": 1.5,
              "timed_out_sends": 1,
              "reasons": ["BrokerProduceQuotaExceeded", "TopicProduceQuotaExceeded"],
-             "newest": "2023-11-14T22:14:02.000Z"},
+             "newest": "2023-11-14T22:14:02Z"},
             {**EAST, "topic": TOPIC, "producer": "c1/1", "commands": 1, "unsupported": 0,
              "announced_s": 0.0, "timed_out_sends": 0, "reasons": ["TopicProduceQuotaExceeded"],
              "newest": START},
@@ -271,7 +271,7 @@ CASES = {
             {**EAST, "topic": TOPIC, "subscription": "s", "consumer": "k", "uuid": "b",
              "producer_name": "p", "next_chunk_id": 2, "num_chunks": 3, "first_chunk": START,
              "age_s": 90.0, "buffered_bytes": 10, "declared_bytes": 15,
-             "expires": "2023-11-14T22:16:00.000Z"},
+             "expires": "2023-11-14T22:16:00Z"},
         ],
     ),
     "new-producer-ids": (
@@ -281,7 +281,7 @@ CASES = {
             new_id(0, "web", 3, "counted", bound=2.0**63, bound_source="none"),
         ]}, {}, [
             {**EAST, "user": "etl", "distinct_ids": 2, "counted": 1, "throttled": 1, "rejected": 1,
-             "clients": 2, "bound": 5.0, "first_id": START, "last_id": "2023-11-14T22:14:02.000Z"},
+             "clients": 2, "bound": 5.0, "first_id": START, "last_id": "2023-11-14T22:14:02Z"},
             {**EAST, "user": "web", "distinct_ids": 1, "counted": 1, "throttled": 0, "rejected": 0,
              "clients": 1, "bound": None, "first_id": START, "last_id": START},
         ],
@@ -294,7 +294,7 @@ CASES = {
         ]}, {}, [
             {**EAST, "broker": "b1", "user": "etl", "batches_over": 2, "ids_over": 1, "bound": 6.0,
              "bound_source": "user", "longest_throttle_ms": 9,
-             "first_batch": "2023-11-14T22:14:01.000Z", "last_batch": "2023-11-14T22:14:02.000Z"},
+             "first_batch": "2023-11-14T22:14:01Z", "last_batch": "2023-11-14T22:14:02Z"},
         ],
     ),
     "backlog-near-quota": (
@@ -322,7 +322,7 @@ CASES = {
              "backlog_bytes": 80, "age_s": None, "growth_rate": 1.0, "drain_rate": None,
              "checked": NEXT},
             {**EAST, "topic": TOPIC, "subscription": "a", "time_to_quota_s": 90.0,
-             "expected": "2023-11-14T22:16:30.000Z", "backlog_bytes": 80, "age_s": 3,
+             "expected": "2023-11-14T22:16:30Z", "backlog_bytes": 80, "age_s": 3,
              "growth_rate": 1.0, "drain_rate": None, "checked": NEXT},
         ],
     ),
@@ -376,7 +376,7 @@ CASES = {
             broken("UNPARSEABLE", 3, ts_wall_ms=None, detail=None),
         ]}, {}, [
             {"reason_code": "BAD_TOPIC", "records": 2, "jobs": ["chunks"],
-             "commonest_detail": "topic", "newest": "2023-11-14T22:14:01.000Z"},
+             "commonest_detail": "topic", "newest": "2023-11-14T22:14:01Z"},
             {"reason_code": "UNPARSEABLE", "records": 1, "jobs": None, "commonest_detail": None,
              "newest": None},
         ],
@@ -419,7 +419,7 @@ def test_freshness_says_how_far_each_table_is(tmp_warehouse, capsys):
     assert code == 0
     behind, committed = row.pop("behind_s"), row.pop("committed")
     assert row == {"name": "throttle_events", "rows": 3, "files": 2, "version": 1,
-                   "newest_row": "2023-11-14T22:14:01.000Z"}
+                   "newest_row": "2023-11-14T22:14:01Z"}
     assert behind > 0 and committed > "2023"
 
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
@@ -16,6 +15,7 @@ from app.alerts.episodes import ACTIVE, Change, Labels, Last, Stretch, bounded, 
 from app.alerts.rule import Rule
 from app.alerts.settings import AlertSettings
 from app.errors import UserError
+from app.moments import instant_of
 from app.tables import TABLES
 from app.warehouse import Recent, Warehouse, connect, first_lines, only_select
 
@@ -171,7 +171,7 @@ def summary(rule: Rule, change: Change) -> str:
     """The sentence about a change; a UserError if the rule's has a name that no row has."""
     words: dict[str, Any] = {
         **dict(change.words), **dict(change.labels),
-        "since": utc(change.since_ms), "until": utc(change.until_ms),
+        "since": instant_of(change.since_ms), "until": instant_of(change.until_ms),
         "seconds": (change.until_ms - change.since_ms) // 1000, "value": change.value,
     }
     try:
@@ -181,14 +181,6 @@ def summary(rule: Rule, change: Change) -> str:
             f"alert rule {rule.name}: summary: {error} cannot be filled in;"
             f" allowed: {', '.join(words)}"
         ) from error
-
-
-def utc(at_ms: int) -> str:
-    """A time as summaries have it."""
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{at_ms} ms"
 
 
 def _connections(

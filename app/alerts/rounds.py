@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from app.alerts.episodes import FIRING, RESOLVED
 from app.alerts.journal import Journal, Row, firing_rows
-from app.alerts.judge import Judgement, judge_all, utc
+from app.alerts.judge import Judgement, judge_all
 from app.alerts.rule_files import rules_of
 from app.alerts.settings import StdoutSink
 from app.alerts.sinks import Delivery, plain
 from app.errors import UserError
+from app.moments import instant_of
 from app.warehouse import Warehouse
 from app.writable import obstacle
 
@@ -196,7 +197,8 @@ def show_changes(rows: Sequence[Row], form: str) -> None:
 def line(row: Row) -> str:
     """A change in one line."""
     severity = f" ({row['severity']})" if row["state"] == FIRING else ""
-    return f"{row['state']:9} {row['alert']}{severity} at {utc(row['at_ms'])}: {row['summary']}"
+    at = instant_of(row["at_ms"])
+    return f"{row['state']:9} {row['alert']}{severity} at {at}: {row['summary']}"
 
 
 def _print(found: Round, as_json: bool) -> None:
@@ -214,6 +216,6 @@ def _print(found: Round, as_json: bool) -> None:
             print(f"          what to do: {row['runbook']}")
     for row in found.changes:
         if row["state"] == RESOLVED:
-            print(f"resolved  {row['alert']} at {utc(row['at_ms'])}: {row['summary']}")
+            print(f"resolved  {row['alert']} at {instant_of(row['at_ms'])}: {row['summary']}")
     count = found.rules
     print(f"{count} rule{'s' if count != 1 else ''} checked, {len(found.firing)} firing")

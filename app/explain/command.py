@@ -13,9 +13,9 @@ from app.explain import backlog, changes, chunks, producer_ids, reads, throttlin
 from app.explain.ask import Ask, archived, nearest, newest_ms, unknown
 from app.explain.limits import Policies
 from app.explain.reader import Reader
-from app.explain.saying import Row, Sentence, clock, day_and_clock
+from app.explain.saying import Row, Sentence, clock, day
 from app.manifest import load as load_manifest
-from app.moments import DURATIONS, read_duration_ms
+from app.moments import DURATIONS, instant_of, read_duration_ms
 from app.query import plain
 from app.warehouse import Warehouse
 
@@ -105,8 +105,8 @@ def _without_rows(reader: Reader, ask: Ask, as_json: bool) -> int:
             if ask.kind == "principal" and found["connections"] else ""
         records = "1 record" if found["rows"] == 1 else f"{found['rows']:,} records"
         print(f"No job has decided anything about {ask.kind} {ask.name}. The archive has"
-              f" {records} of it, from {day_and_clock(found['first_ms'])} to"
-              f" {day_and_clock(found['last_ms'])} UTC{also}.")
+              f" {records} of it, from {instant_of(found['first_ms'])} to"
+              f" {instant_of(found['last_ms'])}{also}.")
     else:
         print(f"The warehouse has no decision about any {ask.kind} yet.")
     return 0
@@ -131,7 +131,7 @@ def _print_json(ask: Ask, said: list[Sentence], hidden: int) -> None:
 
 def _json(sentence: Sentence) -> dict[str, Any]:
     return {
-        "at_ms": sentence.at_ms, "at": f"{day_and_clock(sentence.at_ms).replace(' ', 'T')}Z",
+        "at_ms": sentence.at_ms, "at": instant_of(sentence.at_ms),
         "text": sentence.text, "rule": sentence.rule,
         "numbers": [{"shown": n.shown, "is": n.expression, "unit": n.unit.partition(" ")[0]}
                     for n in sentence.numbers],
@@ -150,12 +150,12 @@ def _print(ask: Ask, said: list[Sentence], hidden: int) -> None:
     width = max(60, min(shutil.get_terminal_size((100, 40)).columns, 120))
     last_day = ""
     for sentence in said:
-        day, time = day_and_clock(sentence.at_ms).split(" ")
-        if day != last_day:
-            print(f"\n{day}")
-            last_day = day
+        if day(sentence.at_ms) != last_day:
+            last_day = day(sentence.at_ms)
+            print(f"\n{last_day}")
         print()
-        print(_wrapped(f"{time}  {sentence.text}", width, [n.shown for n in sentence.numbers]))
+        told = f"{clock(sentence.at_ms)}  {sentence.text}"
+        print(_wrapped(told, width, [n.shown for n in sentence.numbers]))
         row = sentence.decision
         key = " ".join(f"{name}={value}" for name, value in row.key.items()) or "sums"
         print(f"{' ' * 14}({sentence.rule}; {row.table} {key})")
@@ -173,9 +173,7 @@ def _wrapped(text: str, width: int, whole: list[str]) -> str:
 
 
 def _span(ask: Ask) -> str:
-    first, last = day_and_clock(ask.lo_ms), day_and_clock(ask.hi_ms - 1)
-    same_day = first.split(" ")[0] == last.split(" ")[0]
-    return f"{first} to {clock(ask.hi_ms - 1) if same_day else last} UTC"
+    return f"{instant_of(ask.lo_ms)} to {instant_of(ask.hi_ms - 1)}"
 
 
 def _print_nearest(ask: Ask, moments: list[dict[str, Any]], as_json: bool) -> None:
@@ -186,11 +184,11 @@ def _print_nearest(ask: Ask, moments: list[dict[str, Any]], as_json: bool) -> No
         return
     print(f"No table says anything about {ask.kind} {ask.name}, {_span(ask)}. There are rows in")
     for found in moments:
-        near = [f"{day_and_clock(found[name])} ({word})" for name, word in (
+        near = [f"{instant_of(found[name])} ({word})" for name, word in (
             ("before_ms", "before"), ("after_ms", "after")) if found[name] is not None]
-        print(f"  {found['table']}: {found['rows']:,} from {day_and_clock(found['first_ms'])} to"
-              f" {day_and_clock(found['last_ms'])}, nearest {' and '.join(near) or 'inside'}")
+        print(f"  {found['table']}: {found['rows']:,} from {instant_of(found['first_ms'])} to"
+              f" {instant_of(found['last_ms'])}, nearest {' and '.join(near) or 'inside'}")
     times = [found[n] for found in moments for n in ("before_ms", "after_ms") if found[n]]
     if times:
         best = min(times, key=lambda ms: abs(ms - ask.at_ms))
-        print(f"Try --at {day_and_clock(best).replace(' ', 'T')}Z")
+        print(f"Try --at {instant_of(best).removesuffix(' ms')}")

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from app.moments import instant_of
+
 NS_PER_S = 10**9
 
 
@@ -168,13 +170,14 @@ def clock(ms: float) -> str:
     return moment(ms).strftime("%H:%M:%S.%f")[:-3]
 
 
-def day_and_clock(ms: float) -> str:
-    """2026-01-05 14:03:07.120, in UTC."""
-    return moment(ms).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+def day(ms: float) -> str:
+    """2026-01-05, in UTC."""
+    return moment(ms).strftime("%Y-%m-%d")
 
 
 UNITS: dict[str, Callable[[Any], str]] = {
-    "n": count, "pct": percent, "clock": clock, "day": day_and_clock, "ns": duration,
+    "n": count, "pct": percent, "clock": clock, "ns": duration,
+    "day": lambda ms: instant_of(int(ms)),
     "ms": lambda ms: duration(ms * 10**6), "s": lambda s: duration(s * NS_PER_S),
 }
 """How a number is written, by unit; times are ms since the epoch, shares are of 1."""

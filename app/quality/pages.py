@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment
 
+from app.moments import instant_of
 from app.warehouse_files import write_text
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def page(name: str, rows: list[Row]) -> str:
     """The page of a table."""
     shown = sorted(rows, key=lambda row: bool(row["success"]))
     return _render(
-        _PAGE, title=name, version=rows[0]["version"], at=_at(rows[0]["checked_ms"]),
+        _PAGE, title=name, version=rows[0]["version"], at=instant_of(rows[0]["checked_ms"]),
         held=sum(row["success"] for row in rows),
         rows=[{**row, "seen": _seen(row["observed"])} for row in shown],
     )
@@ -90,16 +90,12 @@ def page(name: str, rows: list[Row]) -> str:
 def index(results: Mapping[str, list[Row]]) -> str:
     """The list of all tables."""
     tables = [
-        {"name": name, "version": rows[0]["version"], "at": _at(rows[0]["checked_ms"]),
+        {"name": name, "version": rows[0]["version"], "at": instant_of(rows[0]["checked_ms"]),
          "count": len(rows), "failed": [r["expectation"] for r in rows if not r["success"]]}
         for name, rows in results.items()
     ]
     tables.sort(key=lambda table: (not table["failed"], table["name"]))
     return _render(_LIST, title="Data quality", tables=tables)
-
-
-def _at(checked_ms: int) -> str:
-    return datetime.fromtimestamp(checked_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _seen(observed: str) -> str:

@@ -57,7 +57,7 @@ def build(
         "to_ms": covered.end_ms if covered else None,
         "config_hash": kept["config_hash"] if kept else None,
     }
-    title = "Weir report" if covered is None else f"Weir report, {time_text(covered.start_ms)} UTC"
+    title = "Weir report" if covered is None else f"Weir report, {time_text(covered.start_ms)}"
     return Page(title, _covers(reader, as_of_ms, made_ms), first.verdict, first.tiles,
                 [_within(section, span) for section in sections], _asked(warehouse), facts)
 
@@ -99,8 +99,7 @@ def _covers(reader: Reader, as_of_ms: int | None, made_ms: int) -> str:
     span = reader.span
     said = []
     if span is not None:
-        end = time_text(span.end_ms, utc(span.start_ms).date().isoformat())
-        said.append(f"Event time {time_text(span.start_ms)} to {end} UTC "
+        said.append(f"Event time {time_text(span.start_ms)} to {time_text(span.end_ms)} "
                     f"({seconds_text((span.end_ms - span.start_ms) / 1000)})")
     clusters = [row["cluster"] for row in reader.rows(
         "SELECT DISTINCT cluster FROM (SELECT cluster FROM topic_throttle_stats"
@@ -112,5 +111,5 @@ def _covers(reader: Reader, as_of_ms: int | None, made_ms: int) -> str:
         more = f" and {len(clusters) - 4} more" if len(clusters) > 4 else ""
         said.append(f"cluster{'' if len(clusters) == 1 else 's'} {', '.join(clusters[:4])}{more}")
     if as_of_ms is not None:
-        said.append(f"tables as of {time_text(as_of_ms)} UTC")
-    return "; ".join([*said, f"made {time_text(made_ms)} UTC"]) + "."
+        said.append(f"tables as of {time_text(as_of_ms)}")
+    return "; ".join([*said, f"made {time_text(made_ms)}"]) + "."

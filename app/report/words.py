@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 from app.demo_report import duration, short
+from app.moments import instant, instant_of
 from app.query import plain
 from app.sizes import size_text
-from app.warehouse import FIRST_MS, LAST_MS
 
 NUMBERS = frozenset({"number", "ratio", "seconds", "ms", "bytes", "rate"})
 """Kinds of column that stand on the right."""
@@ -33,14 +33,12 @@ def utc(ms: int) -> datetime:
 
 
 def time_text(value: Any, day: str = "") -> str:
-    """A time in UTC, without the date on the day `day` (ISO 8601)."""
-    if isinstance(value, int) and not FIRST_MS <= value <= LAST_MS:
-        return f"{value} ms"
+    """A time in UTC to the second; on the day `day` (ISO 8601) only its clock."""
     if isinstance(value, str):
         return value  # DuckDB writes out what Python's calendar does not have
-    moment = utc(value) if isinstance(value, int) else value
-    text = moment.strftime("%Y-%m-%d %H:%M:%S")
-    return text.removeprefix(f"{day} ") if day else text
+    text = instant_of(value // 1000 * 1000) if isinstance(value, int) else \
+        instant(value.replace(microsecond=0))
+    return text.removeprefix(f"{day}T").removesuffix("Z") if text.startswith(f"{day}T") else text
 
 
 def seconds_text(seconds: float) -> str:

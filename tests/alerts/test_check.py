@@ -58,7 +58,7 @@ def test_a_topic_over_its_limit_for_a_minute_fires_and_is_resolved_when_it_stops
     assert row == {
         "alert": "topic-over-limit", "labels": LABELS, "state": "firing",
         "at_ms": START_MS + 60_000, "since_ms": START_MS, "value": 1.5, "severity": "warning",
-        "summary": f"{TOPIC} on b1 (east) is over its limit since 2023-11-14 22:14:00 UTC,"
+        "summary": f"{TOPIC} on b1 (east) is over its limit since 2023-11-14T22:14:00Z,"
                    " at 1.5 times it at most",
         "runbook": "docs/runbooks/topic-over-limit.md", "number": None,
     }

@@ -112,7 +112,8 @@ def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
     assert batches(config, "govern", "commits") >= 2  # the one at work is among them
     assert "weir_exporter_up " in served
     assert out == ""
-    lines = [line for line in said.splitlines() if not line.startswith("weir: ")]  # the script's own
+    # Without what the script says of its own preparations.
+    lines = [line for line in said.splitlines() if not line.startswith("weir: ")]
     if log_format == "json":
         log = [json.loads(line) for line in lines]
         assert all({"time", "level", "message"} <= each.keys() for each in log)

@@ -17,7 +17,7 @@ EVERY = (
     ("topic", TOPIC), ("connection", "c1"), ("principal", "User:etl"), ("message", "a-1"),
     ("subscription", TOPIC, "s"),
 )
-DAY = "2026-01-05 14:00:00.000"
+DAY = "2026-01-05T14:00:00Z"
 
 
 @pytest.mark.parametrize("words", EVERY, ids=lambda words: words[0])
@@ -61,7 +61,7 @@ def test_the_place_that_was_asked_for_stands_in_the_error(decided, capsys):
 
 
 def test_an_entity_that_only_the_archive_knows(decided, capsys):
-    seen = f"The archive has 1 record of it, from {DAY} to {DAY} UTC"
+    seen = f"The archive has 1 record of it, from {DAY} to {DAY}"
     for words, end in ((("connection", "quiet-1"), "."), (("topic", "t/ns/quiet"), "."),
                        (("principal", "User:eve"), ", on connection quiet-1.")):
         code, out, err = explain(capsys, decided, *words)
@@ -77,12 +77,12 @@ def test_a_moment_without_a_row_names_the_nearest_ones(decided, capsys):
     code, out, err = explain(capsys, decided, *words)
     assert (code, err) == (0, "")
     assert out == (
-        "No table says anything about connection c1, 2026-01-05 12:59:50.000 to 13:00:10.000 UTC."
+        "No table says anything about connection c1, 2026-01-05T12:59:50Z to 2026-01-05T13:00:10Z."
         " There are rows in\n"
-        f"  throttle_events: 4 from {DAY} to 2026-01-05 14:00:01.530, nearest {DAY} (after)\n"
-        "  limiter_stats: 1 from 2026-01-05 14:01:00.000 to 2026-01-05 14:01:00.000, nearest"
-        " 2026-01-05 14:01:00.000 (after)\n"
-        "Try --at 2026-01-05T14:00:00.000Z\n")
+        f"  throttle_events: 4 from {DAY} to 2026-01-05T14:00:01.530Z, nearest {DAY} (after)\n"
+        "  limiter_stats: 1 from 2026-01-05T14:01:00Z to 2026-01-05T14:01:00Z, nearest"
+        " 2026-01-05T14:01:00Z (after)\n"
+        "Try --at 2026-01-05T14:00:00Z\n")
     found = answer(capsys, decided, *words)
     assert found["sentences"] == []
     assert [(n["table"], n["rows"], n["before_ms"]) for n in found["nearest"]] == [
@@ -126,7 +126,7 @@ def test_the_nearest_sentences_are_kept_and_the_others_counted(decided, capsys):
 def test_the_page_names_rule_table_and_key_of_each_sentence(decided, capsys):
     _, out, _ = explain(capsys, decided, "connection", "c1", "--cluster", "removes", "--at",
                         "2026-01-05T14:00:00.4Z", "--window", "1ms")
-    assert out.startswith("connection c1, 2026-01-05 14:00:00.399 to 14:00:00.401 UTC\n\n"
+    assert out.startswith("connection c1, 2026-01-05T14:00:00.399Z to 2026-01-05T14:00:00.401Z\n\n"
                           "2026-01-05\n\n14:00:00.000  persistent://t/ns/orders published")
     end = answer(capsys, decided, "connection", "c1", "--cluster", "removes", "--at",
                  "2026-01-05T14:00:00.4Z")["sentences"][-1]["rows"]["end"]

@@ -56,7 +56,8 @@ def says(number: dict[str, str], found: float) -> bool:
     shown, unit = number["shown"].replace(",", ""), number["unit"]
     if unit in ("clock", "day"):
         moment = datetime.fromtimestamp(int(found) / 1000, UTC)
-        return moment.isoformat(" ", "milliseconds").removesuffix("+00:00").endswith(shown)
+        text = moment.isoformat("T", "milliseconds").removesuffix("+00:00")
+        return shown == text[11:] if unit == "clock" else shown == text.removesuffix(".000") + "Z"
     if unit == "n":
         told, rounded = float(shown.split()[0]), 0.005
         return abs(told - found) <= (rounded if abs(found) >= 0.01 else abs(found) * 0.5)

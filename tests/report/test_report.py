@@ -53,7 +53,7 @@ def test_the_first_screen_has_the_verdict_and_the_numbers(
         "(14 s, summed over topics) and 1 large message was lost."
     )
     assert answer["covers"].startswith(
-        "Event time 2023-11-14 22:14:00 to 22:16:00 UTC (2 min 0 s); cluster east; made ")
+        "Event time 2023-11-14T22:14:00Z to 2023-11-14T22:16:00Z (2 min 0 s); cluster east; made ")
     assert [(n["label"], n["value"], n["note"], n["bad"]) for n in answer["numbers"]] == [
         ("alerts firing", "1", "", True), ("quotas breached", "3", "of 5", True),
         ("paused by others", "14 s", "64 % of paused time, summed over topics", True),

@@ -32,7 +32,7 @@ def configuration(reader: Reader, kept: Row | None, manifest: Manifest | None) -
         says.append("Which configuration made these tables is not kept here; --config names it.")
     else:
         says.append(f"Configuration {kept['config_hash']}"
-                    + (f", in force since {time_text(kept['started_ms'])} UTC."
+                    + (f", in force since {time_text(kept['started_ms'])}."
                        if kept.get("started_ms") else "."))
         strange = sorted({row["job"] for row in judged
                           if row["params_hash"] != kept["params_hash"].get(row["job"])})
@@ -66,7 +66,7 @@ def _warehouse(reader: Reader, manifest: Manifest | None) -> str:
     if manifest is None:
         return f"{where}: it has no manifest, so no run has written to it."
     return (f"{where}: layout {manifest.layout_version}, {manifest.partitions} partitions, "
-            f"{manifest.shards} shards, begun {time_text(manifest.created_ms)} UTC.")
+            f"{manifest.shards} shards, begun {time_text(manifest.created_ms)}.")
 
 
 def _tables(reader: Reader) -> Grid:

@@ -47,7 +47,7 @@ def data_quality(reader: Reader, beside: Path) -> Section:
     audited = reader.rows(AUDIT)
     if audited:
         checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
-        says.append(f"The last audit of every table, until {_last(audited)} UTC, made "
+        says.append(f"The last audit of every table, until {_last(audited)}, made "
                     f"{counted(checks, 'check')}: "
                     + (f"{failed:,} failed." if failed else "all held."))
         if failed:
