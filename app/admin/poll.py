@@ -154,7 +154,7 @@ class Polling(ABC):
                 self._say(f"{self.feed}: not polled: {said}")
             due = int((time.monotonic() - start) / interval) + 1
             stop.wait(start + due * interval - time.monotonic())
-        self._spool.release()
+        self.close()
 
     def close(self) -> None:
         """Let another process poll into the folder."""

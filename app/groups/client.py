@@ -6,9 +6,7 @@ order matters: commits are asked for before the ends of logs, so that no group i
 
 from __future__ import annotations
 
-import threading
 import time
-import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
@@ -33,7 +31,7 @@ from app.model import ENV, MASK, SECRET
 AT_ONCE = 200
 """How many groups, topics or partitions one request or one round of requests is about."""
 SLICE_S = 0.2
-"""How soon a wait notices that it is to end."""
+"""How long one call waits for records."""
 SAMPLE = 20
 """Records that are read at a position, for the size of the messages there."""
 FETCH_BYTES = 64 << 10
@@ -55,17 +53,14 @@ class Client:
     """Requests to one cluster, one poll after the other."""
 
     def __init__(
-        self, settings: KafkaGroupsSettings, stopping: threading.Event | None = None,
+        self, settings: KafkaGroupsSettings,
         admin: Callable[[dict[str, Any]], Any] = AdminClient,
         consumer: Callable[[dict[str, Any]], Any] = Consumer,
     ) -> None:
         self._settings = settings
-        self._stopping = stopping or threading.Event()
         self._make_admin = admin
         self._make_consumer = consumer
         self._admin: Any = None
-        self._in_use = threading.Lock()
-        self._closing = weakref.finalize(self, lambda: None)
         self._reasons: list[str] = []
 
     def ask(
@@ -87,7 +82,7 @@ class Client:
             if self._settings.retention_as_quota:
                 self._retention(admin, answers, deadline)
         except BaseException:
-            self._disconnect()  # the next poll begins with a connection of its own
+            self._admin = None  # the next poll begins with a connection of its own
             raise
         return answers
 
@@ -118,9 +113,7 @@ class Client:
             raise self._unusable(error) from None
         try:
             for each in rounds:
-                _Reading(consumer, each, logs, found, problems, self._said).run(
-                    deadline, self._stopping
-                )
+                _Reading(consumer, each, logs, found, problems, self._said).run(deadline)
         finally:
             consumer.close()
         return found
@@ -130,12 +123,9 @@ class Client:
     def _listed(self, admin: Any, deadline: float) -> set[str]:
         """Names of all topics."""
         timeout = self._timeout(deadline)
-        call = _aside(lambda: admin.list_topics(timeout=timeout), self._in_use)
         try:
-            return {
-                name for name, topic in self._wait(call, timeout).topics.items()
-                if topic.error is None
-            }
+            found = admin.list_topics(timeout=timeout).topics
+            return {name for name, topic in found.items() if topic.error is None}
         except KafkaException as error:
             raise Unanswered(f"the list of topics: {self._said(error.args[0])}") from None
 
@@ -253,8 +243,6 @@ class Client:
             try:
                 timeout = self._timeout(deadline)
             except Unanswered as error:
-                if self._stopping.is_set():
-                    raise
                 answers.problems.append(f"{what} {some[0]} and those after it: {error}")
                 return
             try:
@@ -271,20 +259,13 @@ class Client:
     def _wait(self, future: Future[T], seconds: float) -> T:
         """What a request answers; a KafkaException without an answer."""
         # The client gives up by itself; a moment more is for its own time-out to arrive.
-        deadline = time.monotonic() + seconds + 1
-        while True:
-            if self._stopping.is_set():
-                raise Unanswered("stopping")
-            try:
-                return future.result(SLICE_S)
-            except TimeoutError:
-                if future.done() or time.monotonic() > deadline:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+        try:
+            return future.result(seconds + 1)
+        except TimeoutError:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
     def _timeout(self, deadline: float) -> float:
         """Seconds for the next request."""
-        if self._stopping.is_set():
-            raise Unanswered("stopping")
         left = deadline - time.monotonic()
         if left <= 0:
             raise Unanswered("no time left in this poll")
@@ -299,16 +280,10 @@ class Client:
                 self._admin = self._make_admin(self._options())
             except KafkaException as error:
                 raise self._unusable(error) from None
-            self._closing = weakref.finalize(self, _close, self._admin, self._in_use)
-            self._closing.atexit = False
         return self._admin
 
-    def _disconnect(self) -> None:
-        self._admin = None
-        self._closing()
-
     def _options(self) -> dict[str, Any]:
-        reasons = self._reasons  # and not this object, which could not be freed before librdkafka
+        reasons = self._reasons
         return {
             "socket.timeout.ms": self._settings.timeout_ms, **self._settings.client_options(),
             "log_level": 0, "error_cb": lambda error: reasons.append(error.str()),
@@ -360,14 +335,14 @@ class _Reading:
         self._said = said
         self._so_far = dict.fromkeys(wanted, Oldest())
 
-    def run(self, deadline: float, stopping: threading.Event) -> None:
+    def run(self, deadline: float) -> None:
         """Read until every partition has given enough, or the time is over."""
         assigned = [
             TopicPartition(*place, position.offset) for place, position in self._left.items()
         ]
         self._consumer.assign(assigned)
         self._consumer.resume(assigned)  # paused by a read before, it would stay so
-        while self._left and time.monotonic() < deadline and not stopping.is_set():
+        while self._left and time.monotonic() < deadline:
             for message in self._consumer.consume(AT_ONCE, SLICE_S):
                 self._take(message)
         for place in list(self._left):
@@ -408,32 +383,3 @@ class _Reading:
         position = self._left.pop(place)
         self._found[position] = self._so_far[place]
         self._consumer.pause([TopicPartition(*place)])
-
-
-def _aside(function: Callable[[], T], in_use: threading.Lock) -> Future[T]:
-    """A call that cannot be broken off, in a thread that nobody waits for."""
-    future: Future[T] = Future()
-
-    def call() -> None:
-        try:
-            with in_use:
-                future.set_result(function())
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
-            future.set_exception(error)
-
-    threading.Thread(target=call, daemon=True).start()
-    return future
-
-
-def _close(admin: Any, in_use: threading.Lock) -> None:
-    """Close a client on a thread of its own, once nothing is in a call of it.
-
-    A client whose last reference goes (with a traceback, by the garbage collector) on a thread of
-    librdkafka aborts the process: librdkafka cannot wait for its own threads there. A client that
-    was closed is harmless.
-    """
-    def close() -> None:
-        with in_use:
-            admin.__exit__(None, None, None)
-
-    threading.Thread(target=close, name="weir-groups-close", daemon=True).start()

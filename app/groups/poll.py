@@ -11,7 +11,7 @@ from app.admin.client import Unanswered
 from app.admin.poll import SHOWN, Polling, Report
 from app.admin.spool import Spool
 from app.errors import UserError
-from app.groups.client import Client
+from app.groups.apart import ClientProcess
 from app.groups.offsets import (
     FEED,
     Answers,
@@ -38,13 +38,13 @@ class Poller(Polling):
     def __init__(
         self, settings: KafkaGroupsSettings, spool_folder: Path | str,
         say: Callable[[str], None] | None = None, own_quotas: Collection[str] = (),
-        client: Client | None = None,
+        client: ClientProcess | None = None,
     ) -> None:
         """`own_quotas` are the topics whose backlog quota is configured."""
         spool = Spool(Path(spool_folder), settings.cluster, WHERE, Known)
         super().__init__(settings, spool, say)
         self._settings = settings
-        self._client = client or Client(settings, self._stopping)
+        self._client = client or ClientProcess(settings, self._stopping)
         self._rules = Rules(
             settings.cluster, settings.broker, settings.wants_topic, settings.wants_group,
             settings.bytes_per_message, settings.retention_as_quota, frozenset(own_quotas),
@@ -66,6 +66,11 @@ class Poller(Polling):
             raise UserError(f"{WHERE}: {servers}: {error}\n{HINT}") from None
         if answers.refused:
             raise UserError(f"{WHERE}: {servers}: {answers.refused[0]}\n{RIGHTS}")
+
+    def close(self) -> None:
+        """End the client, and let another process poll into the folder."""
+        self._client.close()
+        super().close()
 
     def poll_once(self, now_ms: int) -> Path | None:
         """One poll that begins at `now_ms`; its file, or None if there is nothing to say."""

@@ -8,7 +8,7 @@ record has an identity that stays and a run that starts again goes on where it w
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,8 @@ def check(settings: Settings) -> None:
             "source.path: format kafka_groups polls a cluster and reads no path\n"
             "the files of polls that were made before are read with format files"
         )
-    _poller(settings).check()
+    with closing(_poller(settings)) as poller:
+        poller.check()
 
 
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:

@@ -13,7 +13,7 @@ import pytest
 
 from app.admin.client import Unanswered
 from app.errors import UserError
-from app.groups.client import Client
+from app.groups.apart import ClientProcess
 from app.groups.offsets import Answers, Log, Oldest, Place, Position, Topic
 from app.groups.poll import Poller
 from app.groups.settings import KafkaGroupsSettings
@@ -24,13 +24,16 @@ from tests.servers.process import free_ports
 FULL = ["ledger_state", "cursor_state", "cursor_state", "ledger_state", "cursor_state"]
 
 
-class Scripted(Client):
+class Scripted(ClientProcess):
     """Answers what a test says, and keeps what it was asked."""
 
     def __init__(self) -> None:
         self.now: Answers | Unanswered = answers()
         self.asked: list[tuple[set[str], set[str]]] = []
         self.reads: list[list[Position]] = []
+
+    def close(self) -> None:
+        """There is no process."""
 
     def ask(
         self, topics: Collection[str], groups: Collection[str], deadline: float,
@@ -54,7 +57,9 @@ def settings(**keys: Any) -> KafkaGroupsSettings:
     })
 
 
-def poller(folder: Path, client: Client, said: list[str] | None = None, **keys: Any) -> Poller:
+def poller(
+    folder: Path, client: ClientProcess, said: list[str] | None = None, **keys: Any
+) -> Poller:
     say = said.append if said is not None else None
     return Poller(settings(**keys), folder, say, client=client)
 

@@ -51,7 +51,7 @@ def read(given: Any) -> Path:
 def test_polls_go_to_the_folder_that_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poll, "Client", lambda *_: Scripted())
+    monkeypatch.setattr(poll, "ClientProcess", lambda *_: Scripted())
     given = settings(tmp_path)
     kafka_groups.check(given)
     folder = read(given)
