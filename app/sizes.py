@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) *([a-z]*)")
+_SIZE = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?) *([a-z]*)")
 
 
 def size_text(n: float) -> str:
@@ -24,4 +25,4 @@ def read_size(text: str) -> int | None:
     found = _SIZE.fullmatch(text.strip().lower())
     if found is None or found[2] not in UNITS:
         return None
-    return round(float(found[1]) * UNITS[found[2]])
+    return round(Fraction(found[1]) * UNITS[found[2]])

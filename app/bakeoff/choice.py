@@ -54,7 +54,9 @@ def sizes(text: str | None) -> list[int] | None:
     found = set()
     for word in _words(text):
         size = read_size(word)
-        if size is None or not 0 < size < LARGEST:
+        if size is not None and size >= LARGEST:
+            raise UserError(f"--sizes {word}: is above the largest size ({LARGEST - 1} bytes)")
+        if not size:
             raise UserError(
                 f"--sizes {word}: is not a size above 0 (allowed: bytes, or a number with kB, MB, "
                 "GB, KiB, MiB or GiB, for example 64MB,128MB)"
@@ -96,6 +98,8 @@ def _varied(text: str) -> tuple[str, list[Any]]:
     for word in words:
         try:
             variant = CacheVariant.model_validate({name: yaml.safe_load(word)})
+        except yaml.YAMLError as error:
+            raise UserError(f"--vary {text}: {word} is not a value") from error
         except ValidationError as error:
             raise UserError(f"--vary {text}: {describe(error, CacheVariant)[0]}") from error
         found.append(getattr(variant, name))

@@ -245,7 +245,8 @@ def _subtitle(result: Result) -> str:
     brokers = len(_readers(point))
     each = "1 broker" if brokers == 1 else f"{brokers} brokers, each with a cache of its own"
     size = size_text(point.total["hit_bytes"] + point.total["storage_bytes"])
-    return f"{reads:,} reads of {size} on {each}, from {result.trace.name}"
+    noun = "read" if reads == 1 else "reads"
+    return f"{reads:,} {noun} of {size} on {each}, from {result.trace.name}"
 
 
 def _readers(point: Point) -> list[Place]:

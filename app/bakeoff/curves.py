@@ -127,8 +127,7 @@ class BakeOff:
             by_rate.setdefault(self.rate_of(size, rate), []).append(size)
         found: dict[tuple[Curve, int | None], Point] = {}
         for own, mine in by_rate.items():
-            trace = self._trace if own == 1.0 else self._trace.sample(own)
-            points = self._points(trace, curves, mine, own)
+            points = self._judged(curves, mine, own)
             found |= {(p.curve, p.max_bytes): p for p in points}
         return [found[curve, size] for curve in curves for size in sizes]
 
@@ -141,9 +140,18 @@ class BakeOff:
 
     def working_set(self, curve: Curve, rate: float) -> int:
         """The most bytes that a cache without a size limit held at once, of any broker."""
-        trace = self._trace if rate == 1.0 else self._trace.sample(rate)
-        point = self._points(trace, [curve], [None], rate)[0]
+        point = self._judged([curve], [None], rate)[0]
         return max(int(counted["max_used_bytes"]) for counted in point.brokers.values())
+
+    def _judged(
+        self, curves: Sequence[Curve], sizes: Sequence[int | None], rate: float
+    ) -> list[Point]:
+        """On a sample, or on all entries where the sample of a short trace has none."""
+        if rate < 1.0:
+            points = self._points(self._trace.sample(rate), curves, sizes, rate)
+            if points[0].brokers:
+                return points
+        return self.exact(curves, sizes)
 
     def _points(
         self, trace: Trace, curves: Sequence[Curve], sizes: Sequence[int | None], rate: float

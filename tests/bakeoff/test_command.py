@@ -177,6 +177,13 @@ def test_the_configured_size_is_judged_and_advised(
 
 @pytest.mark.parametrize(("words", "says"), [
     (["--sizes", "0"], "--sizes 0: is not a size above 0"),
+    (["--sizes=-1"], "--sizes -1: is not a size above 0"),
+    (["--sizes", "0.4"], "--sizes 0.4: is not a size above 0"),
+    (["--sizes", str(2**63)], f"--sizes {2**63}: is above the largest size ({2**62 - 1} bytes)"),
+    (["--sizes", str(2**62)], f"--sizes {2**62}: is above the largest size ({2**62 - 1} bytes)"),
+    (["--sizes", "9" * 400], "is not a size above 0"),
+    (["--vary", "grace_ms=[1"], "--vary grace_ms=[1: [1 is not a value"),
+    (["--vary", "grace_ms=-1"], "--vary grace_ms=-1: grace_ms: -1 is below 0"),
     (["--sizes", "64XB"], "--sizes 64XB: is not a size above 0 (allowed: bytes, or a number"),
     (["--sizes", ","], "--sizes: names none"),
     (["--policies", "exspected_reads"], "is not a policy (did you mean expected_reads? allowed: "),
@@ -219,3 +226,46 @@ def test_what_has_no_entries_of_a_cache_is_told(
     assert "does not exist" in told(capsys, "--trace", str(tmp_path / "none"))[2]
     (tmp_path / "empty").mkdir()
     assert "has no files of JSON lines" in told(capsys, "--trace", str(tmp_path / "empty"))[2]
+
+
+def test_the_largest_size_holds_everything(
+    lines: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = found(capsys, "--trace", lines, "--sizes", f"1,{2**62 - 1}", "--policies", "lru,fifo")
+    by_size = {(r["policy"], r["max_bytes"]): r for r in answer["rows"] if r["broker"] is None}
+    assert set(by_size) == {(p, s) for p in ("lru", "fifo") for s in (1, 2**62 - 1)}
+    for policy in ("lru", "fifo"):
+        assert by_size[policy, 1]["hits"] <= by_size[policy, 2**62 - 1]["hits"] > 0
+        assert by_size[policy, 2**62 - 1]["evicted_wanted"] == 0
+
+
+@pytest.mark.parametrize("words", [
+    [], ["--sample", "0.1"], ["--sample", "0.0001"], ["--sample", "0.1", "--sizes", "1,1GB"],
+], ids=" ".join)
+def test_a_trace_of_one_read_is_judged(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its one entry is in no small sample."""
+    (read,) = [r for r in cache_records() if r["event_type"] == "entry_read"][:1]
+    path = str(write_lines(tmp_path / "one.jsonl", [read]))
+    answer = found(capsys, "--trace", path, "--policies", "lru", *words)
+    assert answer["records"] == {"entry_read": 1}
+    assert {(r["hits"], r["misses"]) for r in answer["rows"]} == {(0, 1)}
+    assert {r["sample_rate"] for r in answer["rows"]} == {1.0}
+    code, out, _ = told(capsys, "--trace", path, *words, "--svg", str(tmp_path / "one.svg"))
+    assert code == 0 and out.startswith("1 read of ")
+
+
+@pytest.mark.parametrize("entry_bytes", [0, 2**31 - 1, 2**40])
+def test_entries_of_extreme_lengths_are_judged(
+    entry_bytes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{**r, "entry_bytes": entry_bytes} if r.get("entry_bytes") is not None else r
+            for r in cache_records()]
+    path = str(write_lines(tmp_path / "long.jsonl", rows))
+    size = max(100 * entry_bytes, 1)
+    answer = found(capsys, "--trace", path, "--policies", "lru", "--sizes", str(size))
+    (row,) = [r for r in answer["rows"] if r["broker"] is None]
+    assert row["hits"] + row["misses"] == answer["records"]["entry_read"]
+    assert row["storage_bytes"] == row["misses"] * entry_bytes
+    assert row["hit_bytes"] == row["hits"] * entry_bytes
