@@ -19,14 +19,10 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError
 from urllib3.exceptions import TimeoutError as TimedOut
-from urllib3.util import parse_url
 
-MOST_HOSTS = 64
-"""Hosts to which connections are kept."""
 # Its messages have whole addresses, and those of chat services are secrets.
 logging.getLogger("urllib3").propagate = False
 
@@ -34,35 +30,34 @@ logging.getLogger("urllib3").propagate = False
 class NoAnswer(Exception):
     """Why there is no answer; the message has no address and no header, which may be secret."""
 
-    again = True
-    """Whether a repetition may help."""
+    def __init__(self, why: str, again: bool = True) -> None:
+        super().__init__(why)
+        self.again = again
+        """Whether a repetition may help."""
 
 
-class NotSent(NoAnswer):
-    """The request cannot be sent as it is."""
-
-    again = False
-
-
-def connections(**options: Any) -> urllib3.PoolManager:
+def connections(proxy: str | None = None, **options: Any) -> urllib3.PoolManager:
     """Connections that are used again, also by several threads; `options` are PoolManager's."""
-    return _timed(urllib3.PoolManager(num_pools=MOST_HOSTS, **options))
+    if proxy is None:
+        pools = urllib3.PoolManager(num_pools=64, **options)
+    else:
+        auth = unquote(urllib3.util.parse_url(proxy).auth or "")
+        headers = urllib3.make_headers(proxy_basic_auth=auth or None)
+        pools = urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
+    pools.pool_classes_by_scheme = _POOLS
+    return pools
 
 
 def connections_to(url: str) -> urllib3.PoolManager:
-    """Connections to one address, by the proxy that the environment names (`https_proxy`,
-    `no_proxy`)."""
+    """Connections to one address, by the proxy that the environment names (`https_proxy`)."""
     try:
         parts = urlsplit(url)
         proxy = getproxies().get(parts.scheme)
         if proxy is None or proxy_bypass(parts.netloc):
             return connections()
-        proxy = proxy if "://" in proxy else f"http://{proxy}"
-        auth = unquote(parse_url(proxy).auth or "")
-        headers = urllib3.make_headers(proxy_basic_auth=auth) if auth else None
-        return _timed(urllib3.ProxyManager(proxy, proxy_headers=headers))
+        return connections(proxy if "://" in proxy else f"http://{proxy}")
     except ValueError:
-        raise NotSent("its address or that of the proxy cannot be used") from None
+        raise NoAnswer("its address or that of the proxy cannot be used", again=False) from None
 
 
 @contextmanager
@@ -83,7 +78,7 @@ def exchange(
         finally:
             answer.close()
     except ValueError:
-        raise NotSent("its address or a header cannot be sent") from None
+        raise NoAnswer("its address or a header cannot be sent", again=False) from None
     except (HTTPError, http.client.HTTPException, OSError) as error:
         raise NoAnswer(_why(error, seconds)) from None
 
@@ -98,11 +93,6 @@ def attempts(
         if stopping.is_set():
             return
         yield attempt
-
-
-def _timed(pools: urllib3.PoolManager) -> urllib3.PoolManager:
-    pools.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-    return pools
 
 
 def _why(error: BaseException, seconds: float) -> str:
@@ -128,8 +118,7 @@ class _Timed(io.RawIOBase):
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._raw = sock.makefile("rb", buffering=0)
-        self._seconds = sock.gettimeout() or 0.0
-        self._until = time.monotonic() + self._seconds
+        self._until = time.monotonic() + (sock.gettimeout() or 0)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         """What `http.client` reads an answer from."""
@@ -145,10 +134,7 @@ class _Timed(io.RawIOBase):
         if left <= 0:
             raise TimeoutError
         self._sock.settimeout(left)
-        try:
-            return self._raw.readinto(buffer)
-        finally:
-            self._sock.settimeout(self._seconds)
+        return self._raw.readinto(buffer)
 
     def close(self) -> None:
         """Give the socket back."""
@@ -156,22 +142,15 @@ class _Timed(io.RawIOBase):
         super().close()
 
 
-class _Answer(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
-        super().__init__(_Timed(sock), *args, **options)  # type: ignore[arg-type]
+def _answer(sock: socket.socket, **options: Any) -> http.client.HTTPResponse:
+    return http.client.HTTPResponse(_Timed(sock), **options)  # type: ignore[arg-type]
 
 
-class _Connection(HTTPConnection):
-    response_class = _Answer
+def _timed(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+    """A kind of pool whose answers have a deadline."""
+    answers = {"response_class": staticmethod(_answer)}
+    connection = type("Connection", (pool.ConnectionCls,), answers)
+    return type("Pool", (pool,), {"ConnectionCls": connection})
 
 
-class _TlsConnection(HTTPSConnection):
-    response_class = _Answer
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TlsPool(HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
+_POOLS = {"http": _timed(HTTPConnectionPool), "https": _timed(HTTPSConnectionPool)}
