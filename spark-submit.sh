@@ -159,7 +159,7 @@ build_environment() {
     "$python" -m pip install --disable-pip-version-check --require-hashes -r "$lock" >&2 ||
       refuse "the packages of $(basename "$lock") could not be installed (see above)"
   fi
-  "$python" "$here/app/jars.py" > "$state/coordinates"
+  "$python" "$here/app/stream/jars.py" > "$state/coordinates"
   trap - INT TERM
   # Last: an environment without it is unfinished.
   printf '%s\n' "$lock_hash" > "$state/lock"
@@ -199,7 +199,7 @@ conf() {
 }
 
 coordinates() {
-  cat "$state/coordinates" 2>/dev/null || "$(find_python)" "$here/app/jars.py" ||
+  cat "$state/coordinates" 2>/dev/null || "$(find_python)" "$here/app/stream/jars.py" ||
     refuse "Python 3.11 is missing" \
       "$(install_hint 'python3.11 python3.11-venv' python3.11 python@3.11)"
 }
@@ -235,7 +235,7 @@ check_spark_home() {
 
 prepare_jars() {
   local want
-  want=$(cat "$lock" "$here/app/jars.py" | digest)
+  want=$(cat "$lock" "$here/app/stream/jars.py" | digest)
   [ "$(cat "$state/jars.of" 2>/dev/null)" != "$want" ] || return 0
   say "fetching the Delta and Kafka jars of Spark into $state/jars (about 25 MB, once)"
   local key value
@@ -244,7 +244,7 @@ prepare_jars() {
     [ -z "$value" ] || ivy+=(--conf "$key=$value")
   done
   if ! (unset SPARK_HOME; cd "$here" && SPARK_CONF_DIR=$here/conf \
-      "$python" -m app.jars "$state/jars" ${ivy[@]+"${ivy[@]}"} > "$state/jars.log" 2>&1); then
+      "$python" -m app.stream.jars "$state/jars" ${ivy[@]+"${ivy[@]}"} > "$state/jars.log" 2>&1); then
     grep -E 'unresolved dependency|not found|Error|Exception' "$state/jars.log" | head -n 3 >&2
     refuse "the jars could not be fetched; the whole log is $state/jars.log" \
       "behind a mirror: --repositories URL, or --conf spark.jars.ivySettings=FILE"
@@ -265,7 +265,7 @@ prepare_cores() {
   [ ! -e "$mark" ] || return 0
   say "compiling the cores into $NUMBA_CACHE_DIR (one to two minutes, once)"
   mkdir -p "$NUMBA_CACHE_DIR"
-  (cd "$here" && "$python" -m app.warm) || refuse "the cores could not be compiled (see above)"
+  (cd "$here" && "$python" -m app.setup.warm) || refuse "the cores could not be compiled (see above)"
   rm -f "$NUMBA_CACHE_DIR"/complete-*
   touch "$mark"
 }
@@ -358,13 +358,13 @@ case $master in
     # What a stranger's cluster needs: sources as a zip, packages packed or already there.
     code=$state/weir.zip
     py_files=${py_files:+$py_files,}$code
-    [ -n "$dry_run" ] || "$python" -m app.package code "$code"
+    [ -n "$dry_run" ] || "$python" -m app.setup.package code "$code"
     worker=${WEIR_WORKER_PYTHON:-$(conf spark.pyspark.python)}
     if [ -z "$worker" ]; then
       packed=$state/env-$lock_hash.tar.gz
       if [ -z "$dry_run" ] && [ ! -f "$packed" ]; then
         say "packing the environment for the workers into $packed (about 330 MB, once)"
-        "$python" -m app.package env "$packed"
+        "$python" -m app.setup.package env "$packed"
       fi
       archives=${archives:+$archives,}$packed#env
       worker=./env/bin/weir-python
@@ -374,7 +374,7 @@ case $master in
     cores=$state/cores.tar.gz
     if [ -z "$dry_run" ]; then
       prepare_cores
-      [ "$cores" -nt "$(cores_mark)" ] || "$python" -m app.package cores "$cores"
+      [ "$cores" -nt "$(cores_mark)" ] || "$python" -m app.setup.package cores "$cores"
     fi
     archives=${archives:+$archives,}$cores#numba-cache
     [ "$deploy_mode" = cluster ] || own+=(--conf "spark.pyspark.driver.python=$python")
@@ -401,7 +401,7 @@ if [ "$deploy_mode" = cluster ]; then
   app=("${sent[@]}")
   if [ -n "${config:-}" ]; then
     files=${files:+$files,}$state/weir-config.yaml
-    [ -n "$dry_run" ] || "$python" -m app.package config "$config" "$state/weir-config.yaml"
+    [ -n "$dry_run" ] || "$python" -m app.setup.package config "$config" "$state/weir-config.yaml"
   fi
 fi
 
@@ -420,7 +420,7 @@ if [ -n "$dry_run" ]; then
 fi
 # In this process's place: a signal for it reaches Spark, which passes it on to the driver. Spark
 # gives Python's two streams to standard output; all that a run writes there is its log.
-tidy() { exec "$python" -I "$here/app/stray_lines.py" "$@" >&2; }
+tidy() { exec "$python" -I "$here/app/terminal/stray_lines.py" "$@" >&2; }
 [ "$command" != run ] || [ ! -t 2 ] || export WEIR_TERMINAL=1
 case $command/${WEIR_LOG_FORMAT:-text} in
   run/json) exec "${line[@]}" > >(tidy json) 2>&1 ;;

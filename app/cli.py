@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from app import __version__, log
+from app import __version__
 from app.errors import CheckFound, UserError
-from app.interrupt import Terminated, stoppable
+from app.terminal import log
+from app.terminal.interrupt import Terminated, stoppable
 
 app = typer.Typer(
     name="weir", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -80,7 +81,7 @@ def _answers(arguments: list[str]) -> bool:
 def _settings(
     config: Path | None, warehouse: str | None = None, *, reads: bool = False
 ) -> Any:
-    from app.settings import load_settings
+    from app.config.settings import load_settings
 
     return load_settings(config, {"warehouse": warehouse} if warehouse else None, reads=reads)
 
@@ -121,11 +122,11 @@ def demo(
 ) -> None:
     """Generate ten minutes of a fleet's events, judge them, and say what was found."""
     if _preflight():
-        from app.demo_place import refuse
+        from app.setup.demo_folder import refuse
 
         refuse(out, events, seed)
         return
-    from app.demo import demo as run_demo
+    from app.setup.demo import demo as run_demo
 
     _found(run_demo(out, seed, events))
 
@@ -149,12 +150,12 @@ def run(
     settings = _settings(config, warehouse, reads=True)
     names = [job.strip() for job in jobs.split(",")] if jobs else None
     if _preflight():
-        from app.preflight import chosen, refuse
+        from app.stream.preflight import chosen, refuse
 
         # The driver of a cluster sees other folders and networks than the machine of this line.
         (refuse if _preflight() == HERE else chosen)(settings, names)
         return
-    from app.run import run as run_service
+    from app.stream.run import run as run_service
 
     _found(run_service(settings, available_now, names, log_format))
 
@@ -193,7 +194,7 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """The resolved configuration and its hash, or every mistake with its key."""
-    from app.validate import validate as run_validate
+    from app.setup.validate import validate as run_validate
 
     _found(run_validate(config, as_json, connect, warehouse))
 
@@ -204,7 +205,7 @@ def doctor(config: Config = None, warehouse: Warehouse = None, as_json: Json = F
     settings = _settings(config, warehouse)
     if _preflight():
         return
-    from app.doctor import doctor as run_doctor
+    from app.setup.doctor import doctor as run_doctor
 
     _found(run_doctor(settings, as_json))
 
@@ -224,7 +225,7 @@ def tables(
     as_json: Json = False,
 ) -> None:
     """What tables and views there are, and what their columns mean."""
-    from app.query import tables as run_tables
+    from app.warehouse.query import tables as run_tables
 
     settings = _settings(config, warehouse)
     _found(run_tables(settings, name=name, sql=sql, as_json=as_json, ddl=ddl, engine=engine))
@@ -256,8 +257,8 @@ def query(
     )] = None,
 ) -> None:
     """SQL over the warehouse (DuckDB over the Delta tables), or a ready question."""
-    from app.query import list_questions
-    from app.query import query as run_query
+    from app.warehouse.query import list_questions
+    from app.warehouse.query import query as run_query
 
     if as_json and csv:
         raise UserError("query: --json and --csv exclude each other")
@@ -346,8 +347,8 @@ def bakeoff(
     as_json: Json = False,
 ) -> None:
     """What every cache eviction policy would have answered, at every size, from a trace."""
-    from app.bakeoff.command import Asked
-    from app.bakeoff.command import bakeoff as run_bakeoff
+    from app.whatif.bakeoff.command import Asked
+    from app.whatif.bakeoff.command import bakeoff as run_bakeoff
 
     asked = Asked(trace, policies, sizes, vary or [], sample, sample_above)
     keep = trace is None or config is not None or warehouse is not None
@@ -377,7 +378,7 @@ def metrics(
     as_json: Annotated[bool, typer.Option("--json", help="With --once: as JSON.")] = False,
 ) -> None:
     """Serve the metrics of a warehouse for Prometheus, until stopped."""
-    from app.settings import load_settings
+    from app.config.settings import load_settings
     from app.telemetry import metrics as run_metrics
 
     if as_json and not once:
@@ -414,7 +415,7 @@ def what_if_dispatch(
     as_json: Json = False,
 ) -> None:
     """What a dispatch limit would have held back on the archived trace."""
-    from app.dispatch import NS_PER_MS, what_if
+    from app.whatif.dispatch_limit import NS_PER_MS, what_if
     from state.rate_limits.dispatch import Quota
 
     if by not in ("topic", "subscription"):
@@ -435,7 +436,7 @@ def what_if_producer_ids(
     as_json: Json = False,
 ) -> None:
     """Which producer_ids_rate each user needs, from the archived trace."""
-    from app.advice import advise
+    from app.whatif.producer_quota import advise
 
     _found(advise(_settings(config, warehouse), share, every, as_json))
 
@@ -591,14 +592,14 @@ def alerts_watch(
 
 def _moment(text: str, option: str = "--at") -> int:
     """Milliseconds since the epoch of a time on the command line; UTC unless it says otherwise."""
-    from app.moments import moment_ms
+    from app.terminal.moments import moment_ms
 
     return moment_ms(text, f"{option} {text}")
 
 
 def _duration(text: str, option: str) -> int:
     """Milliseconds of a duration on the command line; a UserError if it is none or 0."""
-    from app.moments import read_duration_ms
+    from app.terminal.moments import read_duration_ms
 
     found = read_duration_ms(text, f"{option} {text}")
     if not found:
@@ -608,7 +609,7 @@ def _duration(text: str, option: str) -> int:
 
 def _memory(text: str) -> int:
     """Bytes of a size on the command line; a UserError if it is none, or too small to start."""
-    from app.sizes import read_size
+    from app.terminal.sizes import read_size
 
     found = read_size(text)
     if found is None or found < LEAST_MEMORY:

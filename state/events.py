@@ -1,6 +1,6 @@
 """The columns and kinds of the event contract, as every part of Weir names them.
 
-One wide record, one kind of event per record. `app.contract` parses and validates records in
+One wide record, one kind of event per record. `app.ingest.contract` parses and validates records in
 this layout, the cores read them, the archive stores them.
 """
 

@@ -41,7 +41,7 @@ time.tzset()
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 
 LONG = ("tests/integration/test_cluster.py", "brokers", "tests/crash/", "tests/integration/")
@@ -95,8 +95,8 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session that every test shares: local[2], two shuffle partitions."""
-    from app.session import build_session
-    from app.settings import load_settings
+    from app.config.settings import load_settings
+    from app.stream.session import build_session
 
     session = build_session(load_settings(overrides={"partitions": 2}), "weir-tests")
     yield session
@@ -115,7 +115,7 @@ def make_settings(tmp_warehouse: str) -> Callable[..., Settings]:
 
     Alerts are judged beside a run only where a test asks for it: their process takes a second.
     """
-    from app.settings import load_settings
+    from app.config.settings import load_settings
 
     def make(**overrides: Any) -> Settings:
         return load_settings(None, {

@@ -14,9 +14,9 @@ import pytest
 from deltalake import write_deltalake
 
 from app.cli import main
-from app.queries import QUESTIONS
-from app.tables import TABLES, VIEWS
-from app.warehouse import Warehouse
+from app.warehouse.questions import QUESTIONS
+from app.warehouse.relations import Warehouse
+from app.warehouse.tables import TABLES, VIEWS
 from tests.explain import rows as explained
 from tests.report import warehouse as reported
 from tests.throttle_rows import START_MS, TOPIC, frame, write

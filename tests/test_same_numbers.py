@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from app.cli import main
-from app.demo import _summary
-from app.demo_report import sentences
-from app.settings import Settings
+from app.config.settings import Settings
+from app.report.findings import sentences
+from app.setup.demo import _summary
 from tests.explain.asking import ALL, texts
 from tests.explain.rows import of_job
 from tests.state.trace import play, publish, record

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from app.generate.scenario import DisorderSpec, load_scenario
 from app.generate.trace import Trace, plan_trace
-from app.tables import TABLES
+from app.warehouse.tables import TABLES
 
 NOT_COMPARED = {"ingest_ms", "source_partition", "source_offset"}
 """When and from where a record was read differs between runs; nothing else may."""

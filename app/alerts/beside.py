@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.warehouse_files import DELTA_RS, local_path
+from app.warehouse.small_files import DELTA_RS, local_path
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 Say = Callable[[str], None]
 LAST_ROUND_S = 60.0
@@ -130,9 +130,9 @@ class _Keeper:
 def main() -> int:
     """The process: the configuration is the first line of its standard input."""
     from app.alerts.rounds import Evaluator, keep_watching, one_round
-    from app.alerts.settings import StdoutSink
+    from app.config.alerts import StdoutSink
+    from app.config.settings import Settings
     from app.errors import UserError
-    from app.settings import Settings
 
     os.nice(NICENESS)
     settings = Settings.model_validate_json(sys.stdin.buffer.readline())

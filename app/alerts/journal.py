@@ -28,11 +28,11 @@ from app.alerts.episodes import (
     latest,
     unrecorded,
 )
-from app.alerts.judge import Judged, summary
-from app.alerts.rule import Rule
+from app.alerts.evaluation import Judged, summary
+from app.config.alert_rule import Rule
 from app.errors import UserError
-from app.tables import TABLES
-from app.warehouse import Warehouse, connect
+from app.warehouse.relations import Warehouse, connect
+from app.warehouse.tables import TABLES
 
 TABLE = TABLES["alerts"]
 APPLICATION = "weir-alerts"

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.alerts.episodes import FIRING, RESOLVED
+from app.alerts.evaluation import Judgement, judge_all
 from app.alerts.journal import Journal, Row, firing_rows
-from app.alerts.judge import Judgement, judge_all
 from app.alerts.rule_files import rules_of
-from app.alerts.settings import StdoutSink
 from app.alerts.sinks import Delivery, plain
+from app.config.alerts import StdoutSink
 from app.errors import UserError
-from app.moments import instant_of
-from app.warehouse import Warehouse
-from app.writable import obstacle
+from app.terminal.moments import instant_of
+from app.warehouse.relations import Warehouse
+from app.warehouse.writable import obstacle
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 Say = Callable[[str], None]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.alerts.rule import Rule
-from app.alerts.settings import AlertSettings
-from app.config_file import describe, read_yaml
+from app.config.alert_rule import Rule
+from app.config.alerts import AlertSettings
+from app.config.reading import describe, read_yaml
+from app.config.shipped import Place, shipped, yaml_files
 from app.errors import UserError, did_you_mean
-from app.query import write_json, write_table
-from app.shipped import Place, shipped, yaml_files
+from app.warehouse.query import write_json, write_table
 
 SHIPPED = shipped("alerts")
 """The folder of the rules that are shipped."""

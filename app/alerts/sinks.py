@@ -25,13 +25,13 @@ from urllib3.exceptions import HTTPError
 
 from app.alerts.episodes import FIRING, RESOLVED
 from app.alerts.journal import Journal, Key, Row, key_of
-from app.alerts.settings import AlertmanagerSink, HttpSink, WebhookSink
+from app.config.alerts import AlertmanagerSink, HttpSink, WebhookSink
 from app.errors import UserError
 from app.http import NoAnswer, attempts, connections_to, exchange
-from app.warehouse_files import local_path, read_text, write_text
+from app.warehouse.small_files import local_path, read_text, write_text
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
 MOST_IN_ONE = 100

@@ -14,13 +14,13 @@ from app.explain.ask import Ask, archived, nearest, newest_ms, unknown
 from app.explain.limits import Policies
 from app.explain.reader import Reader
 from app.explain.saying import Row, Sentence, clock, day
-from app.manifest import load as load_manifest
-from app.moments import DURATIONS, instant_of, read_duration_ms
-from app.query import plain
-from app.warehouse import Warehouse
+from app.terminal.moments import DURATIONS, instant_of, read_duration_ms
+from app.warehouse.manifest import load as load_manifest
+from app.warehouse.query import plain
+from app.warehouse.relations import Warehouse
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 WINDOW_MS = 10_000
 ALSO_READ = ("events", "publish_verdicts", "backlog_checks")

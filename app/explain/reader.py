@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from app.errors import UserError
 from app.explain.saying import Row
-from app.tables import TABLES
-from app.warehouse import FEW_FILES, GONE, NARROWER, Warehouse, connect, first_lines
+from app.warehouse.relations import FEW_FILES, GONE, NARROWER, Warehouse, connect, first_lines
+from app.warehouse.tables import TABLES
 
 KEY_OF_JOB: dict[str, tuple[str, ...]] = {
     "rate_limits": ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no"),

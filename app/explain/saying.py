@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from app.moments import instant_of
+from app.terminal.moments import instant_of
 
 NS_PER_S = 10**9
 

@@ -8,13 +8,13 @@ from typing import Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from app.config_file import describe, read_yaml
+from app.config.reading import describe, read_yaml
+from app.config.shipped import Place, yaml_files
+from app.config.shipped import shipped as shipped_files
 from app.errors import UserError
 from app.generate.backlog_spec import BacklogSpec
 from app.generate.cache_spec import CacheSpec
 from app.generate.section import Section, Share
-from app.shipped import Place, yaml_files
-from app.shipped import shipped as shipped_files
 
 SHIPPED = shipped_files("scenarios")
 IncidentName = Literal[

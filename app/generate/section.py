@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from app.model import in_unit
+from app.config.base import in_unit
 
 Share = Field(ge=0, le=1)
 

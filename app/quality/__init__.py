@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 
 def quality(

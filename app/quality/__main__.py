@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 import sys
 
+from app.config.settings import Settings
 from app.errors import UserError
 from app.quality.command import audit_warehouse
-from app.settings import Settings
-from app.tables import TABLES
+from app.warehouse.tables import TABLES
 
 NICENESS = 10
 """The stream goes first."""

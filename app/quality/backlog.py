@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.quality.checks import Check, between, derived, no_rows, not_null, rows_that, unique, values
-from app.tables import TABLES
+from app.warehouse.tables import TABLES
 
 CHECK_RULES = (
     "within_limits", "size_exceeded", "time_exceeded", "size_masks_time", "deduplication_cursor",

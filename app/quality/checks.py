@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from app.tables import COMMON_OUTPUT, TABLES, Table
-from app.warehouse import sql_type
+from app.warehouse.relations import sql_type
+from app.warehouse.tables import COMMON_OUTPUT, TABLES, Table
 
 ROWS_WHERE = "SELECT * FROM {batch} WHERE "
 """How a query begins that asks each row by itself; the rest is the condition."""

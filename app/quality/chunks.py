@@ -12,7 +12,7 @@ from app.quality.checks import (
     values,
     window_checks,
 )
-from app.tables import TABLES
+from app.warehouse.tables import TABLES
 
 CHUNK_OUTCOMES = (
     "COMPLETE", "DUP_ACKED", "DUP_SAME_ID", "GAP", "NO_FIRST_CHUNK", "OVERFLOW_EXCEPTION",

@@ -15,18 +15,18 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from app.errors import UserError, did_you_mean
-from app.manifest import load as load_manifest
 from app.quality.checks import Check
 from app.quality.pages import write_pages
 from app.quality.snapshot import committed
 from app.quality.suites import ACROSS, SUITES
-from app.query import write_json, write_table
-from app.tables import TABLES
-from app.warehouse import Warehouse, connect_to
-from app.writable import append
+from app.warehouse.manifest import load as load_manifest
+from app.warehouse.query import write_json, write_table
+from app.warehouse.relations import Warehouse, connect_to
+from app.warehouse.tables import TABLES
+from app.warehouse.writable import append
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 RESULTS = TABLES["quality_results"]
 LIMITS = {"memory_limit": "1GB", "threads": "1"}

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment
 
-from app.moments import instant_of
-from app.warehouse_files import write_text
+from app.terminal.moments import instant_of
+from app.warehouse.small_files import write_text
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 FOLDER = "_weir/quality"
 INDEX = f"{FOLDER}/index.html"

@@ -12,7 +12,7 @@ from app.quality.checks import (
     values,
     window_checks,
 )
-from app.tables import TABLES
+from app.warehouse.tables import TABLES
 
 VERDICTS = ("counted", "throttled", "rejected")
 ID_RULES = (

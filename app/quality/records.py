@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from app.ingest.rules import CODES
 from app.quality.checks import Check, between, not_null, rows_that, suite, values
-from app.rules import CODES
 from state.events import JOBS, KINDS
 from state.refused import DUPLICATE, TOO_LATE
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.checkpoints import APPLICATION, FOLDER
-from app.tables import TABLES
-from app.warehouse import Warehouse
-from app.warehouse_files import read_text
+from app.warehouse.checkpoints import APPLICATION, FOLDER
+from app.warehouse.relations import Warehouse
+from app.warehouse.small_files import read_text
+from app.warehouse.tables import TABLES
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 
 def committed(settings: Settings) -> dict[str, DeltaTable | None]:
@@ -49,7 +49,7 @@ def _queries(settings: Settings, warehouse: Warehouse) -> list[str]:
     if warehouse.folder is not None:
         folder = warehouse.folder / FOLDER
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    from app.archive import NAME
-    from app.govern import query_name
+    from app.stream.archive import NAME
+    from app.stream.govern import query_name
 
     return [*map(query_name, settings.queries), NAME]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.quality import backlog, chunks, entry_cache, producer_ids, rate_limits, records
 from app.quality.checks import Check, derived
-from app.tables import TABLES
+from app.warehouse.tables import TABLES
 
 _OWN = {
     **rate_limits.SUITES, **chunks.SUITES, **producer_ids.SUITES, **backlog.SUITES,

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
-from app.queries.question import LEAST, MOST
+from app.warehouse.questions.question import LEAST, MOST
 
 if TYPE_CHECKING:
+    from app.config.settings import Settings
     from app.report.model import Page
     from app.report.reader import Span
-    from app.settings import Settings
 
 
 def report(

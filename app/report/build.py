@@ -8,10 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app import configuration as kept_configuration
-from app.manifest import load as load_manifest
-from app.queries import QUESTIONS
-from app.queries.question import LEAST, MOST
 from app.report.model import Grid, Page, Section
 from app.report.reader import Reader, Span
 from app.report.sections.alerting import alerting
@@ -25,10 +21,14 @@ from app.report.sections.quotas import quotas
 from app.report.sections.throttling import blame, timeline
 from app.report.summary import summary
 from app.report.words import seconds_text, time_text, utc
-from app.warehouse import Warehouse
+from app.warehouse import last_configuration as kept_configuration
+from app.warehouse.manifest import load as load_manifest
+from app.warehouse.questions import QUESTIONS
+from app.warehouse.questions.question import LEAST, MOST
+from app.warehouse.relations import Warehouse
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 
 def build(

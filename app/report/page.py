@@ -9,10 +9,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from app.query import plain
 from app.report.charts import NARROW, WIDE, svg
 from app.report.model import Chart, Fold, Grid, Link, Page, Part, Section
 from app.report.words import NUMBERS, cell_text, runbook_target
+from app.warehouse.query import plain
 
 KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link"}
 

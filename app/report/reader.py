@@ -9,11 +9,10 @@ from typing import Any
 import duckdb
 
 from app.errors import UserError
-from app.queries import QUESTIONS
-from app.queries.question import LEAST, MOST
 from app.report.model import Row
-from app.tables import TABLES, VIEWS
-from app.warehouse import (
+from app.warehouse.questions import QUESTIONS
+from app.warehouse.questions.question import LEAST, MOST
+from app.warehouse.relations import (
     EVENT_TIMES,
     GONE,
     NARROWER,
@@ -24,6 +23,7 @@ from app.warehouse import (
     first_lines,
     states,
 )
+from app.warehouse.tables import TABLES, VIEWS
 
 UNREAD = frozenset({"events", "chunk_payloads", "chunk_payload_releases"})
 REACHED = (

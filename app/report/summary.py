@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app import demo_report
+from app.report import findings as demo_report
 from app.report.model import Row, Section, Tile
 from app.report.reader import Reader
 from app.report.sections import (

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from app.demo_report import duration, short
-from app.moments import instant, instant_of
-from app.query import plain
-from app.sizes import size_text
+from app.report.findings import duration, short
+from app.terminal.moments import instant, instant_of
+from app.terminal.sizes import size_text
+from app.warehouse.query import plain
 
 NUMBERS = frozenset({"number", "ratio", "seconds", "ms", "bytes", "rate"})
 """Kinds of column that stand on the right."""

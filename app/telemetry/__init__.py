@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 
 def metrics(settings: Settings, once: bool = False, as_json: bool = False) -> int:

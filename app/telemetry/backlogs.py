@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import duckdb
 
-from app.backlog_views import NAMESPACE
 from app.telemetry.entities import OTHER, Bounds, Entities, Key
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows, scalar
-from app.views import VIEWS
+from app.warehouse.backlog_views import NAMESPACE
+from app.warehouse.views import VIEWS
 
 SIZE = "pulsar_storage_backlog_size"
 QUOTAS = ("size", "time")

@@ -17,8 +17,8 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from app.time_travel import commits
-from app.warehouse import Warehouse, require_plain_rows
+from app.warehouse.relations import Warehouse, require_plain_rows
+from app.warehouse.time_travel import commits
 
 
 class StartAnew(Exception):

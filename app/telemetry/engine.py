@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 
 from app.alerts.episodes import FIRING
-from app.job_settings import JOBS
-from app.rules import CODES
+from app.config.jobs import JOBS
+from app.ingest.rules import CODES
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows
 from state.refused import DUPLICATE, TOO_LATE
 

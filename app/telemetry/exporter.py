@@ -17,9 +17,8 @@ from deltalake.exceptions import DeltaError
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from app import manifest
+from app.config.metrics import MetricsSettings
 from app.errors import UserError
-from app.tables import TABLES
 from app.telemetry import health
 from app.telemetry.backlogs import Backlogs
 from app.telemetry.catalogue import METRICS
@@ -29,12 +28,13 @@ from app.telemetry.entities import Bounds
 from app.telemetry.part import Part, Sample
 from app.telemetry.producer_ids import ProducerIds
 from app.telemetry.quotas import Quotas
-from app.telemetry.settings import MetricsSettings
 from app.telemetry.throttles import Throttles
-from app.warehouse import State, Warehouse, connect_files, state
+from app.warehouse import manifest
+from app.warehouse.relations import State, Warehouse, connect_files, state
+from app.warehouse.tables import TABLES
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 OVERDUE = 4
 """After so many intervals without a refresh the exporter is not up."""

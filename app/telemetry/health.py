@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
 from app.telemetry.part import Sample
-from app.warehouse_files import names, read_text, write_text
+from app.warehouse.small_files import names, read_text, write_text
 
 if TYPE_CHECKING:
-    from app.progress import Figures
-    from app.settings import Settings
+    from app.config.settings import Settings
+    from app.stream.progress import Figures
 
 FOLDER = "_weir/progress"
 WRITE_S = 5.0

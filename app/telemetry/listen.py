@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
+from app.config.metrics import address
 from app.errors import UserError
-from app.telemetry.settings import address
 
 OF_RUN = (
     "another program may hold the port: choose one with metrics.listen; metrics: null serves none"

@@ -9,7 +9,7 @@ import duckdb
 
 from app.telemetry.entities import OTHER, Bounds, Entities, Key
 from app.telemetry.part import Part, Sample, labels, rows
-from app.views import VIEWS
+from app.warehouse.views import VIEWS
 
 MOST_WAITING = 10_000
 """Windows that wait for the first decision of their user, at most."""

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
-from app import manifest
-from app.query import plain
+from app.config.metrics import MetricsSettings, address
 from app.telemetry import say as say_to_log
 from app.telemetry.endpoints import endpoints
 from app.telemetry.exporter import Exporter
 from app.telemetry.listen import OF_METRICS, OF_RUN, taken
-from app.telemetry.settings import MetricsSettings, address
-from app.warehouse import Warehouse
+from app.warehouse import manifest
+from app.warehouse.query import plain
+from app.warehouse.relations import Warehouse
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

@@ -9,7 +9,7 @@ import pytest
 
 from app import alerts
 from app.errors import UserError
-from app.warehouse import Warehouse
+from app.warehouse.relations import Warehouse
 from tests.throttle_rows import OTHER, START_MS, TOPIC, window, write
 
 LABELS = {"broker": "b1", "cluster": "east", "topic": TOPIC}

@@ -14,8 +14,8 @@ import pytest
 from app.alerts.journal import Journal
 from app.alerts.rounds import Evaluator
 from app.errors import UserError
-from app.tables import TABLES
-from app.warehouse import Warehouse
+from app.warehouse.relations import Warehouse
+from app.warehouse.tables import TABLES
 from tests.alerts.test_sinks import BUSY, RULE, minutes
 from tests.throttle_rows import OTHER, START_MS, TOPIC, window, write
 

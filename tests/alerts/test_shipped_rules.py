@@ -12,10 +12,10 @@ import pytest
 
 from app import alerts
 from app.alerts.rule_files import KEYS, SHIPPED, rules_of
-from app.alerts.settings import AlertSettings
-from app.settings import load_settings
-from app.tables import TABLES, VIEWS
-from app.warehouse import QUERIES, STATES, Warehouse, connect
+from app.config.alerts import AlertSettings
+from app.config.settings import load_settings
+from app.warehouse.relations import QUERIES, STATES, Warehouse, connect
+from app.warehouse.tables import TABLES, VIEWS
 from tests.throttle_rows import COMMON, START_MS, TOPIC, window, write
 
 MINUTE = 60_000

@@ -16,8 +16,8 @@ import pytest
 
 from app.alerts.rounds import Evaluator
 from app.alerts.sinks import Taken
+from app.config.settings import load_settings
 from app.errors import UserError
-from app.settings import load_settings
 from tests.alerts.receiver import receiving
 from tests.servers.process import free_ports
 from tests.throttle_rows import OTHER, START_MS, TOPIC, window, write

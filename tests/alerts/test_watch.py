@@ -18,10 +18,10 @@ from app.alerts.beside import beside
 from app.alerts.rounds import Evaluator, one_round
 from app.alerts.rule_files import rules_of
 from app.cli import main
+from app.config.settings import load_settings
 from app.errors import UserError
-from app.package import pack_config
-from app.run import run
-from app.settings import load_settings
+from app.setup.package import pack_config
+from app.stream.run import run
 from tests.alerts.receiver import receiving
 from tests.alerts.test_sinks import BUSY, RULE, minutes, states
 from tests.throttle_rows import TOPIC

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.pack import Route
+from app.ingest.routing import Route
 from state.backlog import shard
 from state.backlog.operator import Backlog
 from state.backlog.resting import all_awake

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.contract import Limits
-from app.pack import CLOCK_ROW, Route, packer
+from app.ingest.contract import Limits
+from app.ingest.routing import CLOCK_ROW, Route, packer
 from state.events import KIND_INDEX, SCHEMA
 from state.records import INGEST_KEY
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from app import govern
-from app.worker import settle
+from app.ingest.worker import settle
+from app.stream import govern
 from tests.bench import floors
 from tests.bench.result import Result
 from tests.bench.stream import END, Bench

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
-from app.pack import Route
+from app.ingest.routing import Route
 from state.rate_limits.operator import RateLimits
 from tests.bench.blobs import parsed
 from tests.bench.core import PARAMS, SHARDS

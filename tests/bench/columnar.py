@@ -10,17 +10,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from app.contract import from_table
-from app.govern import ANSWERS, STATE, stepper
-from app.operators import operators
-from app.pack import PACKED, Route, pack_parsed, typed_packer
-from app.replay import narrowed
+from app.ingest.contract import from_table
+from app.ingest.routing import PACKED, Route, pack_parsed, typed_packer
+from app.stream.govern import ANSWERS, STATE, stepper
+from app.stream.operators import operators
+from app.whatif.replay import narrowed
 from tests.bench import floors, per_topic
 from tests.bench.result import Result
 from tests.bench.stream import Bench
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 
 def run(bench: Bench) -> Result:

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from app.pack import Route
+from app.ingest.routing import Route
 from state.rate_limits import broker, flow, operator, rows, shard
 from state.rate_limits.operator import RateLimits
 from tests.bench.columnar import blobs_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from app import archive, govern
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
 from app.generate.write import write_files
-from app.progress import records
+from app.stream import archive, govern
+from app.stream.progress import records
 from tests.bench import floors
 from tests.bench.inputs import Input
 from tests.bench.result import Result

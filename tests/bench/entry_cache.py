@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
-from app.pack import Route
+from app.ingest.routing import Route
 from state.entry_cache import broker, flow
 from state.entry_cache.belady import compare
 from state.entry_cache.operator import EntryCache

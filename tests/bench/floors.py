@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from app.worker import settle
+from app.ingest.worker import settle
 from state.events import KIND_INDEX, SCHEMA
 from state.rate_limits.shard import COLUMNS as CARRIED
 from tests.bench.inputs import Input

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app import archive, govern
+from app.stream import archive, govern
 from tests.bench.result import Result
 from tests.bench.stream import Bench, open_session
 from tests.servers.kafka import Kafka

@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from app.commit import Writer, table_path
-from app.govern import ANSWERS, STATE, Committer, stepper
-from app.operators import operators
+from app.stream.govern import ANSWERS, STATE, Committer, stepper
+from app.stream.operators import operators
+from app.warehouse.commit import Writer, table_path
 from state.names import Names
 from state.rate_limits import operator
 from state.rate_limits.shard import COLUMNS, NAME_COLUMNS
@@ -36,7 +36,7 @@ from tests.bench.trace import COLUMNS as CARRIED
 if TYPE_CHECKING:
     import pandas as pd
 
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 JOB = "rate_limits"
 

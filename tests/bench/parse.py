@@ -23,10 +23,10 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from app.block import to_table
-from app.contract import Limits, Parsed, from_table, parse
-from app.judge import judge
-from app.parse import parse_block
+from app.ingest.contract import Limits, Parsed, from_table, parse
+from app.ingest.parsing.block import to_table
+from app.ingest.parsing.parser import parse_block
+from app.ingest.validation import judge
 from state.events import COLUMNS, JOBS
 
 T0 = 1_700_000_000_000

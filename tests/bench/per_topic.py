@@ -10,7 +10,7 @@ import numpy as np
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from app.worker import settle
+from app.ingest.worker import settle
 from tests.bench import floors
 from tests.bench.inputs import Input
 from tests.bench.stream import Bench, Speed

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
-from app.tables import TABLES
+from app.warehouse.tables import TABLES
 from tests.bench.result import Result, middle
 from tests.bench.stream import Bench
 from tests.bench.trace import START_MS, Traffic

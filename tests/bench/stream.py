@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.progress import records
-from app.session import build_session
-from app.settings import Settings, load_settings
+from app.config.settings import Settings, load_settings
+from app.stream.progress import records
+from app.stream.session import build_session
 from tests.bench.inputs import Input
 from tests.bench.result import middle
 from tests.bench.trace import POLICY, Traffic

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from app.config.settings import load_settings
 from app.generate.write import write_files, write_policies
-from app.run import run
-from app.settings import load_settings
+from app.stream.run import run
 from tests.traces import demo_trace, every_row, identities
 
 EVENTS = 20_000

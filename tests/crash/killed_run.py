@@ -14,9 +14,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from app.commit import Writer
-from app.run import run
-from app.settings import load_settings
+from app.config.settings import load_settings
+from app.stream.run import run
+from app.warehouse.commit import Writer
 
 INSIDE_S = 0.004
 """An append takes some ten milliseconds: the end comes while it is at work."""

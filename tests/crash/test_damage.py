@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app import checkpoints
-from app.doctor import doctor
+from app.config.settings import Settings, load_settings
 from app.errors import UserError
 from app.generate.write import write_files
-from app.run import run
-from app.settings import Settings, load_settings
+from app.setup.doctor import doctor
+from app.stream.run import run
+from app.warehouse import checkpoints
 from tests.traces import demo_trace, every_row
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ def examined(
 ) -> Callable[[], tuple[int, Checks]]:
     """A function that asks `doctor` about the warehouse, in the session of the tests: its exit
     code and its checks by name."""
-    monkeypatch.setattr("app.doctor.build_session", lambda *_: spark)
-    monkeypatch.setattr("app.doctor.stop_session", lambda _: None)
+    monkeypatch.setattr("app.setup.doctor.build_session", lambda *_: spark)
+    monkeypatch.setattr("app.setup.doctor.stop_session", lambda _: None)
 
     def examine() -> tuple[int, Checks]:
         capsys.readouterr()

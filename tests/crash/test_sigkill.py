@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.run import run
-from app.settings import load_settings
+from app.config.settings import load_settings
+from app.stream.run import run
 from tests.crash.conftest import Tables
 
 KILLS = [

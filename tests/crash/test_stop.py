@@ -16,9 +16,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from app.jars import IN_SPARK, coordinates
-from app.run import run
-from app.settings import load_settings
+from app.config.settings import load_settings
+from app.stream.jars import IN_SPARK, coordinates
+from app.stream.run import run
 from app.telemetry import health
 from tests.conftest import ROOT
 from tests.crash.conftest import Tables

@@ -6,13 +6,13 @@ import json
 from functools import cache
 from typing import Any
 
-from app.job_settings import SWITCHES
+from app.config.jobs import SWITCHES
+from tests.docs.test_semantics_chunks import UPSTREAM, chunk
 from tests.quality import backlog_rows, chunk_rows, producer_id_rows
 from tests.state import cache_trace, chunk_trace
 from tests.state import test_entry_cache_input as caches
 from tests.state import trace as throttling
 from tests.state.trace import START_MS, publish, record
-from tests.test_semantics_chunks import UPSTREAM, chunk
 from tests.throttle_rows import write
 
 MS = 1_000_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.manifest import LAYOUT_VERSION
+from app.warehouse.manifest import LAYOUT_VERSION
 from tests.explain.asking import ALL, answer, explain, texts
 from tests.explain.rows import ORDERS
 from tests.throttle_rows import START_MS, TOPIC, event, write

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from app.cli import main
-from app.query import plain
-from app.warehouse import Warehouse, connect
+from app.warehouse.query import plain
+from app.warehouse.relations import Warehouse, connect
 from tests.explain.asking import ALL
 from tests.explain.rows import TRACES
 

@@ -142,7 +142,7 @@ def test_the_policy_of_the_configuration_is_named_for_rows_judged_under_it(
         "policies: [{scope: topic, name: t/ns/orders, limits: {publishRateInMsgs: 100}}]\n")
     words = ("topic", ORDERS, *ALL, "--cluster", "open", "--config", str(config))
     assert "of a limit" not in texts(capsys, decided, *words)[0][2]
-    monkeypatch.setattr("app.settings.Settings.params_hash", lambda self, job: HASH)
+    monkeypatch.setattr("app.config.settings.Settings.params_hash", lambda self, job: HASH)
     assert " messages of a limit of 100 messages per s, set by the policy topic t/ns/orders of" \
         " the configuration. Connection c1" in texts(capsys, decided, *words)[0][2]
 

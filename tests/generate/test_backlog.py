@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from app.contract import Limits, parse
+from app.config.policies import problems
 from app.errors import UserError
 from app.generate.plan import Incident
 from app.generate.scenario import SHIPPED, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
-from app.policies import problems
+from app.ingest.contract import Limits, parse
 from state.events import JOBS
 from tests.generate.model import applied_records, parsed_lines
 from tests.reference import backlog

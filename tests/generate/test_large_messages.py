@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from app.contract import Limits, parse
 from app.errors import UserError
 from app.generate.cli import generate
 from app.generate.large_scripts import EVICTED, NAMES
 from app.generate.scenario import SHIPPED, Scenario, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.generate.write import write_files
+from app.ingest.contract import Limits, parse
 from state.events import JOBS
 from tests.generate.model import applied_records, parsed_lines
 from tests.state.chunk_trace import numbered, play

@@ -7,9 +7,9 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from app.contract import Limits, parse
 from app.generate.malformed import CODES
 from app.generate.trace import Slice, Trace
+from app.ingest.contract import Limits, parse
 from state.events import JOBS
 
 STATEFUL = ("DUPLICATE_RECORD", "TOO_LATE")

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import yaml
 
+from app.config.settings import load_settings
 from app.errors import UserError
 from app.generate.cli import generate
 from app.generate.json_lines import write_lines
 from app.generate.rows import NULL, Texts, make_rows
 from app.generate.trace import Slice, Trace
 from app.generate.write import write_files, write_kafka
-from app.settings import load_settings
 
 NUMBERS = (0, 9, 10, 99, 100, -1, 12_661_901_972_592_310, 2**63 - 1, -(2**63) + 1)
 

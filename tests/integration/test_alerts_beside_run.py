@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.config.settings import Settings
 from app.generate.write import write_files
-from app.run import run
-from app.settings import Settings
-from app.warehouse import Warehouse
+from app.stream.run import run
+from app.warehouse.relations import Warehouse
 from tests.alerts.receiver import receiving
 from tests.traces import all_rows, demo_trace
 

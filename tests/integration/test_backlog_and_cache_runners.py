@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app import replay
-from app.commit import shaped
-from app.contract import Limits, parse_batch
-from app.operators import operators
-from app.tables import TABLES
+from app.ingest.contract import Limits, parse_batch
+from app.stream.operators import operators
+from app.warehouse.commit import shaped
+from app.warehouse.tables import TABLES
+from app.whatif import replay
 from tests.integration.test_chunk_runners import assert_same, source, stream, table, text
 from tests.reference import backlog, entry_cache
 from tests.state import backlog_trace, backlog_traces, cache_trace, cache_traces
@@ -25,7 +25,7 @@ from tests.state import backlog_trace, backlog_traces, cache_trace, cache_traces
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 TRACES = 20
 BLOB = {"backlog": backlog_trace, "entry_cache": cache_trace}

@@ -17,12 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from app import archive, govern, replay, staging
-from app.commit import shaped
-from app.operators import operators
-from app.payloads import joined
-from app.run import run
-from app.tables import TABLES
+from app.ingest.payloads import joined
+from app.stream import archive, govern, staging
+from app.stream.operators import operators
+from app.stream.run import run
+from app.warehouse.commit import shaped
+from app.warehouse.tables import TABLES
+from app.whatif import replay
 from state.chunks.operator import PARTS
 from tests.integration.test_three_runners import write_batches
 from tests.reference.chunks import TABLES as OUTPUTS
@@ -33,7 +34,7 @@ from tests.state.test_chunks import CHUNK, START_MS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 JOBS = ["chunks"]
 TRACES = 24

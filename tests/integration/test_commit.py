@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
+from app.config.settings import Settings
 from app.generate.write import write_files
-from app.run import run
-from app.settings import Settings
+from app.stream.run import run
 from tests.traces import all_rows, demo_trace, identities
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app.preflight import chosen
-from app.run import Service, run
-from app.settings import Settings
-from app.shutdown import Stopping
+from app.config.settings import Settings
+from app.stream.preflight import chosen
+from app.stream.run import Service, run
+from app.stream.shutdown import Stopping
 from app.telemetry import health
 from tests.traces import identities, punctual_trace
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from app.run import run
-from app.settings import load_settings
+from app.config.settings import load_settings
+from app.stream.run import run
+from tests.docs.test_readme import PAGES, blocks
+from tests.ingest.sources.test_kafka_logs import put
+from tests.ingest.sources.test_kafka_logs_lines import batch, completed
 from tests.servers.kafka import Kafka
 from tests.servers.pulsar import Pulsar
-from tests.sources.test_kafka_logs import put
-from tests.sources.test_kafka_logs_lines import batch, completed
-from tests.test_readme import PAGES, blocks
 from tests.traces import identities, punctual_trace, rows_of
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from app.cli import main
+from app.config.settings import load_settings
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
-from app.settings import load_settings
+from tests.docs.test_readme import ROOT, commands
 from tests.servers.kafka import Kafka
-from tests.test_readme import ROOT, commands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,11 +12,11 @@ from uuid import uuid4
 import pytest
 from deltalake import DeltaTable
 
+from app.config.settings import Settings
 from app.errors import UserError
-from app.preflight import chosen
-from app.run import Service, run
-from app.settings import Settings
-from app.shutdown import Stopping
+from app.stream.preflight import chosen
+from app.stream.run import Service, run
+from app.stream.shutdown import Stopping
 from tests.servers.kafka import Kafka
 from tests.traces import all_rows, by_broker, identities, punctual_trace
 
@@ -59,7 +59,7 @@ def reference(
     lines: Lines, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[tuple[object, ...]]]:
     """The tables of a run over the same records from one file, in one batch."""
-    from app.settings import load_settings
+    from app.config.settings import load_settings
 
     folder = tmp_path_factory.mktemp("reference")
     (folder / "in").mkdir()

@@ -13,21 +13,21 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from app.config.kafka_groups import KafkaGroupsSettings
 from app.errors import UserError
-from app.groups.poll import Poller
-from app.groups.settings import KafkaGroupsSettings
-from app.run import run
-from tests.admin.documents import valid
+from app.ingest.pollers.kafka.poll import Poller
+from app.stream.run import run
+from tests.ingest.pollers.pulsar.documents import valid
 from tests.reference.backlog import judge
 from tests.servers.kafka import Kafka
 from tests.servers.logging_kafka import LoggingKafka
 from tests.servers.process import ServerFailed
-from tests.test_backlog_views import READS, asked, stored
+from tests.warehouse.test_backlog_views import READS, asked, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 pytestmark = pytest.mark.kafka
 AGED_MS = 3_600_000

@@ -19,12 +19,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 
-from app.commit import table_path
-from app.contract import Limits, parse_batch
-from app.replay import replay_here
-from app.run import run
-from app.source_settings import KafkaLogsSettings
-from app.sources import kafka_logs
+from app.config.source import KafkaLogsSettings
+from app.ingest.contract import Limits, parse_batch
+from app.ingest.sources import kafka_logs
+from app.stream.run import run
+from app.warehouse.commit import table_path
+from app.whatif.replay import replay_here
 from tests.servers.logging_kafka import LoggingKafka
 from tests.servers.process import ServerFailed
 from tests.state.producer_id_trace import numbered, play
@@ -32,7 +32,7 @@ from tests.state.producer_id_trace import numbered, play
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 pytestmark = pytest.mark.kafka
 

@@ -12,11 +12,11 @@ from uuid import uuid4
 import pytest
 from deltalake import DeltaTable
 
-from app.run import run
+from app.stream.run import run
 from tests.servers.kafka import Kafka
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 pytestmark = pytest.mark.kafka
 SIZES = (1_000, 5_000, 120_000, 900_000)

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from app import replay
-from app.commit import shaped
-from app.operators import operators
-from app.tables import TABLES
+from app.stream.operators import operators
+from app.warehouse.commit import shaped
+from app.warehouse.tables import TABLES
+from app.whatif import replay
 from tests.integration.test_chunk_runners import assert_same, source, stream, table, text
 from tests.reference.producer_ids import TABLES as OUTPUTS
 from tests.state.producer_id_trace import blob, numbered
@@ -23,7 +23,7 @@ from tests.state.producer_id_traces import Trace, traces
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 JOBS = ["producer_ids"]
 TRACES = 24

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.settings import load_settings
+from app.config.settings import load_settings
 from app.telemetry.serve import exporting
 from tests.servers.process import free_ports
 from tests.servers.prometheus import Prometheus

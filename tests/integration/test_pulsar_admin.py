@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.admin.poll import Poller
-from app.admin.settings import PulsarAdminSettings
-from tests.admin.documents import valid
+from app.config.pulsar_admin import PulsarAdminSettings
+from app.ingest.pollers.pulsar.poll import Poller
+from tests.ingest.pollers.pulsar.documents import valid
 from tests.servers.pulsar import Pulsar
 
 NAMESPACE = "public/weir"

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.admin.poll import Poller
-from app.admin.settings import PulsarAdminSettings
-from app.run import run
-from tests.admin.documents import valid
+from app.config.pulsar_admin import PulsarAdminSettings
+from app.ingest.pollers.pulsar.poll import Poller
+from app.stream.run import run
+from tests.ingest.pollers.pulsar.documents import valid
 from tests.servers.pulsar import Pulsar, Sample
 from tests.state.backlog_trace import EVICTION, numbered, play
-from tests.test_backlog_views import READS, asked, stored
+from tests.warehouse.test_backlog_views import READS, asked, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 Json = dict[str, Any]
 Step = Callable[[], None]

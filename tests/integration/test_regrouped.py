@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app import checkpoints
+from app.config.jobs import JOBS
+from app.config.settings import Settings
 from app.errors import UserError
 from app.generate.write import write_files
-from app.job_settings import JOBS
-from app.run import run
-from app.settings import Settings
+from app.stream.run import run
+from app.warehouse import checkpoints
 from tests.traces import demo_trace, every_row
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def unchanged(
     trace: Path, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[tuple[Any, ...]]]:
     """The tables of a run that never changed."""
-    from app.settings import load_settings
+    from app.config.settings import load_settings
 
     folder = tmp_path_factory.mktemp("unchanged")
 

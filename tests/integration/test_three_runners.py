@@ -15,10 +15,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from app import archive, govern, replay
-from app.commit import shaped
-from app.operators import operators
-from app.tables import TABLES
+from app.stream import archive, govern
+from app.stream.operators import operators
+from app.warehouse.commit import shaped
+from app.warehouse.tables import TABLES
+from app.whatif import replay
 from tests.state.trace import blob
 from tests.state.traces import Trace, document, traces
 from tests.traces import punctual_trace
@@ -26,7 +27,7 @@ from tests.traces import punctual_trace
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.settings import Settings
+    from app.config.settings import Settings
 
 JOBS = ["rate_limits"]
 OUTPUTS = (
@@ -130,7 +131,7 @@ def stream(spark: SparkSession, config: Settings) -> None:
 
 
 def test_the_versions_hold_every_value_of_every_parameter() -> None:
-    from app.job_settings import SWITCHES, RateLimitsSettings
+    from app.config.jobs import SWITCHES, RateLimitsSettings
 
     for name in SWITCHES["rate_limits"]:
         field = RateLimitsSettings.model_fields[name]

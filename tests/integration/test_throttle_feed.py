@@ -15,16 +15,16 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from deltalake import DeltaTable
 
-from app import throttle_feed
-from app.commit import Writer
+from app.config.settings import Settings
 from app.errors import UserError
-from app.failures import QueryFailed
-from app.run import run
-from app.settings import Settings
-from app.throttle_feed import ThrottleFeed, messages
+from app.stream import throttle_feed
+from app.stream.failures import QueryFailed
+from app.stream.run import run
+from app.stream.throttle_feed import ThrottleFeed, messages
+from app.warehouse.commit import Writer
 from state.rate_limits.wire import ThrottleCommand, decode_command
 from tests.servers.kafka import Kafka
-from tests.test_throttle_feed import command
+from tests.stream.test_throttle_feed import command
 from tests.throttle_rows import START_MS, frame
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from app.job_settings import SWITCHES, BacklogSettings
+from app.config.jobs import SWITCHES, BacklogSettings
+from tests.docs.test_semantics_backlog import PRECISE, Rows, example, stands
 from tests.state.backlog_trace import EVICTION, quota
-from tests.test_semantics_backlog import PRECISE, Rows, example, stands
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "east": {"eviction_count_rule": "every_call"},

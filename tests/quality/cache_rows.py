@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from app.job_settings import SWITCHES, EntryCacheSettings
+from app.config.jobs import SWITCHES, EntryCacheSettings
 from tests.state.cache_trace import numbered, play
 from tests.state.trace import record
 

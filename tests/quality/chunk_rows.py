@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tests.test_semantics_chunks import START_MS, UPSTREAM, Rows, example
+from tests.docs.test_semantics_chunks import START_MS, UPSTREAM, Rows, example
 
 __all__ = ["START_MS", "rows_of"]
 

@@ -10,7 +10,7 @@ import duckdb
 from app.quality.audit import add_functions, audit
 from app.quality.checks import Check
 from app.quality.suites import ACROSS
-from app.tables import TABLES
+from app.warehouse.tables import TABLES
 from tests.throttle_rows import frame
 
 Rows = list[dict[str, Any]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from app.job_settings import SWITCHES, ProducerIdsSettings
-from tests.test_semantics_producer_ids import Rows, example
+from app.config.jobs import SWITCHES, ProducerIdsSettings
+from tests.docs.test_semantics_producer_ids import Rows, example
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "east": {"enforcement": "strict", "membership": "exact"},

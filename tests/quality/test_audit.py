@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from app.cli import main
-from app.manifest import LAYOUT_VERSION
 from app.quality.audit import add_functions, audit
 from app.quality.command import checks_of
 from app.quality.pages import INDEX
 from app.quality.suites import SUITES
-from app.tables import TABLES
-from app.warehouse import Warehouse
+from app.warehouse.manifest import LAYOUT_VERSION
+from app.warehouse.relations import Warehouse
+from app.warehouse.tables import TABLES
 from tests.throttle_rows import OTHER, TOPIC, event, frame, window, write
 
 GOOD = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from threading import Event
 
+from app.config.settings import load_settings
 from app.quality.beside import audit_once, beside
-from app.settings import load_settings
-from app.warehouse import Warehouse
+from app.warehouse.relations import Warehouse
 from tests.throttle_rows import event, write
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from app.config.settings import load_settings
 from app.quality.snapshot import committed
-from app.settings import load_settings
 from tests.throttle_rows import event, frame, window
 
 APPLICATION = "weir-govern-1"

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from app import configuration
 from app.cli import main
-from app.queries import QUESTIONS
-from app.settings import Settings, load_settings
-from app.tables import TABLES
+from app.config.settings import Settings, load_settings
+from app.warehouse import last_configuration as configuration
+from app.warehouse.questions import QUESTIONS
+from app.warehouse.tables import TABLES
 from tests.report.warehouse import IMAGE, LONG, NAMES, SCRIPT, USER, fill
-from tests.test_ready_questions import MINUTE, NS, check, put, stats
 from tests.throttle_rows import START_MS, event, write
+from tests.warehouse.test_ready_questions import MINUTE, NS, check, put, stats
 
 SECTIONS = [
     "what-happened", "alerts", "offenders", "timeline", "quotas", "backlogs", "principals",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from app.tables import TABLES
-from tests.test_quota_usage import user
-from tests.test_ready_questions import (
+from app.warehouse.tables import TABLES
+from tests.throttle_rows import START_MS, event, write
+from tests.warehouse.test_quota_usage import user
+from tests.warehouse.test_ready_questions import (
     MINUTE,
     NS,
     baked,
@@ -21,7 +22,6 @@ from tests.test_ready_questions import (
     stats,
     waiting,
 )
-from tests.throttle_rows import START_MS, event, write
 
 SCRIPT = "persistent://acme/orders/<script>alert(1)</script>"
 IMAGE = "persistent://acme/\"'><img src=x onerror=alert(2)>"

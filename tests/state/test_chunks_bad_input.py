@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.contract import Limits, parse
+from app.ingest.contract import Limits, parse
 from state.chunks import shard
-from tests.contract.records import record
+from tests.ingest.contract.records import record
 from tests.state.chunk_trace import numbered, play
 from tests.state.test_chunks import CHUNK, START_MS
 

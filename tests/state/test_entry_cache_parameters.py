@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 import pytest
 
+from app.config.jobs import SWITCHES, CacheVariant, EntryCacheSettings
+from app.config.settings import load_settings
 from app.errors import UserError
-from app.job_settings import SWITCHES, CacheVariant, EntryCacheSettings
-from app.settings import load_settings
 from state.entry_cache import settings
 from state.entry_cache.settings import (
     BACKLOG_BETWEEN,

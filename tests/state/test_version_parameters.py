@@ -89,7 +89,7 @@ def test_the_receipt_models_differ_from_each_other() -> None:
 def test_every_value_is_here() -> None:
     from typing import get_args
 
-    from app.job_settings import SWITCHES, RateLimitsSettings
+    from app.config.jobs import SWITCHES, RateLimitsSettings
 
     for name in SWITCHES["rate_limits"]:
         field = RateLimitsSettings.model_fields[name]

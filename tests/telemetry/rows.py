@@ -7,14 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from app.tables import TABLES
 from app.telemetry.health import FOLDER
+from app.warehouse.tables import TABLES
 from tests.quality import backlog_rows, chunk_rows, producer_id_rows
-from tests.test_quota_usage import level
-from tests.test_ready_questions import broken, limiter
-from tests.test_ready_questions import cache as cache_row
-from tests.test_views import traffic
 from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
+from tests.warehouse.test_quota_usage import level
+from tests.warehouse.test_ready_questions import broken, limiter
+from tests.warehouse.test_ready_questions import cache as cache_row
+from tests.warehouse.test_views import traffic
 
 Rows = dict[str, list[dict[str, Any]]]
 NS = 1_000_000_000

@@ -11,13 +11,13 @@ import pytest
 from deltalake import DeltaTable
 from prometheus_client.samples import Sample
 
-from app.settings import Settings
-from app.tables import TABLES
+from app.config.settings import Settings
 from app.telemetry.exporter import Exporter
-from app.warehouse import Warehouse, connect
+from app.warehouse.relations import Warehouse, connect
+from app.warehouse.tables import TABLES
 from tests.telemetry.rows import Rows, every, fill, halves, progress, topic_window
-from tests.test_ready_questions import check, limiter
 from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
+from tests.warehouse.test_ready_questions import check, limiter
 
 Found = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 MakeSettings = Callable[..., Settings]

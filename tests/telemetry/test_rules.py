@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from app.alerts.rule_files import rules_of
-from app.alerts.settings import AlertSettings
+from app.config.alerts import AlertSettings
 from app.telemetry import engine
 from app.telemetry.catalogue import METRICS
 from tests.servers.prometheus import RULES

@@ -21,11 +21,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 from app.cli import main
+from app.config.settings import load_settings
 from app.errors import UserError
-from app.manifest import LAYOUT_VERSION
-from app.settings import load_settings
 from app.telemetry.catalogue import METRICS
 from app.telemetry.serve import exporting
+from app.warehouse.manifest import LAYOUT_VERSION
 from tests.telemetry.rows import every, fill, topic_window
 from tests.throttle_rows import event, write
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.docs import pages
+from app.docs.pages import pages
 from app.errors import UserError
-from app.query import query
+from app.warehouse.query import query
 from state.rate_limits.wire import ThrottleCommand, encode_command
 from tests.throttle_rows import OTHER, event, write
 from udfs import register_duckdb

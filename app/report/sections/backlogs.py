@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from app.demo_report import short
 from app.report.charts import limit_rule, lines
+from app.report.findings import short
 from app.report.model import Chart, Column, Frame, Grid, Row, Section
 from app.report.reader import Reader
 from app.report.words import counted

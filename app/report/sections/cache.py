@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.demo_report import cache_sentence
 from app.report.charts import curves, lines
+from app.report.findings import cache_sentence
 from app.report.model import Chart, Column, Grid, Row, Section
 from app.report.words import time_text
 

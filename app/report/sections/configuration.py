@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import yaml
 
-from app.manifest import Manifest
 from app.report.model import Column, Fold, Grid, Part, Row, Section
 from app.report.reader import Reader
 from app.report.words import time_text
-from app.tables import TABLES
+from app.warehouse.manifest import Manifest
+from app.warehouse.tables import TABLES
 
 _HASHES = " UNION ALL ".join(
     f"SELECT job, params_hash, switches, count(*) AS rows, max(ts_wall_ms) AS newest FROM {name}"
@@ -24,7 +24,7 @@ FROM ({_HASHES}) GROUP BY job, params_hash ORDER BY job, newest DESC
 
 
 def configuration(reader: Reader, kept: Row | None, manifest: Manifest | None) -> Section:
-    """`kept` is the configuration with its hashes, as `app.configuration` has it."""
+    """`kept` is the configuration with its hashes, as `app.warehouse.last_configuration` has it."""
     judged = reader.rows(JUDGED)
     says: list[str] = []
     parts: list[Part] = []

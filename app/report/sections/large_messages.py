@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.demo_report import EXPIRED, GIVEN_UP, LOST, short
 from app.report.charts import bars
+from app.report.findings import EXPIRED, GIVEN_UP, LOST, short
 from app.report.model import Chart, Column, Grid, Section
 from app.report.reader import Reader
 from app.report.words import counted

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.demo_report import short
 from app.report.charts import limit_mark, plain_bars
+from app.report.findings import short
 from app.report.model import Chart, Column, Grid, Section
 from app.report.reader import Reader
 from app.report.words import counted, percent_text

@@ -1,0 +1,132 @@
+"""The part of the configuration about alerts: which rules, how often, and who is told."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from app.config.alert_rule import Rule
+from app.config.base import (
+    ENV,
+    MASK,
+    Model,
+    Positive,
+    as_text,
+    masked,
+    resolved,
+    shown,
+    without_users,
+)
+
+_URL = re.compile(r"https?://[^/?#@\s]+\S*")
+_MAY_CARRY_SECRET = re.compile(r"(https?://[^/?#]+)[/?#](.+)")
+
+
+class _HttpSink(Model):
+    """What every sink has that is reached by HTTP."""
+
+    url: str
+    headers: dict[str, str] = {}
+    timeout_ms: Positive = 5_000
+    retries: Annotated[int, Field(ge=0, le=10)] = 3
+
+    _text = field_validator("headers", mode="before")(as_text)
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, url: str) -> str:
+        if not _URL.fullmatch(ENV.sub("x", url)) and not ENV.fullmatch(url):
+            raise ValueError("is not an address (allowed: http://host:port/path, https://…)")
+        return url
+
+    @property
+    def identity(self) -> str:
+        """What its progress is kept under: follows from the address as it is written."""
+        return hashlib.sha256(f"{self.type} {self.url}".encode()).hexdigest()[:16]  # type: ignore[attr-defined]
+
+    @property
+    def title(self) -> str:
+        """The sink in messages: its type and host, without what may be a secret."""
+        return f"{self.type} {_host_only(self.url)}"  # type: ignore[attr-defined]
+
+    def address(self) -> str:
+        """The address, secrets put in from the environment."""
+        return resolved({"url": self.url}, "alerts.sinks")["url"]
+
+    def all_headers(self) -> dict[str, str]:
+        """The headers, secrets put in from the environment."""
+        return resolved(self.headers, "alerts.sinks.headers")
+
+    def display(self) -> dict[str, Any]:
+        """These settings as they may be printed."""
+        secret = re.compile("authorization|key|token|secret|cookie", re.IGNORECASE)
+        headers = {
+            k: masked(v) if secret.search(k) and MASK not in v else v
+            for k, v in shown(self.headers).items()
+        }
+        return {**self.model_dump(), "url": _host_only(self.url), "headers": headers}
+
+    def __repr_args__(self) -> Any:
+        return list(self.display().items())
+
+
+class StdoutSink(Model):
+    """Lines on standard output, as text or as JSON."""
+
+    type: Literal["stdout"]
+    format: Literal["text", "json"] = "text"
+
+
+class WebhookSink(_HttpSink):
+    """A POST of JSON for alerts that began to fire or were resolved."""
+
+    type: Literal["webhook"]
+
+
+class AlertmanagerSink(_HttpSink):
+    """Alertmanager's API v2: firing alerts are sent again and again, resolved ones once."""
+
+    type: Literal["alertmanager"]
+    resend_ms: Positive = 60_000
+    labels: dict[str, str] = {}
+
+    _label_text = field_validator("labels", mode="before")(as_text)
+
+
+HttpSink = WebhookSink | AlertmanagerSink
+Sink = Annotated[StdoutSink | WebhookSink | AlertmanagerSink, Field(discriminator="type")]
+
+
+class AlertSettings(Model):
+    """Which rules, how often, and who is told."""
+
+    interval_ms: Positive | None = 30_000
+    lookback_ms: Positive = 7_200_000
+    query_timeout_ms: Positive = 30_000
+    rules: list[Rule] = []
+    rule_files: list[str] | None = None
+    sinks: list[Sink] = []
+
+    @property
+    def http_sinks(self) -> list[HttpSink]:
+        """The sinks that something must be delivered to."""
+        return [sink for sink in self.sinks if not isinstance(sink, StdoutSink)]
+
+    def display(self) -> dict[str, Any]:
+        """These settings as they may be printed."""
+        sinks = [s.model_dump() if isinstance(s, StdoutSink) else s.display() for s in self.sinks]
+        return {**self.model_dump(), "sinks": sinks}
+
+
+def _host_only(url: str) -> str:
+    """An address without what may be a secret: user, password, and path or query, as chat services
+    have it. Variables stay."""
+    if ENV.fullmatch(url):
+        return url
+    match = _MAY_CARRY_SECRET.fullmatch(without_users(url))
+    if match is None:
+        return str(without_users(url))
+    return f"{match[1]}/{masked(match[2])}"

@@ -1,0 +1,112 @@
+"""What every part of the configuration is made of: its base, its units, options and secrets.
+
+Text such as `${env:NAME}` in options stays as it is written; `resolved` puts the value in where a
+connection is opened, so that no secret is ever printed, hashed or logged.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from app.errors import UserError
+from app.terminal.moments import duration_ms, has_unit
+
+SECRET = re.compile(
+    r"password|secret|jaas|token|credential|access_?key|account_?key|sas_?key|private|keystore\.key",
+    re.IGNORECASE,
+)
+ENV = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+MASK = "********"
+_PARTS = re.compile(r"(?:\$\{env:[A-Za-z_][A-Za-z0-9_]*\}|[^:])+")
+_USER_OF_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s\"',]+)@")
+
+UNIT_OF_KEY = {
+    1: re.compile(r"(_ms|\.ms|Ms|Millis|MillisMax)$"),
+    1000: re.compile(r"((?<!_per)_s|[._]seconds|Seconds)$"),
+}
+"""Milliseconds in the unit of a key, and how the name of such a key ends."""
+Milliseconds = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Model(BaseModel):
+    """Base of every part of the configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _durations(cls, document: Any) -> Any:
+        """Keys of milliseconds and seconds may be written as durations, such as 10s or 5m."""
+        if not isinstance(document, dict):
+            return document
+        return {key: in_unit(key, value) for key, value in document.items()}
+
+
+def in_unit(key: Any, value: Any, whole: bool = True) -> Any:
+    """A duration as the number that its key stands for; anything else stays what it is, and so does
+    one that is no `whole` number."""
+    if not isinstance(key, str) or not isinstance(value, str) or not has_unit(value):
+        return value
+    unit_ms = next((ms for ms, ends in UNIT_OF_KEY.items() if ends.search(key)), None)
+    try:
+        found = duration_ms(value)
+    except ValueError:
+        return value
+    if unit_ms is None or (whole and found % unit_ms):
+        return value
+    return found / unit_ms if found % unit_ms else found // unit_ms
+
+
+def shown(options: dict[str, str]) -> dict[str, str]:
+    """Options as they may be printed: a secret written out in the file is masked."""
+    return {k: masked(v) if SECRET.search(k) else without_users(v) for k, v in options.items()}
+
+
+def masked(text: str) -> str:
+    """A secret as it may be printed: nothing of it but the variables that it is made of."""
+    if ENV.fullmatch(text):
+        return text
+    names = [match[0] for match in ENV.finditer(text)]
+    return MASK + "".join(name + MASK for name in names)
+
+
+def without_users(value: Any) -> Any:
+    """Text, or every text of a document, with the users and passwords of its addresses masked."""
+    if isinstance(value, str):
+        return _USER_OF_URL.sub(lambda found: f"{found[1]}{_user(found[2])}@", value)
+    if isinstance(value, dict):
+        return {key: without_users(each) for key, each in value.items()}
+    return [without_users(each) for each in value] if isinstance(value, list) else value
+
+
+def _user(text: str) -> str:
+    """`user:password` of an address; variables stay."""
+    return ":".join(each if ENV.fullmatch(each) else MASK for each in _PARTS.findall(text))
+
+
+def resolved(options: dict[str, str], where: str) -> dict[str, str]:
+    """Options with every `${env:NAME}` replaced; a variable that is not set is a UserError."""
+
+    def value(key: str, match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in os.environ:
+            raise UserError(f"{where}.{key}: the environment variable {name} is not set")
+        return os.environ[name]
+
+    return {k: ENV.sub(lambda m, k=k: value(k, m), v) for k, v in options.items()}  # type: ignore[misc]
+
+
+def as_text(value: Any) -> Any:
+    """Options are text for their readers; numbers and switches may be written as such."""
+    if not isinstance(value, dict):
+        return value
+    plain = (str, int, float)
+    return {
+        k: str(v).lower() if isinstance(v, bool) else str(v) if isinstance(v, plain) else v
+        for k, v in value.items()
+    }

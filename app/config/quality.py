@@ -1,0 +1,11 @@
+"""The part of the configuration that says when tables are audited beside a run."""
+
+from __future__ import annotations
+
+from app.config.base import Model, Positive
+
+
+class QualitySettings(Model):
+    """Audits of the committed tables."""
+
+    interval_ms: Positive | None = 600_000

@@ -1,0 +1,140 @@
+"""Reading configuration files, and saying what is wrong with one in terms of its keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from app.config.policies import problems
+from app.config.shipped import Place
+from app.errors import UserError, did_you_mean
+
+UNITS = {
+    "_ms": "milliseconds", "Millis": "milliseconds", "_ns": "nanoseconds", "_bytes": "bytes",
+    "_s": "seconds",
+}
+COMMON_SHAPES = {
+    "string_type": "text",
+    "dict_type": "a mapping of keys",
+    "model_type": "a mapping of keys",
+    "list_type": "a list",
+    "bool_type": "true or false",
+}
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML's own answer to a repeated key is to keep the last one, silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.MarkedYAMLError(problem=f"{key} stands twice, again in line {line}")
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Place, shape: type) -> Any:
+    """The document in a YAML file; an empty file is an empty one. It must be of `shape`."""
+    try:
+        # The loader is SafeLoader with one more check.
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: is not UTF-8 text") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise UserError(f"{path}: {line}{getattr(error, 'problem', None) or error}") from error
+    if document is None:
+        return shape()
+    if not isinstance(document, shape):
+        raise UserError(f"{path}: is not {'a mapping of keys' if shape is dict else 'a list'}")
+    return document
+
+
+def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`base` with the keys of `over` in it, mappings joined key by key."""
+    result = dict(base)
+    for key, value in over.items():
+        old = result.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        result[key] = merge(old or {}, value) if both else value
+    return result
+
+
+def policy_documents(
+    document: dict[str, Any], where: str, folder: Path
+) -> tuple[list[Any], list[str]]:
+    """Policies of the configuration and of its policy files, and the mistakes in them.
+
+    Paths are relative to `folder`. A later document replaces the earlier one of its scope and name.
+    """
+    source = document.get("source")
+    format = source.get("format") if isinstance(source, dict) else None
+    # An archive may be one of a Kafka feed.
+    kafka = format == "delta" or str(format).startswith("kafka_")
+    found: list[tuple[str, str, Any]] = []
+    inline, files = document.get("policies"), document.get("policy_files")
+    for i, policy in enumerate(inline if isinstance(inline, list) else ()):
+        found.append((where, f"policies[{i}]", policy))
+    for name in files if isinstance(files, list) else ():
+        if isinstance(name, str):
+            path = folder / name
+            found += [(str(path), f"[{i}]", p) for i, p in enumerate(read_yaml(path, list))]
+    kept: dict[tuple[str, str], Any] = {}
+    mistakes: list[str] = []
+    for file, key, policy in found:
+        wrong = list(problems(policy, kafka))
+        mistakes += [f"{file}: {key}{'.' if at else ''}{at}: {text}" for at, text in wrong]
+        if not wrong:
+            kept[policy["scope"], policy["name"]] = policy
+    return list(kept.values()), mistakes
+
+
+def describe(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """What is wrong, one line each: key, what it is, what is allowed."""
+    return [_describe(dict(item), model) for item in error.errors(include_url=False)]
+
+
+def _describe(item: dict[str, Any], model: type[BaseModel]) -> str:
+    kind, place = item["type"], list(item["loc"])
+    key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in place).lstrip(".")
+    value, context = item["input"], item.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"{key}: unknown key ({did_you_mean(str(place[-1]), _fields(model, place[:-1]))})"
+    if kind == "literal_error":
+        allowed = context["expected"].replace("'", "").replace(" or ", ", ")
+        return f"{key}: {value!r} is not supported (allowed: {allowed})"
+    if kind == "value_error":
+        text = str(context["error"])
+        # A check of several keys names its own key first.
+        return f"{key}.{text}".lstrip(".") if ": " in text.split(" ")[0] + " " else f"{key}: {text}"
+    if kind.startswith(("int_", "float_")):
+        name = str(place[-1]).removesuffix("_per_s")
+        unit = next((u for end, u in UNITS.items() if name.endswith(end)), None)
+        either = ", nor a duration such as 10s" if unit in ("milliseconds", "seconds") else ""
+        number = "whole number" if kind.startswith("int_") else "number"
+        return f"{key}: {value!r} is not a {number}" + (f" of {unit}{either}" if unit else "")
+    if kind in ("greater_than_equal", "less_than_equal"):
+        word, bound = ("below", "ge") if kind == "greater_than_equal" else ("above", "le")
+        return f"{key}: {value} is {word} {context[bound]}"
+    if kind in COMMON_SHAPES:
+        return f"{key}: {value!r} is not {COMMON_SHAPES[kind]}"
+    return f"{key}: {item['msg'].lower()}"
+
+
+def _fields(model: type[BaseModel], place: list[Any]) -> tuple[str, ...]:
+    for name in place:
+        field = model.model_fields.get(str(name))
+        inner = field.annotation if field else None
+        nested = [t for t in (inner, *get_args(inner)) if isinstance(t, type)]
+        model = next((t for t in nested if issubclass(t, BaseModel)), model)
+    return tuple(field.alias or name for name, field in model.model_fields.items())

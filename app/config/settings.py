@@ -1,0 +1,246 @@
+"""The configuration as pydantic models: unknown keys are refused, every job gets its parameters.
+
+`configs/weir.yaml` documents every key. Text such as `${env:NAME}` in reader and storage options
+stays as it is written here; `resolved` puts the value in where a connection is opened, so that
+no secret is ever printed, hashed or logged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+
+from app.config.alerts import AlertSettings
+from app.config.base import Milliseconds, Model, Positive, as_text, resolved, shown, without_users
+from app.config.jobs import (
+    JOBS,
+    SWITCHES,
+    BacklogSettings,
+    ChunksSettings,
+    EntryCacheSettings,
+    JobModel,
+    ProducerIdsSettings,
+    RateLimitsSettings,
+)
+from app.config.metrics import MetricsSettings
+from app.config.quality import QualitySettings
+from app.config.reading import describe, merge, policy_documents, read_yaml
+from app.config.source import SourceSettings
+from app.config.throttle_feed import ThrottleFeedSettings
+from app.errors import UserError
+
+_ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
+"""delta-rs takes it for the sign it stands for, and cannot work on a path with a `[`."""
+
+NO_SOURCE = (
+    "source: is missing; it names where the records come from\n"
+    "--config FILE names a configuration with a source; README.md has examples, and "
+    "`./spark-submit.sh demo` needs no configuration"
+)
+
+
+class PolicyDocument(Model):
+    """Limits of one scope and name (event contract, section 5); checked by `app.config.policies`."""
+
+    scope: str
+    name: str
+    limits: dict[str, Any]
+
+
+class Settings(Model):
+    """The whole configuration."""
+
+    warehouse: str = Field(default="weir-warehouse", min_length=1)
+    source: SourceSettings | None = None
+    queries: list[list[str]] = [list(JOBS)]
+    shards: Annotated[int, Field(ge=1, le=4096)] = 16
+    partitions: Positive | None = None
+    trigger_ms: Milliseconds = 0
+    archive_trigger_ms: Milliseconds = 10_000
+    commit: Literal["delta-rs", "spark"] = "delta-rs"
+    archive_payload: bool = False
+    storage_options: dict[str, str] = {}
+    allowed_lateness_ms: Milliseconds = 500
+    idle_advance_ms: Positive = 10_000
+    max_future_ms: Milliseconds = 3_600_000
+    idle_state_ms: Milliseconds = 3_600_000
+    stats_window_ms: Positive = 60_000
+    rate_limits: RateLimitsSettings = RateLimitsSettings()
+    chunks: ChunksSettings = ChunksSettings()
+    producer_ids: ProducerIdsSettings = ProducerIdsSettings()
+    backlog: BacklogSettings = BacklogSettings()
+    entry_cache: EntryCacheSettings = EntryCacheSettings()
+    throttle_feed: ThrottleFeedSettings | None = None
+    metrics: MetricsSettings | None = None
+    quality: QualitySettings = QualitySettings()
+    alerts: AlertSettings = AlertSettings()
+    policies: list[PolicyDocument] = []
+    policy_files: list[str] = []
+
+    _text = field_validator("storage_options", mode="before")(as_text)
+
+    @field_validator("quality", "alerts", mode="before")
+    @classmethod
+    def _off(cls, section: Any) -> Any:
+        """Null switches a section off; the commands of the same name work all the same."""
+        return {"interval_ms": None} if section is None else section
+
+    @field_validator("warehouse")
+    @classmethod
+    def _plain_path(cls, warehouse: str) -> str:
+        for sign, found in (("[", "[" in warehouse), ("%XX", _ESCAPED.search(warehouse))):
+            if found:
+                raise ValueError(
+                    f"{warehouse!r} has {sign} in it, which tables are not safe under; take "
+                    "another path (allowed: any path without [ and without % before two digits)"
+                )
+        return warehouse
+
+    @field_validator("queries")
+    @classmethod
+    def _known_jobs(cls, groups: list[list[str]]) -> list[list[str]]:
+        named = [job for group in groups for job in group]
+        if not groups or not all(groups):
+            raise ValueError("is empty; write groups of jobs, for example [[rate_limits]]")
+        for job in named:
+            if job not in JOBS:
+                raise ValueError(f"{job!r} is not a job (allowed: {', '.join(JOBS)})")
+            if named.count(job) > 1:
+                raise ValueError(f"{job!r} stands in more than one place; a job runs once")
+        return groups
+
+    @model_validator(mode="after")
+    def _payloads_can_be_written(self) -> Settings:
+        if self.chunks.assemble_payload and self.commit == "spark":
+            raise ValueError(
+                "chunks.assemble_payload: tasks write payloads themselves, which commit spark "
+                "does not allow (commit allowed: delta-rs)"
+            )
+        return self
+
+    @field_validator("throttle_feed")
+    @classmethod
+    def _has_commands(
+        cls, feed: ThrottleFeedSettings | None, info: ValidationInfo
+    ) -> ThrottleFeedSettings | None:
+        job = info.data.get("rate_limits")
+        if feed is not None and job is not None and job.protocol != "pip385":
+            raise ValueError(
+                f"there are no commands with rate_limits.protocol {job.protocol} (allowed: pip385)"
+            )
+        return feed
+
+    @property
+    def feed(self) -> SourceSettings:
+        """Where the records come from; a UserError where the configuration does not name it."""
+        if self.source is None:
+            raise UserError(NO_SOURCE)
+        return self.source
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Every job of every query, in the order of the configuration."""
+        return tuple(job for group in self.queries for job in group)
+
+    def policy_dicts(self) -> list[dict[str, Any]]:
+        """The configured policies as the documents they are, each scope and name once."""
+        return [policy.model_dump() for policy in self.policies]
+
+    def job_params(self, job: str) -> dict[str, Any]:
+        """Resolved parameters of a job: the shared ones and its own."""
+        shared = ("allowed_lateness_ms", "idle_advance_ms", "idle_state_ms", "stats_window_ms")
+        own: JobModel = getattr(self, job)
+        return {**{key: getattr(self, key) for key in shared}, **own.params()}
+
+    def switches(self, job: str) -> dict[str, str]:
+        """Version parameters in force for a job, as its output rows carry them."""
+        params = self.job_params(job)
+        return {
+            name: ",".join(value) if isinstance(value, list) else str(value)
+            for name, value in ((name, params.get(name, "")) for name in SWITCHES[job])
+        }
+
+    def params_hash(self, job: str) -> str:
+        """Hash of what decides a job's answers: parameters and configured policies."""
+        params = self.job_params(job)
+        return _digest({"job": job, "params": params, "policies": self.policy_dicts()})
+
+    def config_hash(self) -> str:
+        """Hash of the whole configuration, policies included, secrets in the environment not."""
+        plain = self.model_dump(exclude={"policy_files"})
+        # Paths depend on where the command is started.
+        del plain["alerts"]["rule_files"]
+        return _digest(plain)
+
+    def display(self) -> dict[str, Any]:
+        """The configuration as it may be printed."""
+        plain = self.model_dump()
+        if self.source is not None:
+            plain["source"] = self.source.display()
+        plain["storage_options"] = shown(self.storage_options)
+        if self.throttle_feed is not None:
+            plain["throttle_feed"]["options"] = shown(self.throttle_feed.options)
+        plain["alerts"] = self.alerts.display()
+        found: dict[str, Any] = without_users(plain)
+        return found
+
+    def storage(self) -> dict[str, str]:
+        """Options for the object store of the warehouse, secrets put in from the environment."""
+        return resolved(self.storage_options, "storage_options")
+
+    def __repr_args__(self) -> Any:
+        return [
+            (name, shown(self.storage_options) if name == "storage_options" else value)
+            for name, value in super().__repr_args__()
+        ]
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _beside_file(document: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The document with its files of alert rules as paths from here, not from its own folder."""
+    alerts = document.get("alerts")
+    files = alerts.get("rule_files") if isinstance(alerts, dict) else None
+    if not isinstance(alerts, dict) or not isinstance(files, list):
+        return document
+    paths = [str(folder / name) if isinstance(name, str) else name for name in files]
+    return {**document, "alerts": {**alerts, "rule_files": paths}}
+
+
+def load_settings(
+    path: Path | None = None, overrides: dict[str, Any] | None = None, *, reads: bool = False
+) -> Settings:
+    """The configuration in `path` (defaults without one) with `overrides` merged over it.
+
+    With `reads` it must name a source. Every mistake is collected; a UserError carries all of them
+    and shows the first.
+    """
+    where = str(path) if path else "configuration"
+    document = merge(read_yaml(path, dict) if path else {}, overrides or {})
+    folder = path.parent if path else Path()
+    policies, mistakes = policy_documents(document, where, folder)
+    document = _beside_file(document, folder)
+    if isinstance(document.get("policies", []), list):
+        document = {**document, "policies": policies}
+    settings: Settings | None = None
+    try:
+        settings = Settings.model_validate(document)
+    except ValidationError as error:
+        mistakes = [f"{where}: {text}" for text in describe(error, Settings)] + mistakes
+    if reads and document.get("source") is None:
+        if path is None:
+            raise UserError(NO_SOURCE)
+        formats = ", ".join(get_args(SourceSettings.model_fields["format"].annotation))
+        mistakes = [f"{where}: source: is missing (source.format allowed: {formats})", *mistakes]
+    if mistakes or settings is None:
+        hint = f"./spark-submit.sh validate --config {path}" if path else "validate"
+        raise UserError.of_many(mistakes, hint)
+    return settings

@@ -1,0 +1,136 @@
+"""The part of the configuration that says where records come from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, field_validator, model_validator
+
+from app.config.base import Model, Positive, as_text, resolved, shown, without_users
+from app.config.kafka_groups import KafkaGroupsSettings
+from app.config.pulsar_admin import PulsarAdminSettings
+from app.errors import did_you_mean
+
+KAFKA_OPTIONS = (
+    "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
+    "startingOffsetsByTimestamp", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
+    "groupIdPrefix", "includeHeaders",
+)
+
+
+class HeaderNames(Model):
+    """Kafka headers that hold what the contract has a column for."""
+
+    principal: str = "principal"
+    producer_name: str = "producer_name"
+    producer_id: str = "producer_id"
+    uuid: str = "uuid"
+    chunk_id: str = "chunk_id"
+    num_chunks: str = "num_chunks"
+    total_chunk_bytes: str = "total_chunk_bytes"
+
+    @model_validator(mode="after")
+    def _apart(self) -> HeaderNames:
+        named = list(self.model_dump().values())
+        for name in named:
+            if named.count(name) > 1:
+                raise ValueError(f"{name!r} stands for more than one column")
+        return self
+
+
+class MessagesSettings(Model):
+    """What stands in records made of ordinary Kafka messages (source format kafka_messages)."""
+
+    cluster: Annotated[str, Field(min_length=1)] = "kafka"
+    broker: Annotated[str, Field(min_length=1)] = "kafka"
+    subscription: str | None = None
+    headers: HeaderNames = HeaderNames()
+
+
+class KafkaLogsSettings(Model):
+    """What stands in records made of a Kafka broker's logs (source format kafka_logs)."""
+
+    cluster: Annotated[str, Field(min_length=1)] = "kafka"
+    broker: Annotated[str, Field(min_length=1)] = "kafka"
+    time_zone: str = "UTC"
+    """Of the request log's times, where they do not name their own offset."""
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(f"{name!r} is not a time zone (for example Europe/Berlin)") from None
+        return name
+
+
+class SourceSettings(Model):
+    """Where the records come from."""
+
+    format: Literal[
+        "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "pulsar_admin", "files", "delta",
+        "demo",
+    ]
+    path: str | None = None
+    options: dict[str, str] = {}
+    max_records_per_trigger: Positive = 500_000
+    max_bytes_per_trigger: Positive = 512 << 20
+    messages: MessagesSettings = MessagesSettings()
+    logs: KafkaLogsSettings = KafkaLogsSettings()
+    admin: PulsarAdminSettings | None = None
+    groups: KafkaGroupsSettings | None = None
+    events: Positive = 1_000_000
+    seed: int = 7
+
+    _text = field_validator("options", mode="before")(as_text)
+
+    @model_validator(mode="after")
+    def _complete(self) -> SourceSettings:
+        if self.format in ("files", "delta", "kafka_logs") and not self.path:
+            raise ValueError(f"path: is missing, format {self.format} needs it")
+        if self.format == "kafka_groups" and self.groups is None:
+            raise ValueError("groups: is missing, format kafka_groups needs it")
+        if self.format == "pulsar_admin" and self.admin is None:
+            raise ValueError("admin: is missing, format pulsar_admin needs it")
+        if self.format in ("kafka", "kafka_messages"):
+            if "kafka.bootstrap.servers" not in self.options:
+                raise ValueError("options.kafka.bootstrap.servers: is missing (host:port,...)")
+            chosen = [k for k in ("subscribe", "subscribePattern", "assign") if k in self.options]
+            if len(chosen) != 1:
+                raise ValueError("options: exactly one of subscribe, subscribePattern, assign")
+            for key in self.options:
+                if not key.startswith("kafka.") and key not in KAFKA_OPTIONS:
+                    hint = did_you_mean(key, ("kafka.*", *KAFKA_OPTIONS))
+                    raise ValueError(f"options.{key}: unknown option ({hint})")
+        return self
+
+    @property
+    def title(self) -> str:
+        """How the log names the source: its topics or its path, nothing that may be secret."""
+        topics = (self.options.get(key) for key in ("subscribe", "subscribePattern", "assign"))
+        place = next(filter(None, (*topics, self.path)), None)
+        return self.format if place is None else f"{self.format} {without_users(place)}"
+
+    def reader_options(self) -> dict[str, str]:
+        """Options for the reader, secrets put in from the environment."""
+        return resolved(self.options, "source.options")
+
+    def display(self) -> dict[str, Any]:
+        """These settings as they may be printed."""
+        plain = {**self.model_dump(), "options": shown(self.options)}
+        if self.admin is not None:
+            plain["admin"] = self.admin.display()
+        if self.groups is not None:
+            plain["groups"] = self.groups.display()
+        return plain
+
+    def __repr_args__(self) -> Any:
+        return [
+            (name, shown(self.options) if name == "options" else value)
+            for name, value in super().__repr_args__()
+        ]

@@ -1,0 +1,41 @@
+"""Arrow batches of the size that suits the work, whatever size Spark hands over.
+
+Spark has one limit of rows per Arrow batch for every Python stage. The stateful operator takes a
+row per blob, so that its limit must be small (`app.stream.session`); parsing wants many records at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+ROWS = 50_000
+BYTES = 32 << 20
+
+
+def regrouped(
+    batches: Iterator[pa.RecordBatch], rows: int = ROWS, most_bytes: int = BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of up to `rows` and about `most_bytes`, in their order.
+
+    A batch that is larger already passes as it is; batches of different columns are not joined.
+    """
+    held: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        more = batch.nbytes
+        full = count + batch.num_rows > rows or size + more > most_bytes
+        if held and (full or held[0].schema != batch.schema):
+            yield _joined(held)
+            held, count, size = [], 0, 0
+        held.append(batch)
+        count, size = count + batch.num_rows, size + more
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

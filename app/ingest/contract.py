@@ -1,0 +1,241 @@
+"""The event contract at the door: records in, columns and verdicts out.
+
+`parse` takes JSON as a source gives it, `from_table` records that are columns already. Neither
+raises for anything that a record may contain: what cannot be used is a row of `Parsed.bad`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.errors import UserError
+from app.ingest.parsing.block import Block, new_block, put_columns, to_table
+from app.ingest.parsing.layout import NAMES, bit
+from app.ingest.parsing.parser import parse_block
+from app.ingest.validation import Judgement, judge
+from state.events import JOBS, SCHEMA
+from udfs.arrow import null_mask
+from udfs.topics import normal_topic
+
+Array = np.ndarray
+DIGESTS = ("payload_bytes", "payload_crc32")
+"""Columns beside the contract's: what the archive keeps of a payload."""
+_INTEGER = r"^-?(0|[1-9][0-9]{0,18})$"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Parameters of the validation."""
+
+    max_future_ms: int = 3_600_000
+    """How far `ts_wall_ms` may lie after the time at which Weir reads the record."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """n records as columns, and what is wrong with them; row i is record i."""
+
+    block: Block
+    judgement: Judgement
+    jobs: tuple[str, ...]
+    """The enabled jobs."""
+
+    @property
+    def n(self) -> int:
+        """How many records, the bad ones included."""
+        return self.block.n
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The columns of the contract; strings dictionary-encoded (a value may occur twice).
+
+        A record that cannot be decoded is null in every column.
+        """
+        return to_table(self.block)
+
+    @property
+    def valid(self) -> Array:
+        """Records that break no rule, MISSING_CLOCK apart (bool)."""
+        return self.judgement.valid
+
+    @cached_property
+    def job_ok(self) -> dict[str, Array]:
+        """By enabled job, the records that it applies: valid, of its kinds, with its clock."""
+        applies = self.judgement.applies
+        return {job: (applies >> JOBS.index(job) & 1).astype(np.bool_) for job in self.jobs}
+
+    @cached_property
+    def archivable(self) -> Array:
+        """Records for `events` (bool): valid, and some job could apply them.
+
+        A record that no job reads and no rule refuses belongs here too, or it would be nowhere.
+        """
+        return self.valid & ((self.judgement.applies != 0) | (self.judgement.missing_clock == 0))
+
+    @property
+    def bad(self) -> pa.Table:
+        """One row per failed rule: row, reason_code, detail, job; in order of row and rule."""
+        return self.judgement.bad
+
+    @property
+    def kind(self) -> Array:
+        """Index of each record's kind in `KINDS`, -1 unknown (int8)."""
+        return self.judgement.kind
+
+    def codes(self, column: str) -> Array:
+        """Positions of a text column among its distinct values, -1 null (int32)."""
+        return self.block.text(column)[0]
+
+    @cached_property
+    def topic(self) -> pa.DictionaryArray:
+        """Topic names in their one spelling: with scheme (not Kafka's) and partition's ending."""
+        codes, names = self.block.text("topic")
+        partition = np.where(self.block.has("partition"), self.block.number("partition"), -1)
+        partition = np.maximum(partition, -1)
+        keys = codes.astype(np.int64) << 33 | (partition + 1) << 1 | self.judgement.kafka
+        numbers, first = _distinct(keys, codes)
+        values = [
+            normal_topic(name, int(partition[row]), bool(self.judgement.kafka[row]))
+            for name, row in zip(names.take(pa.array(codes[first])).to_pylist(), first, strict=True)
+        ]
+        indices = pa.array(numbers, pa.int32(), mask=numbers < 0)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string()))
+
+
+@numba.njit(cache=True, nogil=True)
+def _distinct(keys: Array, codes: Array) -> tuple[Array, Array]:
+    """Number of each key in order of appearance (-1 where the code is null); first rows."""
+    n = len(keys)
+    places = 64
+    while places < 2 * n:
+        places *= 2
+    table = np.full(places, -1, np.int64)
+    numbers = np.full(n, -1, np.int32)
+    first = np.empty(n, np.int64)
+    count = 0
+    for i in range(n):
+        if codes[i] < 0:
+            continue
+        h = np.uint64(keys[i]) * np.uint64(0x9E3779B97F4A7C15)
+        at = np.int64(h >> np.uint64(20)) & (places - 1)
+        while table[at] >= 0 and keys[first[table[at]]] != keys[i]:
+            at = (at + 1) & (places - 1)
+        if table[at] < 0:
+            table[at] = count
+            first[count] = i
+            count += 1
+        numbers[i] = table[at]
+    return numbers, first[:count]
+
+
+def parse(
+    values: Any, limits: Limits, ingest_ms: int | None, jobs: Sequence[str]
+) -> Parsed:
+    """Parse and validate an Arrow binary or string array of JSON records.
+
+    `ingest_ms` is the time of reading (ms since the epoch); None in a replay, which does not
+    judge how far in the future a record lies.
+    """
+    return _judged(parse_block(values), limits, ingest_ms, jobs)
+
+
+def parse_batch(
+    batch: pa.RecordBatch, limits: Limits, ingest_ms: int | None, jobs: Sequence[str]
+) -> Parsed:
+    """Parse and validate what a source gives: JSON records in `value`, or columns."""
+    if "value" in batch.schema.names:
+        return parse(batch.column("value"), limits, ingest_ms, jobs)
+    return from_table(batch, jobs, limits, ingest_ms, text_numbers=True)
+
+
+def from_table(
+    table: pa.Table | pa.RecordBatch, jobs: Sequence[str], limits: Limits | None = None,
+    ingest_ms: int | None = None, text_numbers: bool = False,
+) -> Parsed:
+    """Validate records that come as columns of the contract; others are ignored, absent ones null.
+
+    `payload_bytes` and `payload_crc32` tell of payloads that are not there themselves. With
+    `text_numbers` text in a column of integers is taken, where it is one. Raises UserError for a
+    column of another type.
+    """
+    block = new_block(table.num_rows)
+    if DIGESTS[0] in table.column_names:
+        size, crc = (table.column(name).fill_null(-1).to_numpy() for name in DIGESTS)
+        block.told = np.asarray(size, np.int64), np.asarray(crc, np.int64)
+    columns: dict[str, pa.Array] = {}
+    for name in NAMES:
+        if name in table.column_names:
+            column = table.column(name)
+            if isinstance(column, pa.ChunkedArray):
+                column = column.unify_dictionaries().combine_chunks()
+            if text_numbers and column.type == pa.string() and pa.types.is_integer(wanted(name)):
+                column = _numbers(name, column, block)
+            columns[name] = _typed(name, column, block)
+    put_columns(block, slice(None), columns)
+    return _judged(block, limits or Limits(), ingest_ms, jobs)
+
+
+def _judged(block: Block, limits: Limits, ingest_ms: int | None, jobs: Sequence[str]) -> Parsed:
+    latest = None if ingest_ms is None else ingest_ms + limits.max_future_ms
+    return Parsed(block, judge(block, jobs, latest), tuple(jobs))
+
+
+def _typed(name: str, column: pa.Array, block: Block) -> pa.Array:
+    """A column in the type of the contract; integers beyond 32 bits become BAD_TYPE."""
+    expected = wanted(name)
+    kind = column.type
+    if kind == expected or pa.types.is_null(kind):
+        return column.cast(expected)
+    if pa.types.is_dictionary(kind):
+        if expected == pa.string() and pa.types.is_string(kind.value_type):
+            return column
+        return _typed(name, column.dictionary_decode(), block)
+    if expected == pa.int32() and kind == pa.int64():
+        values = column.fill_null(0).to_numpy(zero_copy_only=False)
+        outside = (values > 2**31 - 1) | (values < -(2**31))
+        block.bad_type |= outside * np.uint64(bit(name))
+        kept = pa.array(np.where(outside, 0, values), mask=outside | null_mask(column))
+        return kept.cast(pa.int32())
+    try:
+        if _same_family(kind, expected):
+            return column.cast(expected)
+    except pa.ArrowInvalid as error:
+        raise UserError(f"source column {name}: {error}") from error
+    raise UserError(f"source column {name} has type {kind}\nexpected: {expected}")
+
+
+def wanted(name: str) -> pa.DataType:
+    """Type of a column of the contract."""
+    return SCHEMA.field(name).type
+
+
+def _numbers(name: str, column: pa.Array, block: Block) -> pa.Array:
+    """Text as integers; what is none, or none of 64 bits, becomes BAD_TYPE."""
+    fits = pc.match_substring_regex(column, _INTEGER)
+    values = [
+        int(v) if ok and -(2**63) <= int(v) < 2**63 else None
+        for v, ok in zip(column.to_pylist(), fits.to_pylist(), strict=True)
+    ]
+    wrong = np.array([v is None for v in values], bool) & ~null_mask(column)
+    block.bad_type |= wrong * np.uint64(bit(name))
+    return pa.array(values, pa.int64())
+
+
+def _same_family(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    texts = (pa.large_string(), pa.string_view())
+    bytes_ = (pa.large_binary(), pa.binary_view())
+    if wanted == pa.string():
+        return kind in texts
+    if wanted == pa.binary():
+        return kind in bytes_
+    if pa.types.is_list(wanted):
+        return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(pa.types.is_integer(kind) and pa.types.is_integer(wanted))

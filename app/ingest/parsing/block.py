@@ -1,0 +1,177 @@
+"""A block of parsed records: the columns as arrays, with bit sets of columns by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from app.ingest.parsing.layout import (
+    BINARY,
+    COLUMN_KIND,
+    COLUMN_SLOT,
+    FLAG,
+    INDEX,
+    NAMES,
+    NUMBER_SLOTS,
+    SHORT,
+    TEXT,
+    TEXT_SLOTS,
+    TEXTS,
+)
+from state.events import SCHEMA
+from udfs.arrow import null_mask, offsets_of
+from udfs.checksum import digest
+
+Array = np.ndarray
+DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass
+class Block:
+    """n records as columns; a bit set has the bit of column c at position c."""
+
+    n: int
+    numbers: Array
+    """(number slot, row) int64; 0 where null, flags as 0 and 1."""
+    codes: Array
+    """(text slot, row) int32 into `dictionaries`; -1 where null."""
+    present: Array
+    """Columns that are not null, by row."""
+    empty: Array
+    """Text columns that hold an empty string, by row."""
+    negative: Array
+    """Number columns below 0, by row."""
+    bad_type: Array
+    """Columns whose value did not fit and was left out, by row."""
+    dictionaries: list[pa.StringArray] = field(default_factory=list)
+    """By text slot."""
+    payload: pa.Array | None = None
+    marker_ids: pa.Array | None = None
+    unparseable: dict[int, str] = field(default_factory=dict)
+    """Reason by row, for records that could not be decoded at all."""
+    told: tuple[Array, Array] | None = None
+    """Length (-1 = none) and CRC-32 of payloads, where records come with these alone."""
+
+    @cached_property
+    def digests(self) -> tuple[Array, Array]:
+        """Length (bytes, -1 without a payload) and CRC-32 of each record's payload (int64)."""
+        sizes, sums = digest(self.payload, self.n)
+        if self.told is not None:
+            alone = sizes < 0
+            sizes, sums = (np.where(alone, a, b) for a, b in
+                           zip(self.told, (sizes, sums), strict=True))
+        return sizes, sums
+
+    def text(self, name: str) -> tuple[Array, pa.StringArray]:
+        """Codes (-1 null) and distinct values of a text column."""
+        slot = COLUMN_SLOT[INDEX[name]]
+        return self.codes[slot], self.dictionaries[slot]
+
+    def number(self, name: str) -> Array:
+        """Values (int64; 0 where null) of a number or flag column."""
+        return self.numbers[COLUMN_SLOT[INDEX[name]]]
+
+    def has(self, name: str) -> Array:
+        """Where a column is not null (bool)."""
+        return (self.present >> np.uint64(INDEX[name]) & np.uint64(1)).astype(np.bool_)
+
+
+def new_block(n: int) -> Block:
+    """A block in which everything is null."""
+    return Block(
+        n,
+        np.zeros((NUMBER_SLOTS, n), np.int64),
+        np.full((TEXT_SLOTS, n), -1, np.int32),
+        *(np.zeros(n, np.uint64) for _ in range(4)),
+        [pa.array([], pa.string())] * TEXT_SLOTS,
+    )
+
+
+def to_table(block: Block) -> pa.Table:
+    """The columns of the contract; text is dictionary-encoded, code -1 under a null."""
+    everywhere = int(np.bitwise_and.reduce(block.present)) if block.n else 0
+    somewhere = int(np.bitwise_or.reduce(block.present)) if block.n else 0
+    columns: list[pa.Array] = []
+    for c, name in enumerate(NAMES):
+        kind, slot, n = COLUMN_KIND[c], COLUMN_SLOT[c], block.n
+        validity, nulls = None, 0
+        if not everywhere >> c & 1:
+            mask = block.has(name)
+            nulls = n - int(np.count_nonzero(mask))
+            validity = pa.py_buffer(np.packbits(mask, bitorder="little"))
+        if name == "payload":
+            columns.append(_or_nulls(block.payload, n, SCHEMA.field(c).type))
+        elif name == "marker_ids":
+            columns.append(_or_nulls(block.marker_ids, n, SCHEMA.field(c).type))
+        elif kind == TEXT:
+            buffers = [validity, pa.py_buffer(block.codes[slot])]
+            columns.append(
+                pa.DictionaryArray.from_buffers(
+                    DICTIONARY, n, buffers, block.dictionaries[slot], nulls
+                )
+            )
+        elif not somewhere >> c & 1:
+            columns.append(pa.nulls(n, SCHEMA.field(c).type))
+        else:
+            values = block.numbers[slot]
+            if kind == SHORT:
+                values = values.astype(np.int32)
+            elif kind == FLAG:
+                values = np.packbits(values.astype(np.bool_), bitorder="little")
+            columns.append(
+                pa.Array.from_buffers(
+                    SCHEMA.field(c).type, n, [validity, pa.py_buffer(values)], nulls
+                )
+            )
+    return pa.table(columns, schema=TABLE_SCHEMA)
+
+
+TABLE_SCHEMA: pa.Schema = pa.schema(
+    [(f.name, DICTIONARY if f.type == pa.string() else f.type) for f in SCHEMA]
+)
+
+
+def _or_nulls(array: pa.Array | None, n: int, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(n, kind) if array is None else array
+
+
+def put_columns(block: Block, rows: Array | slice, columns: Mapping[str, pa.Array]) -> None:
+    """Write columns of the contract's types, of the length of `rows`, into a block.
+
+    Text is added to the distinct values of the block, other values replace what is there.
+    """
+    for name, array in columns.items():
+        c = INDEX[name]
+        kind, slot, here = COLUMN_KIND[c], COLUMN_SLOT[c], np.uint64(1) << np.uint64(c)
+        valid = ~null_mask(array)
+        block.present[rows] |= valid * here
+        if kind == TEXT:
+            distinct = _encoded(array)
+            known = block.dictionaries[slot]
+            codes = distinct.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            blank = np.diff(offsets_of(distinct.dictionary)) == 0
+            if blank.any():
+                block.empty[rows] |= (valid & blank[codes]) * here
+            block.codes[slot, rows] = np.where(valid, codes + np.int32(len(known)), np.int32(-1))
+            values = [known, distinct.dictionary] if len(known) else [distinct.dictionary]
+            block.dictionaries[slot] = pa.concat_arrays(values)
+        elif kind == BINARY:
+            block.payload = array
+        elif kind == TEXTS:
+            block.marker_ids = array
+        else:
+            values = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+            block.numbers[slot, rows] = values
+            block.negative[rows] |= (values < 0) * here
+
+
+def _encoded(array: pa.Array) -> pa.DictionaryArray:
+    if not pa.types.is_dictionary(array.type):
+        return array.cast(pa.string()).dictionary_encode()
+    if array.type == DICTIONARY and not array.dictionary.null_count:
+        return array
+    return array.dictionary_decode().cast(pa.string()).dictionary_encode()

@@ -1,0 +1,158 @@
+"""The client in a process of its own.
+
+librdkafka ends the process that it runs in on some answers of a broker: an offset fetch that is
+answered with "not coordinator" is a segmentation fault (confluent-kafka-javascript issue 374), and
+a client that is freed on a thread of librdkafka aborts. Here that costs one poll. The end of the
+process also breaks off calls that nothing else can.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+from app.config.kafka_groups import KafkaGroupsSettings
+from app.config.shipped import ROOT
+from app.errors import UserError
+from app.ingest.pollers.kafka.offsets import Answers, Log, Oldest, Place, Position
+from app.ingest.pollers.pulsar.client import Unanswered
+
+SLICE_S = 0.2
+"""How soon a wait notices that it is to end."""
+GRACE_S = 5.0
+"""How long after its deadline a call may answer: the process may have to start."""
+COMMAND = (sys.executable, "-m", "app.ingest.pollers.kafka.apart")
+
+
+class ClientProcess:
+    """`app.ingest.pollers.kafka.client.Client` with each call in another process, which lives until `close`."""
+
+    def __init__(
+        self, settings: KafkaGroupsSettings, stopping: threading.Event | None = None,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self._settings = settings
+        self._stopping = stopping or threading.Event()
+        self._command = command
+        self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
+        self._end: Callable[[], Any] = _nothing
+
+    def ask(self, topics: Collection[str], groups: Collection[str], deadline: float) -> Answers:
+        """See Client.ask; Unanswered also where the process has ended."""
+        answers: Answers = self._call("ask", deadline, topics, groups)
+        return answers
+
+    def read(
+        self, positions: Sequence[Position], logs: Mapping[Place, Log], deadline: float,
+        problems: list[str],
+    ) -> dict[Position, Oldest]:
+        """See Client.read."""
+        if not positions:
+            return {}
+        found: dict[Position, Oldest]
+        found, met = self._call("read", deadline, positions, logs)
+        problems += met
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._child = None
+        self._end()
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process, if there is one."""
+        return None if self._child is None else self._child[0].pid
+
+    def _call(self, name: str, deadline: float, *args: Any) -> Any:
+        if self._stopping.is_set():
+            raise Unanswered("stopping")
+        process, pipe = self._child = self._child or self._start()
+        try:
+            pipe.send((name, deadline - time.monotonic(), args))
+            while not pipe.poll(SLICE_S):
+                if self._stopping.is_set():
+                    raise Unanswered("stopping")
+                if time.monotonic() > deadline + GRACE_S:
+                    raise Unanswered("no time left in this poll")
+            kind, answer = pipe.recv()
+        except (EOFError, ConnectionError):
+            reason = _ended(process)
+            self.close()
+            raise Unanswered(reason) from None
+        except BaseException:
+            self.close()
+            raise
+        if kind is Unanswered:
+            raise Unanswered(*answer)
+        if kind is UserError:
+            raise UserError(*answer)
+        return answer
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        ours, theirs = Pipe()
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        with theirs:
+            process = subprocess.Popen(
+                [*self._command, str(theirs.fileno())], pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,  # a Ctrl-C is for the service, which ends this process
+            )
+        self._end = weakref.finalize(self, _kill, process, ours)
+        ours.send(self._settings)
+        return process, ours
+
+
+def _nothing() -> None:
+    """There is no process to end."""
+
+
+def _kill(process: subprocess.Popen[bytes], pipe: Connection) -> None:
+    pipe.close()
+    process.kill()
+    process.wait()
+
+
+def _ended(process: subprocess.Popen[bytes]) -> str:
+    """What a process died of."""
+    code = process.wait()
+    reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the process of the Kafka client ended ({reason}); the next poll starts another"
+
+
+def main(descriptor: int) -> None:
+    """The process: calls come over a pipe until it closes."""
+    from app.ingest.pollers.kafka.client import Client
+
+    with Connection(descriptor) as pipe:
+        try:
+            client = Client(pipe.recv())
+            while True:
+                name, seconds, args = pipe.recv()
+                pipe.send(_answer(client, name, time.monotonic() + seconds, args))
+        except (EOFError, ConnectionError):
+            return  # whoever asked has gone
+
+
+def _answer(client: Any, name: str, deadline: float, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    problems: list[str] = []
+    try:
+        if name == "ask":
+            return None, client.ask(*args, deadline)
+        return None, (client.read(*args, deadline, problems), problems)
+    except Unanswered as error:
+        return Unanswered, error.args
+    except UserError as error:
+        return UserError, (str(error), error.problems)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

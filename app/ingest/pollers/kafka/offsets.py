@@ -1,0 +1,385 @@
+"""What Kafka answers about its groups and logs, turned into records of the event contract.
+
+A partition is a topic with one ledger, number 0, that is always open. A group's committed offset
+is the next one that it reads, so its cursor stands on the one before. What a poll does not say is
+not made up: a group or a partition is only gone if the answer that should have it came.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from app.ingest.pollers.pulsar.documents import policy_key
+from state.policies import problem
+
+FEED = "kafka_groups"
+EVERY_BROKER = "*"
+LEDGER = 0
+EVICTS = "consumer_backlog_eviction"
+"""What a quota made of a retention does: Kafka deletes, and keeps no producer away."""
+RETENTION = ("cleanup.policy", "retention.ms", "retention.bytes")
+"""Settings of a topic that are asked for."""
+MOST_READ = 64
+"""Reads that a partition's mean size remembers."""
+_MOST = 2**63 - 1
+
+Record = dict[str, Any]
+
+
+class Place(NamedTuple):
+    """A partition."""
+
+    topic: str
+    partition: int
+
+    @property
+    def text(self) -> str:
+        """Its name in the memory and in messages: no topic's name has a slash."""
+        return f"{self.topic}/{self.partition}"
+
+    @classmethod
+    def of_text(cls, text: str) -> Place:
+        """The opposite of `text`."""
+        topic, _, partition = text.rpartition("/")
+        return cls(topic, int(partition))
+
+
+class Topic(NamedTuple):
+    """A topic as it exists now; a topic that is made anew has another id."""
+
+    id: str | None
+    partitions: tuple[int, ...]
+
+
+class Log(NamedTuple):
+    """First offset that a partition still has, and the one that the next record will get."""
+
+    start: int
+    end: int
+
+
+class Oldest(NamedTuple):
+    """What stands at a position: the first record's time, and how much was read from there."""
+
+    time_ms: int | None = None
+    messages: int = 0
+    size: int = 0
+
+
+class Position(NamedTuple):
+    """A place in a partition's log."""
+
+    place: Place
+    offset: int
+
+
+@dataclass
+class Answers:
+    """What one poll was told; what is not in here was not answered."""
+
+    polled_ms: int = 0
+    topics: dict[str, Topic] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    """Topics of earlier polls of which Kafka says that they do not exist."""
+    absent: set[str] = field(default_factory=set)
+    """Topics that the settings name and Kafka does not have."""
+    committed: dict[str, dict[Place, int]] = field(default_factory=dict)
+    """By group its offsets; empty for a group that has none, or is gone."""
+    logs: dict[Place, Log] = field(default_factory=dict)
+    settings: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    """By topic the settings of RETENTION."""
+    oldest: dict[Position, Oldest] = field(default_factory=dict)
+    """What is known of positions at which groups go on."""
+    read: dict[Position, Oldest] = field(default_factory=dict)
+    """Those of them that were read in this poll."""
+    problems: list[str] = field(default_factory=list)
+    """What did not come."""
+    refused: list[str] = field(default_factory=list)
+    """What of it this user is not allowed."""
+
+    def positions(self) -> dict[tuple[str, Place], Position]:
+        """By group and partition where its oldest unread record is, if it has one."""
+        found = {}
+        for group, offsets in self.committed.items():
+            for place, offset in offsets.items():
+                log = self.logs.get(place)
+                if log is not None and max(offset, log.start) < log.end:
+                    found[group, place] = Position(place, max(offset, log.start))
+        return found
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the polls before had of a partition."""
+
+    topic_id: str | None = None
+    groups: tuple[str, ...] = ()
+    mean: float | None = None
+    """Bytes of a message, by those that were read."""
+    reads: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain JSON."""
+        return {
+            "topic_id": self.topic_id, "groups": list(self.groups), "mean": self.mean,
+            "reads": self.reads,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Known:
+        """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
+        mean = value["mean"]
+        return cls(
+            value["topic_id"], tuple(str(name) for name in value["groups"]),
+            None if mean is None else float(mean), int(value["reads"]),
+        )
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How answers are mapped; the settings decide it."""
+
+    cluster: str
+    broker: str
+    wants_topic: Callable[[str], bool] = lambda _: True
+    wants_group: Callable[[str], bool] = lambda _: True
+    bytes_per_message: int | None = None
+    """In place of the mean of those that were read."""
+    retention_as_quota: bool = True
+    own_quotas: frozenset[str] = frozenset()
+    """Topics whose backlog quota is configured: it is not overridden."""
+
+
+@dataclass
+class Mapped:
+    """What one poll says."""
+
+    records: list[Record] = field(default_factory=list)
+    """Policies, then deletions, then states; all of one time, without `seq`."""
+    known: dict[Place, Known] = field(default_factory=dict)
+    """What the next poll is compared with."""
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The limits that hold after this poll, by scope and name."""
+    gone: set[Place] = field(default_factory=set)
+    skipped: set[Place] = field(default_factory=set)
+    """Partitions of which this poll says nothing."""
+    lost: dict[tuple[str, Place, int], int] = field(default_factory=dict)
+    """By group, partition and committed offset: unread messages that retention deleted."""
+    problems: list[str] = field(default_factory=list)
+
+
+def map_answers(
+    answers: Answers, before: Mapping[Place, Known], policies: Mapping[str, dict[str, Any]],
+    rules: Rules,
+) -> Mapped:
+    """The records of one poll; `before` and `policies` are what the polls before left."""
+    mapping = _Mapping(answers, before, rules)
+    mapping.policies(policies)
+    mapping.partitions()
+    mapped = mapping.mapped
+    mapped.records += mapping.deletions + mapping.states
+    return mapped
+
+
+class _Mapping:
+    """The mapping of one poll."""
+
+    def __init__(self, answers: Answers, before: Mapping[Place, Known], rules: Rules) -> None:
+        self._answers = answers
+        self._before = before
+        self._rules = rules
+        self._positions = answers.positions()
+        self._read = _by_place(answers.read)
+        self._oldest = _by_place(answers.oldest)
+        means: dict[str, list[float]] = {}
+        for place, known in before.items():
+            if known.mean is not None:
+                means.setdefault(place.topic, []).append(known.mean)
+        self._likely = {topic: sum(each) / len(each) for topic, each in means.items()}
+        """By topic bytes of a message in a partition that was never read."""
+        self.mapped = Mapped()
+        self.deletions: list[Record] = []
+        self.states: list[Record] = []
+
+    # Policies
+
+    def policies(self, before: Mapping[str, dict[str, Any]]) -> None:
+        """Retentions that differ from those of the poll before."""
+        found = self.mapped.policies = dict(before)
+        names = {key.partition(" ")[2] for key in before} | set(self._answers.settings)
+        for name in sorted(names):
+            limits = self._limits(name)
+            key = policy_key("topic", name)
+            if limits is None or limits == before.get(key, {}):
+                continue
+            document = {"scope": "topic", "name": name, "limits": limits}
+            wrong = problem(document)
+            if wrong is not None:
+                self.mapped.problems.append(f"{name}: {wrong}")
+                continue
+            if limits:
+                found[key] = limits
+            else:
+                del found[key]
+            text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+            self.mapped.records.append(self._common("policy", EVERY_BROKER, policy_json=text))
+
+    def _limits(self, topic: str) -> dict[str, Any] | None:
+        """The limits of a topic; none where they are no longer to be told, None if unknown."""
+        rules = self._rules
+        told = rules.retention_as_quota and topic not in rules.own_quotas
+        if not told or topic in self._answers.gone or not rules.wants_topic(topic):
+            return {}
+        settings = self._answers.settings.get(topic)
+        if settings is None:
+            return None
+        try:
+            return limits_of(settings)
+        except ValueError as error:
+            self.mapped.problems.append(f"{topic}: {error}")
+            return None
+
+    # Partitions
+
+    def partitions(self) -> None:
+        """Everything that was told of partitions, and those that are gone."""
+        topics = self._answers.topics
+        there = {Place(name, n) for name, topic in topics.items() for n in topic.partitions}
+        for place in sorted(there | set(self._before)):
+            known = self._before.get(place)
+            if known is not None and self._is_gone(place, known):
+                # What was made anew is told by the next poll: told together, offsets that are
+                # the same by chance would pass for those of before, times and all.
+                self._gone(place, known)
+                continue
+            log = self._answers.logs.get(place)
+            if log is not None and place in there:
+                self._partition(place, log, known or Known())
+                continue
+            if known is not None:
+                self.mapped.known[place] = known
+            if known is not None or place in there:
+                self.mapped.skipped.add(place)
+
+    def _is_gone(self, place: Place, known: Known) -> bool:
+        if not self._rules.wants_topic(place.topic) or place.topic in self._answers.gone:
+            return True
+        topic = self._answers.topics.get(place.topic)
+        if topic is None:
+            return False
+        anew = None not in (topic.id, known.topic_id) and topic.id != known.topic_id
+        return anew or place.partition not in topic.partitions
+
+    def _gone(self, place: Place, known: Known) -> None:
+        self.mapped.gone.add(place)
+        self._deletion("ledger_deleted", place, ledger_id=LEDGER)
+        for group in known.groups:
+            self._deletion("cursor_deleted", place, subscription=group)
+
+    def _partition(self, place: Place, log: Log, known: Known) -> None:
+        committed = self._answers.committed
+        mean, reads = self._mean(place, known)
+        size = self._rules.bytes_per_message
+        if size is None:
+            size = round(self._likely.get(place.topic, 0.0) if mean is None else mean)
+        # Whole bytes per message: what is left over of a division would count as unread.
+        self._state(
+            "ledger_state", place, ledger_id=LEDGER, ledger_entries=log.end,
+            ledger_bytes=min(size * log.end, _MOST),
+        )
+        groups = []
+        for group in known.groups:
+            told = committed.get(group)
+            if not self._rules.wants_group(group) or (told is not None and place not in told):
+                self._deletion("cursor_deleted", place, subscription=group)
+            elif told is None:
+                groups.append(group)
+        for group in sorted(committed):
+            offset = committed[group].get(place)
+            if offset is not None:
+                groups.append(group)
+                self._cursor(place, log, group, offset)
+        self.mapped.known[place] = Known(
+            self._answers.topics[place.topic].id, tuple(groups), mean, reads
+        )
+
+    def _cursor(self, place: Place, log: Log, group: str, offset: int) -> None:
+        position = self._positions.get((group, place))
+        found = self._answers.oldest.get(position) if position is not None else None
+        time_ms = found.time_ms if found is not None else None
+        self._state(
+            "cursor_state", place, subscription=group, durable=True,
+            mark_delete=f"{LEDGER}:{offset - 1}", publish_time_ms=time_ms,
+        )
+        if offset < log.start:
+            self.mapped.lost[group, place, offset] = log.start - offset
+
+    def _mean(self, place: Place, known: Known) -> tuple[float | None, int]:
+        """Bytes of a message after this poll's reads, and how many reads that stands for."""
+        mean, reads = known.mean, known.reads
+        # What was read before counts where its mean is not known, so for a topic made anew.
+        found_here = self._oldest if mean is None else self._read
+        for found in found_here.get(place, ()):
+            reads = min(reads + 1, MOST_READ)
+            read = found.size / found.messages
+            mean = read if mean is None else mean + (read - mean) / reads
+        return mean, reads
+
+    # Records
+
+    def _common(self, kind: str, broker: str, **columns: Any) -> Record:
+        return {
+            "event_type": kind, "source_feed": FEED, "cluster": self._rules.cluster,
+            "broker": broker, "ts_wall_ms": self._answers.polled_ms,
+            **{name: value for name, value in columns.items() if value is not None},
+        }
+
+    def _record(self, kind: str, place: Place, **columns: Any) -> Record:
+        return self._common(
+            kind, self._rules.broker, topic=place.topic, partition=place.partition, **columns
+        )
+
+    def _deletion(self, kind: str, place: Place, **columns: Any) -> None:
+        self.deletions.append(self._record(kind, place, **columns))
+
+    def _state(self, kind: str, place: Place, **columns: Any) -> None:
+        self.states.append(self._record(kind, place, **columns))
+
+
+def _by_place(found: Mapping[Position, Oldest]) -> dict[Place, list[Oldest]]:
+    """What was read, by partition, where there was anything."""
+    places: dict[Place, list[Oldest]] = {}
+    for position, oldest in sorted(found.items()):
+        if oldest.messages:
+            places.setdefault(position.place, []).append(oldest)
+    return places
+
+
+def limits_of(settings: Mapping[str, str | None]) -> dict[str, Any]:
+    """A topic's retention as a backlog quota; a ValueError for settings that say none.
+
+    A topic that is only compacted loses nothing for its age or its size.
+    """
+    cleanup = (settings.get("cleanup.policy") or "").replace(" ", "").split(",")
+    quotas = {}
+    if "delete" in cleanup:
+        age, size = (_number(settings, name) for name in ("retention.ms", "retention.bytes"))
+        if age is not None:
+            # A limit of 0 s would be none.
+            quotas["message_age"] = {"limitTime": max(age // 1000, 1), "policy": EVICTS}
+        if size is not None:
+            quotas["destination_storage"] = {"limitSize": size, "policy": EVICTS}
+    return {"backlog_quota": quotas} if quotas else {}
+
+
+def _number(settings: Mapping[str, str | None], name: str) -> int | None:
+    """A limit; None where it is off."""
+    value = settings.get(name)
+    try:
+        number = int(value or "")
+    except ValueError:
+        raise ValueError(f"{name}: {value!r} is not a number") from None
+    return number if number >= 0 else None

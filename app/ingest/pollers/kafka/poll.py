@@ -1,0 +1,146 @@
+"""Polls the consumer groups of a Kafka cluster at an interval, into a spool folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from app.config.kafka_groups import WHERE, KafkaGroupsSettings
+from app.errors import UserError
+from app.ingest.pollers.kafka.apart import ClientProcess
+from app.ingest.pollers.kafka.offsets import (
+    FEED,
+    Answers,
+    Known,
+    Mapped,
+    Oldest,
+    Place,
+    Position,
+    Rules,
+    map_answers,
+)
+from app.ingest.pollers.pulsar.client import Unanswered
+from app.ingest.pollers.pulsar.poll import SHOWN, Polling, Report
+from app.ingest.pollers.spool import Spool
+
+HINT = "options and timeout_ms decide this"
+RIGHTS = "the user of options needs more rights; groups, topics and retention_as_quota ask for less"
+
+
+class Poller(Polling):
+    """Polls at the check interval, all topics together; one file per poll."""
+
+    feed = FEED
+    where = WHERE
+
+    def __init__(
+        self, settings: KafkaGroupsSettings, spool_folder: Path | str,
+        say: Callable[[str], None] | None = None, own_quotas: Collection[str] = (),
+        client: ClientProcess | None = None,
+    ) -> None:
+        """`own_quotas` are the topics whose backlog quota is configured."""
+        spool = Spool(Path(spool_folder), settings.cluster, WHERE, Known)
+        super().__init__(settings, spool, say)
+        self._settings = settings
+        self._client = client or ClientProcess(settings, self._stopping)
+        self._rules = Rules(
+            settings.cluster, settings.broker, settings.wants_topic, settings.wants_group,
+            settings.bytes_per_message, settings.retention_as_quota, frozenset(own_quotas),
+        )
+        self._oldest: dict[Position, tuple[str | None, int, Oldest]] = {}
+        """By position the topic's id, the end of the log then, and what was read."""
+        self._turn: dict[Place, int] = {}
+        """By partition the poll that read it last."""
+        self._polls = 0
+        self._lost: dict[tuple[str, Place, int], int] = {}
+
+    def check(self) -> None:
+        """Refuse a cluster that does not answer, or not this user; nothing is written."""
+        servers = self._settings.client_options()["bootstrap.servers"]
+        deadline = time.monotonic() + 2 * self._settings.timeout_ms / 1000
+        try:
+            answers = self._client.ask((), (), deadline)
+        except Unanswered as error:
+            raise UserError(f"{WHERE}: {servers}: {error}\n{HINT}") from None
+        if answers.refused:
+            raise UserError(f"{WHERE}: {servers}: {answers.refused[0]}\n{RIGHTS}")
+
+    def close(self) -> None:
+        """End the client, and let another process poll into the folder."""
+        self._client.close()
+        super().close()
+
+    def poll_once(self, now_ms: int) -> Path | None:
+        """One poll that begins at `now_ms`; its file, or None if there is nothing to say."""
+        self._hold()
+        begun = time.monotonic()
+        report = self.last = Report(feed=FEED, what="partitions")
+        memory = self._spool.memory
+        before = {Place.of_text(text): known for text, known in memory.topics.items()}
+        longest = max(self._settings.interval_ms, self._settings.timeout_ms) / 1000
+        try:
+            answers = self._client.ask(
+                {place.topic for place in before},
+                {group for known in before.values() for group in known.groups},
+                begun + longest,
+            )
+        except Unanswered as error:
+            report.problems.append(str(error))
+            report.skipped = len(before)
+            return None
+        if self._settings.publish_times:
+            self._read(answers, begun + longest)
+        answers.polled_ms = now_ms + int((time.monotonic() - begun) * 1000)
+        mapped = map_answers(answers, before, memory.policies, self._rules)
+        memory.topics = {place.text: known for place, known in mapped.known.items()}
+        memory.policies = mapped.policies
+        memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
+        path = self._commit(now_ms, mapped.records)
+        self._report(report, answers, mapped)
+        report.took_ms = int((time.monotonic() - begun) * 1000)
+        return path
+
+    def _read(self, answers: Answers, deadline: float) -> None:
+        """Put in what stands at the groups' positions, read where it is not known yet."""
+        self._polls += 1
+        wanted = set(answers.positions().values())
+        kept = {}
+        for position in wanted & self._oldest.keys():
+            topic_id, end, oldest = self._oldest[position]
+            place = position.place
+            same = topic_id == answers.topics[place.topic].id and answers.logs[place].end >= end
+            # Where nothing but marks of transactions was found, something may stand by now.
+            if same and (oldest.messages or answers.logs[place].end == end):
+                kept[position] = self._oldest[position]
+        new = sorted(wanted - kept.keys(), key=lambda p: (self._turn.get(p.place, 0), p))
+        deadline = min(deadline, time.monotonic() + self._settings.timeout_ms / 1000)
+        with suppress(Unanswered):
+            answers.read = self._client.read(
+                new[: self._settings.publish_reads], answers.logs, deadline, answers.problems
+            )
+        for position, oldest in answers.read.items():
+            place = position.place
+            self._turn[place] = self._polls
+            kept[position] = (answers.topics[place.topic].id, answers.logs[place].end, oldest)
+        self._oldest = kept
+        answers.oldest = {position: oldest for position, (_, _, oldest) in kept.items()}
+
+    def _report(self, report: Report, answers: Answers, mapped: Mapped) -> None:
+        report.records = len(mapped.records)
+        report.skipped = len(mapped.skipped)
+        report.gone = len(mapped.gone)
+        report.absent = len(answers.absent)
+        report.polled = len(mapped.known.keys() - mapped.skipped)
+        report.problems += answers.problems
+        report.problems += [f"topic {name}: does not exist" for name in sorted(answers.absent)]
+        report.problems += mapped.problems
+        new = sorted(mapped.lost.keys() - self._lost.keys())
+        self._lost = mapped.lost
+        if new:
+            shown = ", ".join(
+                f"{mapped.lost[each]} of {each[0]} in {each[1].text}" for each in new[:SHOWN]
+            )
+            more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
+            self._say(f"{FEED}: messages were deleted before a group read them: {shown}{more}")

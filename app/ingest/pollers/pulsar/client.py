@@ -1,0 +1,199 @@
+"""Asks a Pulsar broker's admin interface, with an end to every wait.
+
+A request has `timeout_ms` from its first byte to the last of its answer, however slowly that
+trickles in, and is repeated `retries` times with growing pauses. What then has no answer is
+`Unanswered`: the poll of that topic is left out. `NotThere` is the broker's own word that
+something does not exist. A token that is refused is a UserError.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from typing import Any
+from urllib.parse import quote, urljoin, urlsplit
+
+from app.config.pulsar_admin import WHERE, PulsarAdminSettings
+from app.errors import UserError
+from app.http import NoAnswer, attempts, connections, exchange
+
+ADMIN = "/admin/v2"
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+MOST_BYTES = 64 << 20
+MOST_HOPS = 5
+REFUSED = (401, 403)
+
+
+class Unanswered(Exception):
+    """No answer that can be used, after every attempt."""
+
+
+class NotThere(Exception):
+    """The broker says that what was asked for does not exist."""
+
+
+class NotAllowed(UserError):
+    """The broker refuses what was asked for (403)."""
+
+
+class Client:
+    """Requests to one cluster, whose connections are kept; threads may share it."""
+
+    def __init__(
+        self, settings: PulsarAdminSettings, stopping: threading.Event | None = None
+    ) -> None:
+        if not settings.url:
+            raise UserError(
+                f"{WHERE}.url: is missing (http://host:port of a broker's admin interface)"
+            )
+        self.settings = settings
+        self.stopping = stopping or threading.Event()
+        self.preferred = 0
+        """Number of the address that answered last."""
+        self.connections = connections(maxsize=settings.threads, ssl_context=self._tls())
+
+    def session(self, deadline: float | None = None) -> Session:
+        """Requests one after the other; none begins after `deadline` (monotonic seconds)."""
+        return Session(self, deadline)
+
+    def leave(self, address: str) -> None:
+        """Prefer the address after this one."""
+        urls = self.settings.url
+        if address in urls:
+            self.preferred = (urls.index(address) + 1) % len(urls)
+
+    def headers(self) -> dict[str, str]:
+        """What every request carries."""
+        headers = {"Accept": "application/json", "User-Agent": "weir"}
+        token = self.settings.secret()
+        if token is not None:
+            if not token or not token.isascii() or any(not c.isprintable() for c in token):
+                raise UserError(
+                    f"{WHERE}.{self._token_key}: is not a token\n"
+                    "a token is one line of plain characters, without the word Bearer"
+                )
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    def refusal(self, status: int, path: str, reason: str) -> UserError:
+        """The error for an answer 401 or 403."""
+        said = f": {reason}" if reason else ""
+        if status == 401:
+            given = self.settings.token is not None or self.settings.token_file is not None
+            hint = "the token is wrong or has expired" if given else "give a token"
+            return UserError(
+                f"{WHERE}.{self._token_key}: Pulsar refuses {path} (401{said})\n{hint}"
+            )
+        return NotAllowed(
+            f"{WHERE}.{self._token_key}: Pulsar does not allow {path} (403{said})\n"
+            "the token's role needs more rights; policies that it may not read can be taken out of "
+            f"{WHERE}.policies"
+        )
+
+    @property
+    def _token_key(self) -> str:
+        return "token_file" if self.settings.token_file is not None else "token"
+
+    def _tls(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self.settings.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise UserError(
+                f"{WHERE}.ca_file: {self.settings.ca_file} cannot be used ({error})\n"
+                "a PEM file with the certificates that are trusted is needed"
+            ) from None
+
+
+class Session:
+    """Requests one after the other, to whichever broker answers them."""
+
+    def __init__(self, client: Client, deadline: float | None) -> None:
+        self._client = client
+        self._deadline = deadline
+        self._base: str | None = None
+        """The broker that has answered last."""
+
+    def get(self, path: str) -> Any:
+        """The JSON at `path` below the admin interface; None where the answer is empty."""
+        client, settings = self._client, self._client.settings
+        why = "stopping"
+        for attempt in attempts(settings.retries, client.stopping, FIRST_PAUSE_S, LONGEST_PAUSE_S):
+            if client.stopping.is_set():
+                break
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                why = why if attempt else "no time left in this poll"
+                break
+            base = self._base or settings.url[client.preferred]
+            try:
+                return self._once(base, path)
+            except NoAnswer as error:
+                why = str(error)
+            self._base = None
+            client.leave(base)
+        raise Unanswered(f"{path}: {why}")
+
+    def _once(self, base: str, path: str) -> Any:
+        """One attempt, redirects followed; the token goes with them."""
+        client = self._client
+        url = f"{base}{ADMIN}/{path}"
+        headers, seconds = client.headers(), client.settings.timeout_ms / 1000
+        for _ in range(MOST_HOPS + 1):
+            with exchange(client.connections, "GET", url, seconds, headers=headers) as answer:
+                body = bytearray()
+                for part in answer.stream():
+                    body += part
+                    if len(body) > MOST_BYTES:
+                        raise NoAnswer(f"an answer of more than {MOST_BYTES >> 20} MiB")
+            location = answer.get_redirect_location()
+            if not location:
+                parts = urlsplit(url)
+                self._base = f"{parts.scheme}://{parts.netloc}"
+                return self._judged(answer.status, body, path)
+            there = urljoin(url, location)
+            if not there.startswith(("http://", "https://")):
+                raise NoAnswer(f"sent on to {there}, which is no HTTP address")
+            if url.startswith("https:") and not there.startswith("https:"):
+                raise NoAnswer(f"sent on to {there}, without TLS")
+            url = there
+        raise NoAnswer(f"sent on more than {MOST_HOPS} times")
+
+    def _judged(self, status: int, body: bytearray, path: str) -> Any:
+        """What the answer says; an exception for all but a good one."""
+        if status == 204 or (status == 200 and not body.strip()):
+            return None
+        if status == 200:
+            try:
+                return json.loads(body)
+            except (ValueError, RecursionError):
+                raise NoAnswer("the answer is not JSON") from None
+        reason = _reason(body)
+        if status in REFUSED:
+            raise self._client.refusal(status, path, reason or "")
+        # A proxy's own 404 knows nothing of topics: only Pulsar gives a reason.
+        if status == 404 and reason is not None:
+            raise NotThere(reason)
+        raise NoAnswer(f"status {status}" + (f" ({reason})" if reason else ""))
+
+
+def namespace_path(namespace: str) -> str:
+    """The path of a namespace, tenant/namespace, as part of an address."""
+    return "/".join(quote(part, safe="") for part in namespace.split("/"))
+
+
+def topic_path(topic: str) -> str:
+    """The path of a topic with its scheme, as part of an address."""
+    scheme, _, rest = topic.partition("://")
+    tenant, namespace, name = rest.split("/", 2)
+    return "/".join([scheme, namespace_path(f"{tenant}/{namespace}"), quote(name, safe="")])
+
+
+def _reason(body: bytearray) -> str | None:
+    """Why Pulsar refuses; None if the answer is not Pulsar's."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    reason = answer.get("reason") if isinstance(answer, dict) else None
+    return " ".join(reason.split())[:300] if isinstance(reason, str) else None

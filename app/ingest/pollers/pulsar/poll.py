@@ -1,0 +1,459 @@
+"""Polls a Pulsar cluster at an interval and writes what it says into a spool folder."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
+
+from app.config.pulsar_admin import WHERE, PulsarAdminSettings
+from app.errors import UserError
+from app.ingest.pollers.pulsar.client import (
+    Client,
+    NotAllowed,
+    NotThere,
+    Session,
+    Unanswered,
+    namespace_path,
+    topic_path,
+)
+from app.ingest.pollers.pulsar.documents import Names, Record, map_poll
+from app.ingest.pollers.spool import Spool
+from udfs.topics import PERSISTENT, normal_topic, split_partition, split_topic
+
+SHOWN = 3
+STATS = "stats?getPreciseBacklog=false&subscriptionBacklogSize=true&getEarliestTimeInBacklog="
+TOPIC_POLICIES = ("publishRate", "backlogQuotaMap")
+HINT = "url, token, ca_file, timeout_ms, namespaces, topics and policies decide this"
+
+Poll = dict[str, Any]
+T = TypeVar("T")
+
+
+class Polled(Protocol):
+    """What a polled feed's settings have."""
+
+    @property
+    def interval_ms(self) -> int:
+        """Time from one poll to the next."""
+        ...
+
+    @property
+    def keep_ms(self) -> int:
+        """How long a file is kept."""
+        ...
+
+
+class Each(Protocol):
+    """Calls a function for every item, perhaps several at once; the answers in their order."""
+
+    def __call__(self, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+        """The answers."""
+        ...
+
+
+@dataclass
+class Report:
+    """What became of one poll."""
+
+    polled: int = 0
+    """Topics whose documents came."""
+    gone: int = 0
+    """Topics that were there at an earlier poll and are there no longer."""
+    absent: int = 0
+    """Topics that the settings name and the broker does not have."""
+    skipped: int = 0
+    """Topics of which this poll says nothing."""
+    records: int = 0
+    took_ms: int = 0
+    problems: list[str] = field(default_factory=list)
+    """What did not answer or could not be used."""
+    feed: str = "pulsar_admin"
+    what: str = "topics"
+    """What is counted."""
+
+    def text(self) -> str:
+        """The report in a line, or a few where something was wrong."""
+        line = (
+            f"{self.feed}: {self.polled} {self.what} polled, {self.skipped} skipped, "
+            f"{self.gone} gone, {self.records} records, {self.took_ms / 1000:.1f} s"
+        )
+        more = len(self.problems) - SHOWN
+        rest = [f"  and {more} more"] if more > 0 else []
+        return "\n".join([line, *(f"  {text}" for text in self.problems[:SHOWN]), *rest])
+
+
+@dataclass
+class Plan:
+    """What one poll is about."""
+
+    topics: list[str] = field(default_factory=list)
+    listed: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By namespace the topics that it has, as answered in this poll."""
+    problems: list[str] = field(default_factory=list)
+
+
+class Polling(ABC):
+    """What every polled feed does: polls at an interval into a folder, one file per poll."""
+
+    feed = "pulsar_admin"
+    where = WHERE
+    """Where the settings stand in the configuration."""
+
+    def __init__(
+        self, settings: Polled, spool: Spool, say: Callable[[str], None] | None = None
+    ) -> None:
+        self._interval_ms = settings.interval_ms
+        self._keep_ms = settings.keep_ms
+        self._spool = spool
+        self._say = say or _to_stderr
+        self._stopping = threading.Event()
+        self.last = Report()
+        """What became of the last poll."""
+
+    @property
+    def records(self) -> Path:
+        """The folder of the files."""
+        return self._spool.records
+
+    @abstractmethod
+    def poll_once(self, now_ms: int) -> Path | None:
+        """One poll that begins at `now_ms`; its file, or None if there is nothing to say."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Poll at the start and at every multiple of the interval after it, until `stop` is set.
+
+        A poll that takes longer than the interval goes on with the next multiple. What goes wrong
+        is said; no failure ends the polling.
+        """
+        interval = self._interval_ms / 1000
+        threading.Thread(target=self._follow, args=(stop,), daemon=True).start()
+        start = time.monotonic()
+        waiting = False
+        while not stop.is_set():
+            try:
+                if self._spool.hold():
+                    waiting = False
+                    self.poll_once(int(time.time() * 1000))
+                    if not stop.is_set() and (self.last.problems or self.last.gone):
+                        self._say(self.last.text())
+                elif not waiting:
+                    waiting = True
+                    self._say(f"{self.feed}: another process polls into {self._spool.folder}")
+            except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
+                self._spool.release()
+                said = error if isinstance(error, UserError) else repr(error)
+                self._say(f"{self.feed}: not polled: {said}")
+            due = int((time.monotonic() - start) / interval) + 1
+            stop.wait(start + due * interval - time.monotonic())
+        self.close()
+
+    def close(self) -> None:
+        """Let another process poll into the folder."""
+        self._spool.release()
+
+    def _hold(self) -> None:
+        """Take the folder, or refuse."""
+        if not self._spool.hold():
+            raise UserError(
+                f"{self._spool.folder}: another process polls into it\n"
+                f"stop it first, or take another folder ({self.where}.spool)"
+            )
+
+    def _commit(self, now_ms: int, records: Iterable[Record]) -> Path | None:
+        """Write the records of a poll as a file, and remove files that are old."""
+        try:
+            path = self._spool.commit(now_ms, records)
+            # Not by age alone: what nobody read while all was down is not removed at the start.
+            least = self._keep_ms // self._interval_ms
+            self._spool.remove_before(now_ms - self._keep_ms, max(least, 1))
+        except BaseException:
+            self._spool.release()  # what is in memory is not what is in the folder
+            raise
+        return path
+
+    def _follow(self, stop: threading.Event) -> None:
+        """Let requests under way end with `stop`."""
+        stop.wait()
+        self._stopping.set()
+
+
+class Poller(Polling):
+    """Polls at the check interval, several topics at once; one file per poll."""
+
+    def __init__(
+        self, settings: PulsarAdminSettings, spool_folder: Path | str,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(settings, Spool(Path(spool_folder), settings.cluster), say)
+        self._settings = settings
+        self._names = Names(settings.cluster, settings.broker)
+        self._client = Client(settings, self._stopping)
+        self._asked: dict[str, int] = {}
+        self.skipped = 0
+        """Polls of a topic that were left out since the start."""
+
+    def check(self) -> None:
+        """Refuse a broker that does not answer, or not with this token; nothing is written."""
+        plan = self._plan(None)
+        problems = plan.problems
+        if not problems:
+            policies = _Policies(self._client, self._settings, None, problems)
+            policies.ask(plan.topics[:1], _one_by_one)
+            for topic in plan.topics[:1]:
+                # What else may be wrong with a topic is no reason not to start.
+                with suppress(Unanswered, NotThere):
+                    self._client.session().get(f"{topic_path(topic)}/internalStats")
+        if problems:
+            where = ", ".join(self._settings.url)
+            known = problems[0].startswith(WHERE)
+            raise UserError(problems[0] if known else f"{WHERE}: {where}: {problems[0]}\n{HINT}")
+
+    def poll_once(self, now_ms: int) -> Path | None:
+        """One poll that begins at `now_ms`; its file, or None if there is nothing to say."""
+        self._hold()
+        begun = time.monotonic()
+        report = self.last = Report()
+
+        def clock_ms() -> int:
+            return now_ms + int((time.monotonic() - begun) * 1000)
+
+        deadline = begun + max(self._settings.interval_ms, self._settings.timeout_ms) / 1000
+        with ThreadPoolExecutor(self._settings.threads, "pulsar_admin") as pool:
+            def each(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+                try:
+                    return list(pool.map(function, items))
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+
+            plan = self._plan(deadline)
+            policies = _Policies(self._client, self._settings, deadline, plan.problems)
+            policies.ask(plan.topics, each)
+            polls = each(lambda topic: self._ask(topic, plan, deadline, clock_ms), plan.topics)
+        report.problems += plan.problems
+        records = self._map([poll for poll in polls if poll is not None], policies, report)
+        report.skipped = sum(poll is None for poll in polls)
+        self.skipped += report.skipped
+        report.records = len(records)
+        path = self._commit(now_ms, records)
+        report.took_ms = clock_ms() - now_ms
+        return path
+
+    # What is polled
+
+    def _plan(self, deadline: float | None) -> Plan:
+        """The topics of this poll: those listed, and those that were there before."""
+        plan = Plan()
+        topics: set[str] = set()
+        session = self._client.session(deadline)
+        for namespace in self._settings.namespaces:
+            try:
+                listed = session.get(f"persistent/{namespace_path(namespace)}")
+                if not isinstance(listed, list):
+                    raise Unanswered("the list of topics is none")
+                names = frozenset(str(name) for name in listed)
+                plan.listed[namespace] = names
+                topics |= {name for name in names if _is_persistent(name)}
+            except NotThere as error:
+                plan.listed[namespace] = frozenset()
+                plan.problems.append(f"namespace {namespace}: does not exist ({error})")
+            except Unanswered as error:
+                plan.problems.append(f"namespace {namespace}: {error}")
+        for topic in self._settings.topics:
+            try:
+                topics |= self._partitions(session, topic)
+            except Unanswered as error:
+                plan.problems.append(f"{topic}: {error}")
+        topics |= {topic for topic in self._spool.memory.topics if self._wanted(topic)}
+        # Whoever was left out last time comes first.
+        plan.topics = sorted(topics, key=lambda name: (self._asked.get(name, -1), name))
+        return plan
+
+    def _partitions(self, session: Session, topic: str) -> set[str]:
+        """The topics that a configured topic stands for."""
+        parts = split_topic(topic)
+        if parts is None or parts.partition is not None:
+            return {topic}
+        try:
+            answer = session.get(f"{topic_path(topic)}/partitions")
+        except NotThere:
+            return {topic}
+        count = answer.get("partitions") if isinstance(answer, dict) else None
+        if not isinstance(count, int):
+            raise Unanswered("partitions: is not a number of partitions")
+        return {normal_topic(topic, n) for n in range(count)} if count > 0 else {topic}
+
+    def _wanted(self, topic: str) -> bool:
+        """Whether the settings ask for a topic."""
+        return _namespace(topic) in self._settings.namespaces or any(
+            name in (topic, _base(topic)) for name in self._settings.topics
+        )
+
+    # Asking
+
+    def _ask(
+        self, topic: str, plan: Plan, deadline: float, clock_ms: Callable[[], int]
+    ) -> Poll | None:
+        """The documents of a topic; None where one of them did not come."""
+        poll: Poll = {"topic": topic}
+        try:
+            found = self._documents(self._client.session(deadline), topic_path(topic))
+            if found is not None:
+                poll.update(found)
+            elif topic in plan.listed.get(_namespace(topic), frozenset()):
+                raise Unanswered("is listed but not found")
+            else:
+                poll["gone"] = True
+        except (Unanswered, NotAllowed) as error:
+            plan.problems.append(f"{topic}: {error}")
+            return None
+        poll["polled_ms"] = self._asked[topic] = clock_ms()
+        return poll
+
+    def _documents(self, session: Session, path: str) -> Poll | None:
+        """The three documents of a topic; None where two of them say that it does not exist."""
+        stats = f"{path}/{STATS}{str(self._settings.publish_times).lower()}"
+        try:
+            # In this order, whatever the first answer has is known to the others, too.
+            found = {
+                "internal": session.get(f"{path}/internalStats"),
+                "info": session.get(f"{path}/internal-info"), "stats": session.get(stats),
+            }
+        except NotThere as error:
+            try:
+                session.get(stats)
+            except NotThere:
+                return None
+            raise Unanswered(f"appears or disappears just now ({error})") from None
+        for key, document in found.items():
+            if not isinstance(document, dict):
+                raise Unanswered(f"{key}: the answer is not an object")
+        return found
+
+    def _map(self, polls: list[Poll], policies: _Policies, report: Report) -> list[Record]:
+        """Records of the polls in the order of their times; the memory moves on."""
+        memory = self._spool.memory
+        records: list[Record] = []
+        for poll in sorted(polls, key=lambda poll: (poll["polled_ms"], poll["topic"])):
+            topic = poll["topic"]
+            before = memory.topics.get(topic)
+            mapped = map_poll(
+                {**poll, "policies": policies.of(topic)}, before, memory.policies, self._names
+            )
+            if "gone" not in poll:
+                report.polled += 1
+            elif before is not None:
+                report.gone += 1
+            else:
+                report.absent += 1
+                mapped.problems.append("does not exist")
+            report.problems += [f"{topic}: {text}" for text in mapped.problems]
+            memory.take(topic, mapped)
+            memory.last_poll_ms = max(memory.last_poll_ms, poll["polled_ms"])
+            records += mapped.records
+        return records
+
+
+class _Policies:
+    """The policies that hold for the topics of one poll, each asked for once."""
+
+    def __init__(
+        self, client: Client, settings: PulsarAdminSettings, deadline: float | None,
+        problems: list[str],
+    ) -> None:
+        self._client = client
+        self._scopes = settings.policies
+        self._deadline = deadline
+        self._problems = problems
+        self._broker: Any = None
+        self._namespaces: dict[str, Any] = {}
+        self._groups: dict[str, Any] = {}
+        self._topics: dict[str, Any] = {}
+
+    def ask(self, topics: Sequence[str], each: Each) -> None:
+        """Ask for the policies of these topics, through `each`."""
+        if "broker" in self._scopes:
+            self._broker = self._get("brokers/configuration/runtime")
+        names = sorted({_namespace(topic) for topic in topics})
+        if "namespace" in self._scopes:
+            found = each(lambda name: self._get(f"namespaces/{namespace_path(name)}"), names)
+            self._namespaces = dict(zip(names, found, strict=True))
+        groups = sorted({group for name in names if (group := self._group(name))})
+        if "resource_group" in self._scopes:
+            found = each(lambda name: self._get(f"resourcegroups/{quote(name, safe='')}"), groups)
+            self._groups = dict(zip(groups, found, strict=True))
+        if "topic" in self._scopes:
+            bases = sorted({_base(topic) for topic in topics})
+            self._topics = dict(zip(bases, each(self._of_topic, bases), strict=True))
+
+    def of(self, topic: str) -> dict[str, Any]:
+        """The documents for one topic, as `map_poll` takes them."""
+        group = self._group(_namespace(topic))
+        groups = {group: self._groups.get(group)} if group else {}
+        return {
+            "broker": self._broker, "namespace": self._namespaces.get(_namespace(topic)),
+            "resource_group": groups, "topic": self._topics.get(_base(topic)),
+        }
+
+    def _group(self, namespace: str) -> str | None:
+        """The resource group of a namespace."""
+        document = self._namespaces.get(namespace)
+        name = document.get("resource_group_name") if isinstance(document, dict) else None
+        return name if isinstance(name, str) and name else None
+
+    def _of_topic(self, topic: str) -> dict[str, Any] | None:
+        """The limits set for a topic itself; None where they are not told."""
+        found: dict[str, Any] = {}
+        session = self._client.session(self._deadline)
+        for key in TOPIC_POLICIES:
+            try:
+                found[key] = session.get(f"{topic_path(topic)}/{key}")
+            except NotThere:
+                return None
+            except (Unanswered, NotAllowed) as error:
+                self._problems.append(str(error))
+                return None
+        return found
+
+    def _get(self, path: str) -> Any:
+        """One document; None where it is not told."""
+        try:
+            return self._client.session(self._deadline).get(path)
+        except NotThere:
+            return None
+        except (Unanswered, NotAllowed) as error:
+            self._problems.append(str(error))
+            return None
+
+
+def _one_by_one(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+    return [function(item) for item in items]
+
+
+def _namespace(topic: str) -> str:
+    """Tenant and namespace of a topic with a full name."""
+    tenant, namespace, _ = topic.partition("://")[2].split("/", 2)
+    return f"{tenant}/{namespace}"
+
+
+def _base(topic: str) -> str:
+    """The topic that a partition belongs to."""
+    return split_partition(topic)[0]
+
+
+def _is_persistent(topic: str) -> bool:
+    parts = split_topic(topic)
+    return parts is not None and parts.scheme == PERSISTENT and "://" in topic
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,217 @@
+"""The spool folder: files of records, and the memory of the last poll beside them.
+
+A file is written beside, under a name that no reader takes; then the memory, which names it; then
+the file gets its own name. So the memory decides: a file that it names is put in place at the
+next start, any other unfinished file is dropped and its poll is as if it had not been. A record
+is in the spool once, and a deletion that no memory had seen is told by the next poll.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from app.config.pulsar_admin import WHERE
+from app.errors import UserError
+from app.ingest.pollers.pulsar.documents import Known, Mapped, Record
+
+VERSION = 1
+MEMORY = "memory.json"
+LOCK = "lock"
+_NAME = re.compile(r"poll-[0-9]{15}-[0-9]{15}\.jsonl")
+
+
+class Remembered(Protocol):
+    """What is kept of one topic from one poll to the next."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain JSON."""
+        ...
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Any:
+        """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
+        ...
+
+
+@dataclass
+class Memory:
+    """What the polls so far left: it survives a restart."""
+
+    cluster: str
+    seq: int = 0
+    """Number of the next record."""
+    last_poll_ms: int = -1
+    """Time of the newest poll."""
+    file: str | None = None
+    """The file that was written last."""
+    topics: dict[str, Any] = field(default_factory=dict)
+    """By topic what is remembered of it."""
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def take(self, topic: str, mapped: Mapped) -> None:
+        """Keep what a poll of a topic leaves for the next one."""
+        if mapped.known is None:
+            self.topics.pop(topic, None)
+        else:
+            self.topics[topic] = mapped.known
+        self.policies.update(mapped.policies)
+
+    def text(self) -> str:
+        """The memory as JSON."""
+        return json.dumps({
+            "version": VERSION, "cluster": self.cluster, "seq": self.seq,
+            "last_poll_ms": self.last_poll_ms, "file": self.file, "policies": self.policies,
+            "topics": {name: known.as_json() for name, known in self.topics.items()},
+        }, separators=(",", ":"))
+
+    @classmethod
+    def of_text(cls, text: str, known: type[Remembered] = Known) -> Memory:
+        """The opposite of `text`; a KeyError, TypeError, ValueError or the like for another."""
+        value = json.loads(text)
+        if value["version"] != VERSION:
+            raise ValueError(f"version {value['version']!r} instead of {VERSION}")
+        return cls(
+            str(value["cluster"]), int(value["seq"]), int(value["last_poll_ms"]), value["file"],
+            {name: known.from_json(kept) for name, kept in value["topics"].items()},
+            {key: dict(limits) for key, limits in value["policies"].items()},
+        )
+
+
+class Spool:
+    """One folder of polls, held by one process at a time."""
+
+    def __init__(
+        self, folder: Path, cluster: str, where: str = WHERE, known: type[Remembered] = Known
+    ) -> None:
+        """`where` the settings stand in the configuration; what is `known` of a topic."""
+        self.folder = folder
+        self._cluster = cluster
+        self._where = where
+        self._known = known
+        self._lock: TextIO | None = None
+        self.memory = Memory(cluster)
+
+    @property
+    def records(self) -> Path:
+        """The folder that readers read."""
+        return self.folder / "polls"
+
+    def hold(self, wait: bool = False) -> bool:
+        """Take the folder, and what its last holder left; whether that was possible."""
+        if self._lock is not None:
+            return True
+        try:
+            self.records.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / LOCK).open("w")
+        except OSError as error:
+            raise self._unusable(error) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            self.memory = self._recover()
+        except BlockingIOError:
+            lock.close()
+            return False
+        except BaseException:
+            lock.close()
+            raise
+        self._lock = lock
+        return True
+
+    def release(self) -> None:
+        """Let another process take the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def commit(self, at_ms: int, records: Iterable[Record]) -> Path | None:
+        """Write records as a file, numbered, and the memory; None if there are none.
+
+        A failure leaves the file unwritten; the memory in this process is then no longer that of
+        the folder, so the folder must be released and taken again.
+        """
+        memory = self.memory
+        name = f"poll-{max(at_ms, 0):015d}-{memory.seq:015d}.jsonl"
+        unfinished = self._unfinished(name)
+        try:
+            first = memory.seq
+            with unfinished.open("w", encoding="ascii") as out:
+                for record in records:
+                    line = json.dumps({**record, "seq": memory.seq}, separators=(",", ":"))
+                    out.write(line + "\n")
+                    memory.seq += 1
+                _flush(out)
+            wrote = memory.seq > first
+            if wrote:
+                memory.file = name
+            self._write_memory()
+            if not wrote:
+                unfinished.unlink()
+                return None
+            unfinished.replace(self.records / name)
+        except OSError as error:
+            raise self._unusable(error) from error
+        return self.records / name
+
+    def remove_before(self, at_ms: int, least: int) -> int:
+        """Remove the files of polls before a time, but none of the newest `least`; how many."""
+        names = sorted(file.name for file in self.records.iterdir() if _NAME.fullmatch(file.name))
+        old = [name for name in names[:-least] if int(name.split("-")[1]) < at_ms]
+        for name in old:
+            (self.records / name).unlink(missing_ok=True)
+        return len(old)
+
+    def _recover(self) -> Memory:
+        """The memory of the folder, after finishing or dropping what was under way."""
+        memory = self._read_memory()
+        if memory.file is not None and self._unfinished(memory.file).exists():
+            self._unfinished(memory.file).replace(self.records / memory.file)
+        for leftover in self.folder.glob(".*.unfinished"):
+            leftover.unlink()
+        return memory
+
+    def _read_memory(self) -> Memory:
+        file = self.folder / MEMORY
+        if not file.exists():
+            return Memory(self._cluster)
+        try:
+            memory = Memory.of_text(file.read_text(encoding="utf-8"), self._known)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{file}: is not the memory of a poll ({error!r})\n"
+                "put it back from a copy, or delete it: then what was deleted since is never told"
+            ) from None
+        if memory.cluster != self._cluster:
+            raise UserError(
+                f"{self._where}.cluster: {file} is of cluster {memory.cluster}, "
+                f"not {self._cluster}\n"
+                f"give each cluster a folder of its own ({self._where}.spool)"
+            )
+        return memory
+
+    def _write_memory(self) -> None:
+        unfinished = self._unfinished(MEMORY)
+        with unfinished.open("w", encoding="utf-8") as out:
+            out.write(self.memory.text())
+            _flush(out)
+        unfinished.replace(self.folder / MEMORY)
+
+    def _unfinished(self, name: str) -> Path:
+        return self.folder / f".{name}.unfinished"
+
+    def _unusable(self, error: OSError) -> UserError:
+        return UserError(
+            f"{self._where}.spool: cannot write in {self.folder}: {error.strerror}\n"
+            "choose a local folder with space that this user may write"
+        )
+
+
+def _flush(out: TextIO) -> None:
+    out.flush()
+    os.fsync(out.fileno())

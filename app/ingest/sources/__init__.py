@@ -1,0 +1,77 @@
+"""The sources: where raw records come from.
+
+A source is a module with two functions. `check(settings)` refuses what cannot be read before
+Spark starts, as a UserError; `read(reader, settings)` gives the records of a stream or a batch
+reader, which Spark configures alike. One that polls has `beside(settings, endless, say)` as well:
+a context in which it does so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from app.ingest.sources import (
+    delta,
+    demo,
+    files,
+    kafka,
+    kafka_groups,
+    kafka_logs,
+    kafka_messages,
+    pulsar_admin,
+)
+from app.ingest.sources.raw import SCHEMA, Raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from app.config.settings import Settings
+
+__all__ = [
+    "SCHEMA", "Raw", "beside", "check", "open_batch", "open_stream", "read_batch", "read_stream",
+]
+
+SOURCES: dict[str, ModuleType] = {
+    "kafka": kafka, "kafka_messages": kafka_messages, "kafka_logs": kafka_logs, "files": files,
+    "delta": delta, "demo": demo, "pulsar_admin": pulsar_admin,
+    "kafka_groups": kafka_groups,
+}
+
+
+def check(settings: Settings) -> None:
+    """Refuse a source that cannot be read: a UserError says what to change."""
+    SOURCES[settings.feed.format].check(settings)
+
+
+def beside(
+    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
+) -> AbstractContextManager[None]:
+    """What goes on beside the queries of a run: the polls of a source that polls."""
+    module = SOURCES[settings.feed.format]
+    if not hasattr(module, "beside"):
+        return nullcontext()
+    context: AbstractContextManager[None] = module.beside(settings, endless, say)
+    return context
+
+
+def open_stream(spark: SparkSession, settings: Settings) -> Raw:
+    """The records of the source as they come."""
+    return SOURCES[settings.feed.format].read(spark.readStream, settings)
+
+
+def open_batch(spark: SparkSession, settings: Settings) -> Raw:
+    """The records that the source holds now."""
+    return SOURCES[settings.feed.format].read(spark.read, settings)
+
+
+def read_stream(spark: SparkSession, settings: Settings) -> DataFrame:
+    """`open_stream` as a Spark frame of SCHEMA."""
+    return open_stream(spark, settings).records()
+
+
+def read_batch(spark: SparkSession, settings: Settings) -> DataFrame:
+    """`open_batch` as a Spark frame of SCHEMA."""
+    return open_batch(spark, settings).records()

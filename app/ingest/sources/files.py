@@ -1,0 +1,112 @@
+"""Files of JSON lines, plain or gzip: a folder or a pattern; a stream takes new files too.
+
+Spark lists the files, finds the new ones and spreads them over the tasks; the lines are read in
+the Python worker. Spark's own text source knows no line numbers and cuts files differently on
+another number of cores, so a line read again would have another identity. Here the identity is
+the path below the source folder and the number of the line, whoever reads it. A file is one
+task: many files keep many cores busy.
+
+Spark takes files in the order of their modification time, in a batch as many as
+`source.max_bytes_per_trigger` or the option `maxFilesPerTrigger` allows, at least one. A file must
+be complete when it appears: write it beside the folder, then rename it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from app.errors import UserError
+from app.ingest.sources.lines import numbered
+from app.ingest.sources.open_file import absolute, open_file, scheme_of
+from app.ingest.sources.raw import Batches, Raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.config.settings import Settings
+    from app.config.source import SourceSettings
+
+NAMES = "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz,gz}"
+"""Files of a folder that are read; a pattern of the user's own reads what it matches."""
+DIRECT = (None, "s3", "s3a", "gs", "abfs", "abfss")
+"""Schemes that Python opens itself; from others Spark hands over whole files of up to 2 GiB."""
+LISTING = "path string, modificationTime timestamp, length bigint, content binary"
+NEVER = "36500d"  # Spark silently skips files much older than the newest one: not here
+_GLOB = re.compile(r"[*?\[{]")
+
+
+def check(settings: Settings) -> None:
+    """Refuse a local folder that does not exist."""
+    path = str(settings.feed.path)
+    base = folder(path)
+    if scheme_of(base) is None and not Path(base).is_dir() and not Path(path).is_file():
+        raise UserError(
+            f"source.path: {path} does not exist\n"
+            "a folder with files of JSON lines, or a pattern such as events/*.jsonl.gz, is needed"
+        )
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The lines of the files at `source.path`."""
+    return read_path(reader, str(settings.feed.path), settings.feed)
+
+
+def read_path(
+    reader: DataFrameReader | DataStreamReader, path: str, source: SourceSettings
+) -> Raw:
+    """The lines of the files at `path`; `source` has the options of Spark's file sources."""
+    path, options = absolute(path), source.reader_options()
+    defaults = {"recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(source)}
+    if not _GLOB.search(path) and not Path(path).is_file():
+        defaults["pathGlobFilter"] = NAMES
+    options = {**defaults, **options}
+    listing = reader.format("binaryFile").schema(LISTING).options(**options).load(path)
+    columns = ["path"] if scheme_of(path) in DIRECT else ["path", "content"]
+    base = folder(path)
+
+    def unpack(batches: Batches) -> Batches:
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield from lines_of(row["path"], base, row.get("content"))
+
+    return Raw(listing.select(*columns), unpack)
+
+
+def admission(source: SourceSettings) -> dict[str, str]:
+    """What bounds a trigger over files by default; Spark takes one of the two options only."""
+    chosen = {"maxfilespertrigger", "maxbytespertrigger"} & {key.lower() for key in source.options}
+    return {} if chosen else {"maxBytesPerTrigger": str(source.max_bytes_per_trigger)}
+
+
+def folder(path: str) -> str:
+    """The folder that identities are relative to: that of the file, or before a wildcard."""
+    path = absolute(path)
+    wild = _GLOB.search(path)
+    if wild or Path(path).is_file():
+        return posixpath.dirname(path[: wild.start()] if wild else path)
+    return path.rstrip("/")
+
+
+def lines_of(path: str, base: str, content: bytes | None) -> Iterator[pa.RecordBatch]:
+    """The lines of one file as batches of raw records; what is not readable is a UserError."""
+    path = absolute(path)
+    name = path.removeprefix(base).lstrip("/")
+    try:
+        with open_file(path) if content is None else pa.BufferReader(content) as file:
+            for values, numbers in numbered(file):
+                names = pa.repeat(pa.scalar(name), len(values))
+                yield pa.record_batch(
+                    [values, names, numbers], ["value", "source_partition", "source_offset"]
+                )
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path}: cannot be read to its end: {error}\n"
+            "mend the file or take it out of the folder; files must be complete when they appear"
+        ) from error

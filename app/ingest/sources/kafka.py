@@ -1,0 +1,107 @@
+"""Kafka topics whose values are JSON records.
+
+`source.options` are the options of Spark's Kafka source: `subscribe`, `startingOffsets`,
+`maxOffsetsPerTrigger`, … and every `kafka.*` option for the client. `${env:NAME}` in one is put
+in from the environment here and nowhere before. A record's identity is its partition and
+offset; where several topics are read, the partition is named with its topic.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.ingest.sources.kafka_probe import Unreachable, record_bytes, topics
+from app.ingest.sources.raw import Raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.config.settings import Settings
+
+DEFAULTS = {
+    # Everything that the topic holds; Spark's own default would skip it without a word.
+    "startingOffsets": "earliest",
+    # A broker that restarts is waited for, a second at a time, before the query gives up.
+    "fetchOffset.numRetries": "60",
+    "fetchOffset.retryIntervalMs": "1000",
+}
+SHOWN = 8
+
+
+def check(settings: Settings) -> None:
+    """Refuse a cluster that does not answer and topics that it does not have."""
+    options = settings.feed.reader_options()
+    servers = options["kafka.bootstrap.servers"]
+    try:
+        found = topics(options)
+    except Unreachable as error:
+        raise UserError(
+            f"Kafka does not answer at {servers}: {error}\n"
+            "source.options: kafka.bootstrap.servers and the kafka.* security options decide this"
+        ) from None
+    if found is None:
+        return
+    there = ", ".join(sorted(found)[:SHOWN]) + (", …" if len(found) > SHOWN else "")
+    if "subscribePattern" in options:
+        pattern = options["subscribePattern"]
+        if not any(re.fullmatch(pattern, name) for name in found):
+            raise UserError(
+                f"source.options.subscribePattern: no topic at {servers} matches {pattern}\n"
+                f"topics there: {there or 'none'}"
+            )
+    for name in chosen(options):
+        if name not in found:
+            raise UserError(
+                f"source.options: topic {name} does not exist at {servers}\n"
+                f"topics there: {there or 'none'}"
+            )
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The values of the topics."""
+    from pyspark.sql.functions import col, concat_ws
+
+    options = stream_options(settings)
+    partition = col("partition").cast("string")
+    if len(chosen(options)) != 1:
+        partition = concat_ws("-", "topic", partition)
+    return Raw(
+        reader.format("kafka").options(**options).load().select(
+            "value", partition.alias("source_partition"), col("offset").alias("source_offset")
+        )
+    )
+
+
+def stream_options(settings: Settings) -> dict[str, str]:
+    """Options of Spark's Kafka source: the configured ones over the defaults.
+
+    A trigger is bounded by records, and by bytes through the size of the newest records: Spark
+    takes a share of each partition in proportion to what waits there.
+    """
+    options = settings.feed.reader_options()
+    bound: dict[str, str] = {}
+    if "maxoffsetspertrigger" not in {key.lower() for key in options}:
+        source = settings.feed
+        most = source.max_records_per_trigger
+        mean_bytes = record_bytes(options, chosen(options))
+        if mean_bytes:
+            most = min(most, max(int(source.max_bytes_per_trigger / mean_bytes), 1))
+        bound = {"maxOffsetsPerTrigger": str(most)}
+    return {**DEFAULTS, **bound, **options}
+
+
+def chosen(options: dict[str, str]) -> list[str]:
+    """The topics that the options name; none for a pattern."""
+    if "assign" in options:
+        try:
+            return sorted(json.loads(options["assign"]))
+        except (ValueError, TypeError):
+            raise UserError(
+                "source.options.assign: is not a JSON object of topics and partitions\n"
+                'for example {"events": [0, 1]}'
+            ) from None
+    return [name.strip() for name in options.get("subscribe", "").split(",") if name.strip()]

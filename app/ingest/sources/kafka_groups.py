@@ -1,0 +1,84 @@
+"""Offsets of a Kafka cluster's consumer groups and logs, polled.
+
+The polls run on the driver, beside the queries: `app.ingest.pollers.kafka.poll` writes the records of each poll
+as one file into a spool folder. Here the files of that folder are read, like any others, so a
+record has an identity that stays and a run that starts again goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.config.kafka_groups import WHERE, KafkaGroupsSettings
+from app.errors import UserError
+from app.ingest.sources import files, polled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.config.settings import Settings
+    from app.ingest.pollers.kafka.poll import Poller
+    from app.ingest.sources.raw import Raw
+
+NAME = "_weir/kafka_groups"
+
+
+def check(settings: Settings) -> None:
+    """Refuse a cluster that does not answer, or a user whom it does not allow what is needed."""
+    if settings.feed.path is not None:
+        raise UserError(
+            "source.path: format kafka_groups polls a cluster and reads no path\n"
+            "the files of polls that were made before are read with format files"
+        )
+    with closing(_poller(settings)) as poller:
+        poller.check()
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The records of the polls in the spool folder."""
+    records = spool_folder(settings) / "polls"
+    records.mkdir(parents=True, exist_ok=True)
+    return files.read_path(reader, str(records), settings.feed)
+
+
+def beside(
+    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
+) -> AbstractContextManager[None]:
+    """Poll while the body runs, or once before it if it is to come to an end.
+
+    Nothing happens for another source.
+    """
+    if settings.feed.format != "kafka_groups":
+        return nullcontext()
+    return polled.polling(_poller(settings, say), endless, say)
+
+
+def groups(settings: Settings) -> KafkaGroupsSettings:
+    """The settings of the polls."""
+    found: KafkaGroupsSettings | None = getattr(settings.feed, "groups", None)
+    if found is None:
+        raise UserError(f"{WHERE}: is missing, format kafka_groups needs it")
+    return found
+
+
+def spool_folder(settings: Settings) -> Path:
+    """The folder of the polls: as set, else below a warehouse on this machine."""
+    return polled.spool_folder(settings, groups(settings).spool, WHERE, NAME)
+
+
+def own_quotas(settings: Settings) -> set[str]:
+    """Topics for which the configuration has a backlog quota of its own."""
+    return {
+        policy["name"] for policy in settings.policy_dicts()
+        if policy["scope"] == "topic" and "backlog_quota" in policy["limits"]
+    }
+
+
+def _poller(settings: Settings, say: Callable[[str], None] | None = None) -> Poller:
+    from app.ingest.pollers.kafka.poll import Poller  # with the client, which no worker needs
+
+    return Poller(groups(settings), spool_folder(settings), say, own_quotas(settings))

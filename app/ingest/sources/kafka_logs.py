@@ -1,0 +1,304 @@
+"""Files that a Kafka broker's own tools write: its request log, and dumps of its log segments.
+
+The request log tells which producer ids were given to whom, a dump which ids produced; joined by
+id they are the feed of `producer_ids` for a broker that nobody has changed. An answer to
+INIT_PRODUCER_ID becomes a `producer_id_assigned`, dated at the request's completion (the time of
+its line); a batch becomes a `produce_batch` at its own time, with principal and client id of the
+assignment that holds (`kafka_owners`). A batch whose id no request log of the source tells has no
+principal, which the contract refuses.
+
+Both kinds of file lie below one path, plain or gzip, told apart by their first line that is of
+either kind. Identities are those of `files`: the path below the source's folder, and the line. A
+line that should say something and cannot be parsed is given as it is and so becomes UNPARSEABLE;
+so does the first line of a file of neither kind.
+
+A task that reads a dump reads the request logs of the whole source, those of earlier batches too,
+and keeps what they assign as long as they do not change. So they must be there before the dump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.errors import UserError
+from app.ingest.sources import kafka_dump_log as dump_log
+from app.ingest.sources import kafka_request_log as request_log
+from app.ingest.sources.files import DIRECT, LISTING, NEVER, admission, folder
+from app.ingest.sources.kafka_owners import Assignments, Owners, columns_of
+from app.ingest.sources.kafka_request_log import Assigned, NotParsedError
+from app.ingest.sources.lines import numbered
+from app.ingest.sources.listed import Listed, listed
+from app.ingest.sources.open_file import absolute, open_file, scheme_of
+from app.ingest.sources.raw import Batches, Raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.config.settings import Settings
+    from app.config.source import KafkaLogsSettings
+
+REQUESTS, DUMP = "kafka_request_log", "kafka_dump_log"
+"""Kinds of files, and the feeds that their records are of."""
+LONGEST_STRANGE = 1000
+"""Bytes that are shown of a file of neither kind, which may have no lines at all."""
+Lines = Iterator[tuple[pa.Array, pa.Array]]
+
+
+def check(settings: Settings) -> None:
+    """Refuse a local folder that does not exist and files that a worker cannot open."""
+    path = str(settings.feed.path)
+    base = folder(path)
+    scheme = scheme_of(base)
+    if scheme not in DIRECT:
+        raise UserError(
+            f"source.path: format kafka_logs cannot read {scheme}: paths\n"
+            "a local folder, or one in an object store (s3, gs, abfs), is needed"
+        )
+    if scheme is None and not Path(base).is_dir():
+        raise UserError(
+            f"source.path: {path} does not exist\n"
+            "a folder with request logs and log dumps of Kafka, or a pattern, is needed"
+        )
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """What the files at `source.path` tell, as columns of the contract."""
+    path = absolute(str(settings.feed.path))
+    logs = settings.feed.logs
+    options = {
+        "recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(settings.feed),
+        **settings.feed.reader_options(),
+    }
+    listing = reader.format("binaryFile").schema(LISTING).options(**options).load(path)
+    return Raw(listing.select("path"), lambda batches: unpack(batches, path, logs))
+
+
+def unpack(batches: Batches, path: str, logs: KafkaLogsSettings) -> Batches:
+    """The records of the files that the batches name in `path`; `path` is that of the source."""
+    base = folder(path)
+    for batch in batches:
+        for name in batch.column("path").to_pylist():
+            yield from records_of(absolute(name), base, path, logs)
+
+
+def records_of(
+    file: str, base: str, path: str, logs: KafkaLogsSettings
+) -> Iterator[pa.RecordBatch]:
+    """The records of one file: columns of the contract, and in `value` what is not parsed."""
+    source = file.removeprefix(base).lstrip("/")
+    kind: str | None = None
+    strange: tuple[int, bytes] | None = None
+    dump = dump_log.Dump()
+    owners = cache(lambda: owners_of(path, logs.time_zone))
+    for values, numbers in _lines(file):
+        kind = kind or kind_of(values)
+        found = _Found(source, logs)
+        if kind is None:
+            strange = strange or (numbers[0].as_py(), values[0].as_py()[:LONGEST_STRANGE])
+        elif kind == REQUESTS:
+            found.requests(values, numbers)
+        else:
+            found.batches(values, numbers, dump, owners)
+        yield from found.records()
+    if kind is None and strange is not None:
+        found = _Found(source, logs)
+        found.refuse(*strange)
+        yield from found.records()
+
+
+def kind_of(values: pa.Array) -> str | None:
+    """The kind of a file with these lines, by the first line that is of either kind."""
+    first = {
+        kind: pc.index(looks_like(values), pa.scalar(True)).as_py()
+        for kind, looks_like in (
+            (REQUESTS, request_log.looks_like), (DUMP, dump_log.looks_like),
+        )
+    }
+    there = [kind for kind, at in first.items() if at >= 0]
+    return min(there, key=first.__getitem__) if there else None
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+@dataclass
+class _Found:
+    """What a block of lines of one file tells."""
+
+    source: str
+    logs: KafkaLogsSettings
+    feed: str = ""
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    bad: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def requests(self, values: pa.Array, numbers: pa.Array) -> None:
+        """Take lines of a request log."""
+        self.feed = REQUESTS
+        zone = _zone(self.logs.time_zone)
+        for number, line in _candidates(values, numbers):
+            try:
+                one = request_log.parse(line, zone)
+            except NotParsedError:
+                self.refuse(number, line)
+                continue
+            if one is not None:
+                self._take(number, line, {
+                    "event_type": "producer_id_assigned", "ts_wall_ms": one.completed_ms,
+                    "principal": one.principal, "client_id": one.client_id,
+                    "producer_id": one.producer_id,
+                })
+
+    def batches(
+        self, values: pa.Array, numbers: pa.Array, dump: dump_log.Dump,
+        owners: Callable[[], Owners],
+    ) -> None:
+        """Take lines of a dump, and give every batch to the owner of its producer id."""
+        self.feed = DUMP
+        for number, line in zip(numbers.to_pylist(), values.to_pylist(), strict=True):
+            try:
+                one = dump.parse(line)
+            except NotParsedError:
+                self.refuse(number, line)
+                continue
+            if one is not None:
+                self._take(number, line, {
+                    "event_type": "produce_batch", "ts_wall_ms": one.ts_ms, "topic": one.topic,
+                    "partition": one.partition, "producer_id": one.producer_id,
+                    "sequence_id": one.base_sequence, "entry_id": one.base_offset,
+                    "entry_bytes": one.size, "num_messages": one.messages,
+                })
+        if self.rows:
+            found = owners().of(
+                [row["producer_id"] for row in self.rows],
+                [row["ts_wall_ms"] for row in self.rows],
+            )
+            for row, (principal, client_id) in zip(self.rows, found, strict=True):
+                row.update(principal=principal, client_id=client_id)
+
+    def refuse(self, number: int, line: bytes) -> None:
+        """Take a line that cannot be parsed."""
+        # A record of the contract would be decoded; what does not begin like one never is.
+        self.bad.append((number, b"not a line of Kafka: " + line if _is_object(line) else line))
+
+    def records(self) -> Iterator[pa.RecordBatch]:
+        """What was found, as batches of raw records."""
+        if self.rows:
+            table = {f.name: [row.get(f.name) for row in self.rows] for f in _SCHEMA}
+            n = len(self.rows)
+            for name, value in (
+                ("source_feed", self.feed), ("cluster", self.logs.cluster),
+                ("broker", self.logs.broker), ("source_partition", self.source),
+            ):
+                table[name] = [value] * n
+            yield pa.record_batch(table, schema=_SCHEMA)
+        if self.bad:
+            numbers, lines = zip(*self.bad, strict=True)
+            yield pa.record_batch(
+                [pa.array(lines, pa.binary()), pa.array([self.source] * len(lines)),
+                 pa.array(numbers, pa.int64())],
+                ["value", "source_partition", "source_offset"],
+            )
+
+    def _take(self, number: int, line: bytes, row: dict[str, Any]) -> None:
+        text = line.decode("utf-8", "backslashreplace")
+        self.rows.append({**row, "source_offset": number, "line": text})
+
+
+_SCHEMA = pa.schema([
+    *[(name, pa.string()) for name in (
+        "event_type", "source_feed", "cluster", "broker", "principal", "client_id", "topic",
+    )],
+    *[(name, pa.int64()) for name in (
+        "ts_wall_ms", "partition", "producer_id", "sequence_id", "entry_id", "entry_bytes",
+        "num_messages",
+    )],
+    ("source_partition", pa.string()), ("source_offset", pa.int64()),
+    # Not of the contract: shown in `quarantine` where a rule refuses the record.
+    ("line", pa.string()),
+])
+
+
+def _is_object(line: bytes) -> bool:
+    return line.lstrip(b"\xef\xbb\xbf \t\r").startswith(b"{")
+
+
+# -- lines -----------------------------------------------------------------------------------
+
+
+def _lines(file: str) -> Lines:
+    """The lines of one file, a block at a time; what is not readable is a UserError."""
+    try:
+        with open_file(file) as opened:
+            yield from numbered(opened)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{file}: cannot be read to its end: {error}\n"
+            "mend the file or take it out of the folder; files must be complete when they appear"
+        ) from error
+
+
+def _candidates(values: pa.Array, numbers: pa.Array) -> Iterator[tuple[int, bytes]]:
+    """Number and text of the lines of a request log that have to be parsed.
+
+    Those of a dump are among them: they have no business there and are refused.
+    """
+    wanted = pc.or_(request_log.candidates(values), dump_log.looks_like(values))
+    at = pa.array(np.flatnonzero(wanted.to_numpy(zero_copy_only=False)))
+    return zip(numbers.take(at).to_pylist(), values.take(at).to_pylist(), strict=True)
+
+
+def _zone(name: str) -> tzinfo:
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+# -- the join --------------------------------------------------------------------------------
+
+_read: dict[tuple[Listed, str], Assignments] = {}
+_joined: dict[tuple[tuple[Listed, ...], str], Owners] = {}
+
+
+def owners_of(path: str, time_zone: str) -> Owners:
+    """Who the producer ids belong to, by the request logs that lie below the source's path now.
+
+    A file is read once in the life of a worker, unless its size or time of change is another.
+    """
+    files = tuple(listed(path))
+    key = files, time_zone
+    if key not in _joined:
+        now = {(one, time_zone) for one in files}
+        for gone in [one for one in _read if one not in now]:
+            del _read[gone]
+        for one in files:
+            if (one, time_zone) not in _read:
+                _read[one, time_zone] = columns_of(_assigned(one.path, _zone(time_zone)))
+        _joined.clear()
+        _joined[key] = Owners([_read[one, time_zone] for one in files])
+    return _joined[key]
+
+
+def _assigned(file: str, zone: tzinfo) -> Iterator[Assigned]:
+    """What a file assigns: nothing, unless it is a request log."""
+    kind: str | None = None
+    for values, numbers in _lines(file):
+        kind = kind or kind_of(values)
+        if kind == DUMP:
+            return
+        if kind == REQUESTS:
+            for _, line in _candidates(values, numbers):
+                try:
+                    one = request_log.parse(line, zone)
+                except NotParsedError:
+                    continue  # refused where the file itself is read
+                if one is not None:
+                    yield one

@@ -1,0 +1,141 @@
+"""Ordinary Kafka topics, message by message, without any feed from the broker.
+
+Each record becomes a `publish`, an `entry_added` and, if `source.messages.subscription` names one,
+a `dispatch` to one consumer per partition; chunk fields, principal and producer come from headers
+whose names can be set, and a producer id gives a `produce_batch`. So topic limits, reassembly and
+windows of producer ids work on a topic that nobody has instrumented. What nobody tells is not
+known: connections, victims, acknowledgements.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.ingest.sources import kafka
+from app.ingest.sources.raw import Batches, Raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.config.settings import Settings
+    from app.config.source import MessagesSettings
+
+Array = np.ndarray
+FEED = "kafka_messages"
+NS_PER_MS = 1_000_000
+LEDGER = 0
+"""A partition is one open ledger."""
+CONNECTION, PRODUCER = "kafka", 0
+"""What stands for the connection and the producer, which a record does not tell."""
+INTEGERS = ("chunk_id", "num_chunks", "total_chunk_bytes", "producer_id")
+check = kafka.check
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The records of the topics as columns of the contract."""
+    from pyspark.sql.functions import col, length, transform, unix_millis
+
+    options = {**kafka.stream_options(settings), "includeHeaders": "true"}
+    names = settings.feed.messages
+    headers = col("headers")
+    frame = reader.format("kafka").options(**options).load().select(
+        "value", length("key").alias("key_bytes"), "topic", "partition", "offset",
+        unix_millis("timestamp").alias("ms"),
+        transform(headers, lambda h: h["key"]).alias("names"),
+        transform(headers, lambda h: h["value"]).alias("values"),
+    )
+    many = len(kafka.chosen(settings.feed.options)) != 1
+    return Raw(frame, lambda batches: unpack(batches, names, many))
+
+
+def unpack(batches: Batches, names: MessagesSettings, many: bool = False) -> Batches:
+    """Kafka records as records of the contract, as columns; `many` = several topics are read."""
+    for batch in batches:
+        if batch.num_rows:
+            yield _records(batch, names, many)
+
+
+def _records(batch: pa.RecordBatch, names: MessagesSettings, many: bool) -> pa.RecordBatch:
+    n = batch.num_rows
+    told = _from_headers(batch, names)
+    value, ms = batch.column("value"), batch.column("ms")
+    sizes = [pc.fill_null(column, 0).cast(pa.int64())
+             for column in (pc.binary_length(value), batch.column("key_bytes"))]
+    known = told["producer_id"].is_valid()
+    kinds = ["publish", "entry_added"]
+    if names.subscription:
+        kinds.append("dispatch")
+    partition = batch.column("partition").cast(pa.string())
+    if many:
+        partition = pc.binary_join_element_wise(batch.column("topic"), partition, "-")
+    common = {
+        "source_feed": pa.repeat(pa.scalar(FEED), n),
+        "cluster": pa.repeat(pa.scalar(names.cluster), n),
+        "broker": pa.repeat(pa.scalar(names.broker), n),
+        "ts_wall_ms": ms, "ts_mono_ns": pc.multiply(ms, NS_PER_MS), "publish_time_ms": ms,
+        "topic": batch.column("topic"), "partition": batch.column("partition"),
+        "entry_id": batch.column("offset"), "sequence_id": batch.column("offset"),
+        "entry_bytes": pc.add(*sizes),
+        "source_partition": partition, "source_offset": batch.column("offset"),
+        **{name: told[name] for name in ("principal", "producer_name", "uuid", *INTEGERS[:3])},
+    }
+    parts = [_of_kind(kind, common, names, value, n) for kind in kinds]
+    if known.true_count:
+        produced = _of_kind("produce_batch", common, names, value, n)
+        produced = {**produced, "producer_id": told["producer_id"]}
+        parts.append({k: pc.filter(v, known) for k, v in produced.items()})
+    return pa.table({
+        name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]
+    }).combine_chunks().to_batches()[0]
+
+
+def _of_kind(
+    kind: str, common: dict[str, pa.Array], names: MessagesSettings, value: pa.Array, n: int
+) -> dict[str, pa.Array]:
+    """The columns of one kind of record; those that it lacks are null."""
+    text, published = pa.string(), kind == "publish"
+    delivered, produced = kind == "dispatch", kind == "produce_batch"
+
+    def only(there: bool, value: object, type_: pa.DataType) -> pa.Array:
+        return pa.repeat(pa.scalar(value, type_), n) if there else pa.nulls(n, type_)
+
+    return {
+        **common,
+        "event_type": pa.repeat(pa.scalar(kind), n),
+        "ledger_id": only(not published and not produced, LEDGER, pa.int64()),
+        "cnx_id": only(published, CONNECTION, text),
+        "producer_id": only(published, str(PRODUCER), text),
+        "subscription": only(delivered, names.subscription, text),
+        "consumer": (
+            pc.binary_join_element_wise(
+                names.subscription or "", common["partition"].cast(text), "-"
+            ) if delivered else pa.nulls(n, text)
+        ),
+        "sub_type": only(delivered, "exclusive", text),
+        "payload": value if delivered else pa.nulls(n, pa.binary()),
+    }
+
+
+def _from_headers(batch: pa.RecordBatch, names: MessagesSettings) -> dict[str, pa.Array]:
+    """Text of the headers that the contract has a column for; the last of a name counts."""
+    wanted = {header: column for column, header in names.headers.model_dump().items()}
+    found: dict[str, list[str | None]] = {c: [None] * batch.num_rows for c in wanted.values()}
+    keys, values = batch.column("names"), batch.column("values")
+    starts = keys.offsets.to_numpy()
+    flat = keys.flatten().dictionary_encode()
+    columns = [wanted.get(name) for name in flat.dictionary.to_pylist()]
+    contents = values.flatten()
+    owner = np.repeat(np.arange(batch.num_rows), np.diff(starts))
+    for i, code in enumerate(flat.indices.to_pylist()):
+        column = None if code is None else columns[code]
+        if column is not None:
+            content = contents[i].as_py()
+            found[column][int(owner[i])] = (
+                None if content is None else content.decode("utf-8", "backslashreplace")
+            )
+    return {column: pa.array(texts, pa.string()) for column, texts in found.items()}

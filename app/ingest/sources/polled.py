@@ -1,0 +1,53 @@
+"""What sources that poll have in common: polls on the driver beside the queries, and a folder."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.warehouse.small_files import local_path
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.ingest.pollers.pulsar.poll import Polling
+
+
+@contextmanager
+def polling(
+    poller: Polling, endless: bool, say: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Poll while the body runs, or once before it if it is to come to an end."""
+    if not endless:
+        poller.poll_once(int(time.time() * 1000))
+        poller.close()
+        if poller.last.problems and say is not None:
+            say(poller.last.text())
+        yield
+        return
+    stop = threading.Event()
+    thread = threading.Thread(target=poller.run, args=(stop,), name=poller.feed, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def spool_folder(settings: Settings, chosen: str | None, where: str, name: str) -> Path:
+    """The folder of the polls: as chosen, else `name` below a warehouse on this machine; `where`
+    the feed's settings stand."""
+    if chosen is not None:
+        return Path(chosen)
+    root = local_path(settings.warehouse)
+    if root is None:
+        raise UserError(
+            f"{where}.spool: is missing, and {settings.warehouse} is no local folder\n"
+            "a folder is needed that this machine and every Spark worker can reach"
+        )
+    return root / name

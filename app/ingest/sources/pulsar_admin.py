@@ -1,0 +1,76 @@
+"""A Pulsar cluster's admin interface, polled; or a folder of polls that someone else recorded.
+
+The polls run on the driver, beside the queries: `app.ingest.pollers.pulsar.poll` writes the records of each poll
+as one file into a spool folder. Here the files of that folder are read, like any others, so a
+record has an identity that stays and a run that starts again goes on where it was.
+
+With `source.path` nothing is polled: the polls recorded there are mapped in the order of their
+times, once, and their records read from the same spool folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.config.pulsar_admin import WHERE, PulsarAdminSettings
+from app.errors import UserError
+from app.ingest.pollers.pulsar.poll import Poller
+from app.ingest.pollers.pulsar.recorded import convert, recordings
+from app.ingest.sources import files, polled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.config.settings import Settings
+    from app.ingest.sources.raw import Raw
+
+NAME = "_weir/pulsar_admin"
+
+
+def check(settings: Settings) -> None:
+    """Refuse a cluster that does not answer, a token it does not take, or recordings that fail."""
+    spool_folder(settings)
+    if settings.feed.path is not None:
+        recordings(Path(settings.feed.path))
+        return
+    Poller(admin(settings), spool_folder(settings)).check()
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The records of the polls in the spool folder."""
+    folder = spool_folder(settings)
+    if settings.feed.path is not None:
+        folder = folder.with_name(f"{folder.name}_recorded")
+        convert(Path(settings.feed.path), folder, admin(settings))
+    records = folder / "polls"
+    records.mkdir(parents=True, exist_ok=True)
+    return files.read_path(reader, str(records), settings.feed)
+
+
+def beside(
+    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
+) -> AbstractContextManager[None]:
+    """Poll while the body runs, or once before it if it is to come to an end.
+
+    Nothing happens for another source, or where recorded polls are read.
+    """
+    if settings.feed.format != "pulsar_admin" or settings.feed.path is not None:
+        return nullcontext()
+    return polled.polling(Poller(admin(settings), spool_folder(settings), say), endless, say)
+
+
+def admin(settings: Settings) -> PulsarAdminSettings:
+    """The settings of the polls."""
+    found: PulsarAdminSettings | None = getattr(settings.feed, "admin", None)
+    if found is None:
+        raise UserError(f"{WHERE}: is missing, format pulsar_admin needs it")
+    return found
+
+
+def spool_folder(settings: Settings) -> Path:
+    """The folder of the polls: as set, else below a warehouse on this machine."""
+    return polled.spool_folder(settings, admin(settings).spool, WHERE, NAME)

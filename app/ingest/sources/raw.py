@@ -1,0 +1,96 @@
+"""What every source gives: raw records, the same three columns for a stream and for a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from app.ingest.worker import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SCHEMA = "value binary, source_partition string, source_offset bigint"
+"""`value` is the record as it came; the other two are its identity, the same in every reading."""
+
+METRIC = "records"
+"""Observed metric, and column inside it, of a query over a source: records read in a batch."""
+
+Batches = Iterator[pa.RecordBatch]
+Step = Callable[[Batches], Batches]
+Counting = Callable[[Batches, Callable[[int], None]], Batches]
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The records of a source: what Spark reads and, where Spark cannot, the step after it.
+
+    `unpack` makes records of the rows of `frame`. It runs in the Python worker of whatever takes
+    the records, so that no record crosses from Python to the JVM and back on its way.
+    """
+
+    frame: DataFrame
+    unpack: Step | None = None
+
+    def through(self, function: Step, schema: str) -> DataFrame:
+        """Give the records to `function` as Arrow batches of SCHEMA; its rows have `schema`.
+
+        A query over the frame counts the records, for those who watch its progress (METRIC).
+        """
+        from pyspark.sql.functions import abs as size
+        from pyspark.sql.functions import col
+        from pyspark.sql.functions import sum as total
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
+
+        counting = f"{schema}, {METRIC} bigint"
+        rows = to_arrow_schema(StructType.fromDDL(counting))
+        mapped = self.frame.mapInArrow(_counted(_chain(self.unpack, function), rows), counting)
+        observed = mapped.observe(METRIC, total(size(METRIC)).alias(METRIC))
+        return observed.where(col(METRIC) >= 0).drop(METRIC)
+
+    def records(self) -> DataFrame:
+        """The records as a Spark frame of SCHEMA."""
+        return self.frame if self.unpack is None else self.frame.mapInArrow(self.unpack, SCHEMA)
+
+
+def _chain(first: Step | None, second: Step) -> Counting:
+    """`second` behind `first`, telling how many records pass between them."""
+
+    def both(batches: Batches, count: Callable[[int], None]) -> Batches:
+        def passed() -> Batches:
+            for batch in batches if first is None else first(batches):
+                count(batch.num_rows)
+                yield batch
+
+        return second(passed())
+
+    return both
+
+
+def _counted(step: Counting, rows: pa.Schema) -> Step:
+    """The step with a column more: in the first row of a batch, the records read for it.
+
+    Records of which nothing came after the last batch stand in a row of their own, of nulls and
+    their negative number, in the schema `rows`.
+    """
+
+    def counted(batches: Batches) -> Batches:
+        settle()
+        waiting: list[int] = []
+        for batch in step(batches, waiting.append):
+            numbers = np.zeros(batch.num_rows, np.int64)
+            if batch.num_rows:
+                numbers[0] = sum(waiting)
+                waiting.clear()
+            yield batch.append_column(METRIC, pa.array(numbers))
+        if sum(waiting):
+            nulls = [pa.nulls(1, field.type) for field in rows][:-1]
+            left = pa.array([-sum(waiting)], pa.int64())
+            yield pa.record_batch([*nulls, left], names=rows.names)
+
+    return counted

@@ -1,0 +1,137 @@
+"""What `validate --connect` asks the world about a configuration: paths, brokers, topics, sinks."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from app.config.base import ENV
+from app.errors import UserError
+from app.ingest import sources
+from app.ingest.sources.kafka import chosen
+from app.ingest.sources.kafka_probe import TIMEOUT_S, Unreachable, client_options
+from app.setup.check import Check, checked
+from app.stream import throttle_feed
+from app.warehouse import manifest, writable
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+
+def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
+    """A check per part of the configuration that the world has a say in."""
+    if unset:
+        # Whatever needs one of them could not be opened.
+        names = ", ".join(unset)
+        yield Check("environment", False, f"{names} not set", "export them before the start")
+    yield checked("warehouse", lambda: _warehouse(settings))
+    yield checked("source", lambda: _source(settings))
+    if settings.throttle_feed is not None:
+        topic = settings.throttle_feed.topic
+        yield checked("throttle_feed",
+                     lambda: _said(throttle_feed.check(settings), f"topic {topic} is there"))
+    for number, sink in enumerate(settings.alerts.http_sinks):
+        yield checked(f"alerts.sinks[{number}]", lambda sink=sink: _sink(sink))  # type: ignore[misc]
+
+
+def _said(_: None, text: str) -> str:
+    return text
+
+
+def _warehouse(settings: Settings) -> str:
+    manifest.check(settings)
+    writable.require(settings)
+    return f"{settings.warehouse} can be written"
+
+
+def _source(settings: Settings) -> str:
+    sources.check(settings)
+    feed = settings.feed
+    if feed.format in ("kafka", "kafka_messages"):
+        return _kafka(feed.reader_options())
+    if feed.format == "files":
+        return _files(str(feed.path))
+    return f"{feed.format} answers" if feed.path is None else f"{feed.path} can be read"
+
+
+def _files(path: str) -> str:
+    """Opens one of the files: to list a folder takes less permission than to read."""
+    place = Path(path.removeprefix("file://"))
+    if "://" in path or not place.exists():
+        return f"{path} is there"
+    found = [place] if place.is_file() else (p for p in sorted(place.rglob("*")) if p.is_file())
+    first = next(iter(found), None)
+    if first is None:
+        return f"{path} has no files yet"
+    try:
+        with first.open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise UserError(f"source.path: {first} cannot be read ({error.strerror})\n"
+                        "the user of the run needs to read every file") from error
+    return f"{path} can be read"
+
+
+def _kafka(options: dict[str, str]) -> str:
+    """Where the topics end, as a consumer is told; a record is read where there is one."""
+    servers = options["kafka.bootstrap.servers"]
+    client, topics = client_options(options), chosen(options)
+    if client is None:
+        return f"{servers} accepts connections (only the Java client can log in)"
+    if not topics:
+        return f"{servers} answers and has topics that match {options['subscribePattern']}"
+    from confluent_kafka import KafkaException
+
+    try:
+        return ", ".join(_topic(client, topic) for topic in topics) + f" at {servers}"
+    except (KafkaException, Unreachable) as error:
+        inner = error.args[0]
+        reason = inner.str() if hasattr(inner, "str") else str(inner)
+        raise UserError(
+            f"source.options: {', '.join(topics)} at {servers}: {reason}\n"
+            "the user of the kafka.* security options needs READ and DESCRIBE on the topics"
+        ) from None
+
+
+def _topic(client: dict[str, Any], topic: str) -> str:
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    consumer = Consumer({
+        **client, "group.id": "weir-validate", "enable.auto.commit": False, "log_level": 0,
+        "enable.partition.eof": True,
+    })
+    try:
+        found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
+                for p in found.partitions}
+        full = [p for p, (low, high) in ends.items() if high > low]
+        if full:
+            consumer.assign([TopicPartition(topic, full[0], ends[full[0]][0])])
+            message = consumer.poll(TIMEOUT_S)
+            if message is None:
+                raise Unreachable(f"no record came within {TIMEOUT_S:.0f} s")
+            # -191: its end has been reached, which takes the same permission.
+            if message.error() is not None and message.error().code() != -191:
+                raise KafkaException(message.error())
+        records = sum(high - low for low, high in ends.values())
+    finally:
+        consumer.close()
+    return f"topic {topic} with {len(ends)} partitions and {records:,} records"
+
+
+def _sink(sink: Any) -> str:
+    """Opens a connection; nothing is sent, since that would be an alert."""
+    address = sink.address() if ENV.search(sink.url) else sink.url
+    parts = urlsplit(address)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=TIMEOUT_S).close()
+    except OSError as error:
+        raise UserError(f"{sink.title}: {error.strerror or error}\n"
+                        "its host and port decide this") from None
+    return f"{sink.title} accepts connections"

@@ -1,0 +1,174 @@
+"""The command `demo`: a trace is generated, judged by the real pipeline, and summed up."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from app.generate.cli import CACHE_BYTES
+from app.generate.configuration import document
+from app.generate.scenario import load_scenario
+from app.generate.trace import Trace, plan_trace
+from app.generate.write import write_files, write_policies
+from app.report import findings as demo_report
+from app.setup.demo_folder import prepare
+
+FILES_PER_BATCH = 10
+"""Several micro-batches, as a service would have, so that what comes too late is seen to be so."""
+
+
+def demo(out: Path, seed: int, events: int) -> int:
+    """Generates `events` records below `out`, judges them and prints what was found."""
+    console = Console(highlight=False)
+    trace = plan_trace(load_scenario("demo"), events, seed)
+    prepare(out, events, seed)
+    began = time.monotonic()
+    written = write_files(trace, out / "events")
+    config = write_config(trace, out)
+    spec = trace.scenario
+    console.print(
+        f"Generated {written.events:,} events: {spec.duration_s // 60} minutes of "
+        f"{spec.fleet.brokers} brokers, {spec.fleet.topics} topics of {len(spec.fleet.tenants)} "
+        f"tenants, {len(trace.fleet.connections.names)} connections{_kafka(trace)} "
+        f"({time.monotonic() - began:.1f} s).",
+        markup=False, soft_wrap=True,
+    )
+    began = time.monotonic()
+    _judge(config)
+    console.print(f"Judged and committed in {time.monotonic() - began:.0f} s. What was found:\n",
+                  markup=False)
+    demo_report.render(_summary(out / "warehouse"), console, _of_other_jobs(out / "warehouse"))
+    other = demo_report.other_protocol(
+        _rows(out / "warehouse" / "topic_throttle_stats", demo_report.STATS_COLUMNS),
+        _with_exchange(config),
+    )
+    if other is not None:
+        console.print()
+        console.print(demo_report.indented(other))
+    caches = _caches_compared(config, out)
+    if caches is not None:
+        console.print()
+        console.print(demo_report.indented(caches))
+    _write_report(config, out / "report.html", console)
+    demo_report.render_next_steps(out, console)
+    return 0
+
+
+def _write_report(config: Path, page: Path, console: Console) -> None:
+    """The page that `report` makes of the demo's warehouse."""
+    from app.config.settings import load_settings
+    from app.report import write_page
+
+    write_page(load_settings(config), page, configured=True)
+    console.print(f"\nThe same with pictures, for a browser: {page}", markup=False, soft_wrap=True)
+
+
+def _kafka(trace: Trace) -> str:
+    kafka = trace.scenario.kafka
+    return "" if kafka is None else (
+        f"; {kafka.brokers} Kafka brokers with {len(kafka.users)} users")
+
+
+def write_config(trace: Trace, out: Path) -> Path:
+    """The configuration with which `run` does what the demo does."""
+    write_policies(trace, out / "policies.yaml")
+    source = {
+        "format": "files",
+        "path": str((out / "events").absolute()),
+        "options": {"maxFilesPerTrigger": FILES_PER_BATCH},
+    }
+    warehouse = str((out / "warehouse").absolute())
+    found = document(trace, warehouse, source, "policies.yaml", CACHE_BYTES)
+    path = out / "weir.yaml"
+    path.write_text("# What demo ran: ./spark-submit.sh run --config FILE --available-now\n"
+                    + yaml.safe_dump(found, sort_keys=False))
+    return path
+
+
+def _judge(config: Path) -> None:
+    """Run over the whole trace; a run that was stopped ends the demo."""
+    from app.config.settings import load_settings
+    from app.stream.run import work
+
+    if work(load_settings(config), available_now=True, interactive=True):
+        raise KeyboardInterrupt
+
+
+def _with_exchange(config: Path) -> list[dict[str, Any]]:
+    """topic_throttle_stats of the archived trace, had every client known the throttle command."""
+    from app.config.settings import load_settings
+    from app.whatif.replay import replay_here
+
+    settings = load_settings(config)
+    exchange = {"protocol": "pip385", "receipt_model": "all"}
+    asked = settings.model_copy(
+        update={"rate_limits": settings.rate_limits.model_copy(update=exchange)}
+    )
+    tables = replay_here(asked, ["rate_limits"])
+    if "topic_throttle_stats" not in tables:
+        return []
+    columns = list(demo_report.STATS_COLUMNS)
+    return tables["topic_throttle_stats"].select(columns).to_pylist()
+
+
+def _caches_compared(config: Path, out: Path) -> str | None:
+    """What other caches would have done on the archived trace, kept and drawn as `bakeoff` does;
+    None if no entry was read."""
+    from app.config.settings import load_settings
+    from app.whatif.bakeoff.command import Asked, compare, draw_curves, keep_rows, rows
+
+    if not any(row["hits"] or row["misses"] for row in
+               _rows(out / "warehouse" / "cache_stats", ("hits", "misses"))):
+        return None
+    settings = load_settings(config)
+    result = compare(settings, Asked(), lambda _: None)
+    keep_rows(settings, rows(settings, result))
+    picture = out / "cache-bakeoff.svg"
+    draw_curves(result, picture)
+    policies, sizes = ({getattr(p, name) for p in result.points} for name in ("curve", "max_bytes"))
+    return (f"{len(policies)} eviction policies at {len(sizes)} sizes, on the archived trace: "
+            f"{result.advice} The curves are in {picture}.")
+
+
+def _summary(warehouse: Path) -> demo_report.Summary:
+    from app.report.reader import Reader, Span
+    from app.warehouse.relations import Warehouse
+
+    return demo_report.summarise(
+        _rows(warehouse / "throttle_events", demo_report.THROTTLE_COLUMNS),
+        _rows(warehouse / "topic_throttle_stats", demo_report.STATS_COLUMNS),
+        _rows(warehouse / "quarantine", demo_report.QUARANTINE_COLUMNS),
+        Reader(Warehouse(str(warehouse)), Span()).ask("shared-limits", 1000),
+    )
+
+
+def _of_other_jobs(warehouse: Path) -> list[str]:
+    """What the jobs besides rate_limits found; a table without rows adds nothing."""
+    large = demo_report.large_message_sentence(
+        _rows(warehouse / "chunk_messages", demo_report.MESSAGE_COLUMNS),
+        _rows(warehouse / "chunk_events", demo_report.CHUNK_EVENT_COLUMNS),
+        _rows(warehouse / "incomplete_messages", demo_report.INCOMPLETE_COLUMNS),
+    )
+    backlog = demo_report.backlog_sentences(
+        _rows(warehouse / "backlog_checks", demo_report.BACKLOG_CHECK_COLUMNS),
+        _rows(warehouse / "backlog_subscriptions", demo_report.BACKLOG_SUBSCRIPTION_COLUMNS),
+        _rows(warehouse / "backlog_evictions", demo_report.BACKLOG_EVICTION_COLUMNS),
+    )
+    cache = demo_report.cache_sentence(
+        _rows(warehouse / "cache_stats", demo_report.CACHE_COLUMNS))
+    decisions = _rows(warehouse / "producer_id_decisions", demo_report.DECISION_COLUMNS)
+    return [*demo_report.producer_id_sentences(decisions), *([] if large is None else [large]),
+            *backlog, *([] if cache is None else [cache])]
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Some columns of a Delta table; a table that was never written to has no rows."""
+    from deltalake import DeltaTable
+
+    if not DeltaTable.is_deltatable(str(path)):
+        return []
+    return DeltaTable(str(path)).to_pyarrow_table(columns=list(columns)).to_pylist()

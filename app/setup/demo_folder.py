@@ -1,0 +1,57 @@
+"""The folder of a demo: which one is taken, and what is removed there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from app.errors import UserError
+from app.stream import run_lock
+
+MARKER = "weir-demo.json"
+MADE_HERE = ("events", "warehouse", "weir.yaml", "policies.yaml", "report.html",
+             "cache-bakeoff.svg")
+FEW_EVENTS = 50_000
+"""Numbers below are tried before Spark starts; a scenario needs fewer."""
+
+
+def refuse(out: Path, events: int, seed: int) -> None:
+    """UserError for a folder that is not the demo's or in use, and for too few events; nothing is
+    changed."""
+    marker = out / MARKER
+    try:
+        if out.exists() and not out.is_dir():
+            raise UserError(f"--out {out}: is a file; a folder is needed")
+        if out.is_dir() and any(out.iterdir()) and not marker.is_file():
+            raise UserError(f"--out {out}: is not empty and was not made by demo\n"
+                            "choose another folder, or empty this one")
+    except OSError as error:
+        raise _not_ours(out, error) from error
+    run_lock.refuse(str(out / "warehouse"))
+    if events < FEW_EVENTS:
+        from app.generate.scenario import load_scenario
+        from app.generate.trace import plan_trace
+
+        plan_trace(load_scenario("demo"), events, seed)
+
+
+def prepare(out: Path, events: int, seed: int) -> None:
+    """An empty place for a demo; what an earlier demo made there is removed, nothing else ever."""
+    refuse(out, FEW_EVENTS, seed)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / MARKER).write_text(json.dumps({"made_by": "weir demo", "events": events,
+                                              "seed": seed}))
+        for name in MADE_HERE:
+            path = out / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _not_ours(out, error) from error
+
+
+def _not_ours(out: Path, error: OSError) -> UserError:
+    return UserError(f"--out {out}: {error.filename or out}: {error.strerror}")

@@ -1,0 +1,156 @@
+"""The command `doctor`: whether everything that Weir needs is there, and fits together."""
+
+from __future__ import annotations
+
+import json
+import platform
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.setup.check import Check, checked
+from app.setup.validate import unset_variables
+from app.stream import assignment, integrity
+from app.stream.jars import coordinates
+from app.stream.session import build_session, stop_session
+from app.warehouse import manifest, writable
+from app.warehouse.small_files import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.config.settings import Settings
+
+PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow", "numpy", "numba", "pandas")
+
+
+def doctor(settings: Settings, as_json: bool) -> int:
+    """Run every check; exit code 1 if one fails."""
+    spark = build_session(settings, "weir-doctor")
+    looks: tuple[Callable[[Settings, SparkSession], Check], ...] = (
+        _python, _java, _spark, _delta, _kafka, _workers, _warehouse, _partitions, _tables,
+        _environment,
+    )
+    checks = [look(settings, spark) for look in looks]
+    stop_session(spark)
+    if as_json:
+        print(json.dumps([asdict(check) for check in checks], indent=2))
+    for check in () if as_json else checks:
+        print(f"{'ok  ' if check.ok else 'FAIL'} {check.name:12} {check.found}")
+        if not check.ok and check.remedy:
+            print(f"     {'':12} {check.remedy}")
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def _python(settings: Settings, spark: SparkSession) -> Check:
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return Check("python", True, f"{platform.python_version()}: {packages}")
+
+
+def _java(settings: Settings, spark: SparkSession) -> Check:
+    found = spark._jvm.java.lang.System.getProperty("java.version")
+    fits = 17 <= int(found.split(".")[0]) <= 21
+    return Check("java", fits, found, "Spark 4.0 needs Java 17 to 21")
+
+
+def _spark(settings: Settings, spark: SparkSession) -> Check:
+    line = ".".join(version("pyspark").split(".")[:2])
+    context = spark.sparkContext
+    found = f"{spark.version} on {context.master}, {context.defaultParallelism} cores"
+    return Check("spark", spark.version.startswith(line + "."), found, f"the jars are for {line}.x")
+
+
+def _delta(settings: Settings, spark: SparkSession) -> Check:
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "table")
+        if not spark.sparkContext.master.startswith("local"):
+            # Executors elsewhere do not see this folder: having the classes is what can be tested.
+            there = type(spark._jvm.io.delta.tables.DeltaTable).__name__ == "JavaClass"
+            return Check("delta", there, coordinates()[0], "its jar is not on the class path")
+        spark.range(3).coalesce(1).write.format("delta").save(path)
+        rows = spark.read.format("delta").load(path).count()
+    return Check("delta", rows == 3, coordinates()[0], "a table came back with other rows")
+
+
+def _kafka(settings: Settings, spark: SparkSession) -> Check:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
+    spark.readStream.format("kafka").options(**options).load()
+    return Check("kafka", True, coordinates()[1])
+
+
+def _workers(settings: Settings, spark: SparkSession) -> Check:
+    """Python, numba and Weir's own code on the workers, the way that queries use them."""
+    parts = spark.sparkContext.defaultParallelism
+    rows = spark.range(parts, numPartitions=parts).mapInArrow(_on_worker, "found string").collect()
+    found = sorted({row.found for row in rows})
+    return Check("workers", len(found) == 1, "; ".join(found), "the workers' versions differ")
+
+
+def _on_worker(batches):  # type: ignore[no-untyped-def]
+    import numba
+    import numpy as np
+    import pyarrow as pa
+
+    from state.events import COLUMNS
+
+    @numba.njit
+    def total(values):  # type: ignore[no-untyped-def]
+        result = 0
+        for value in values:
+            result += value
+        return result
+
+    for _ in batches:
+        compiled = total(np.arange(4)) == 6
+        text = f"python {platform.python_version()}, numba {numba.__version__}"
+        columns = f"{len(COLUMNS)} event columns" if compiled else "compiled code is wrong"
+        yield pa.record_batch({"found": pa.array([f"{text}, {columns}"])})
+
+
+def _warehouse(settings: Settings, spark: SparkSession) -> Check:
+    return checked("warehouse", lambda: _place(settings))
+
+
+def _place(settings: Settings) -> str:
+    folder = local_path(settings.warehouse)
+    if folder is None:
+        return f"{settings.warehouse} (an object store: not tried)"
+    writable.require(settings)
+    return f"{folder.absolute()} ({'there' if folder.exists() else 'not yet there'})"
+
+
+def _partitions(settings: Settings, spark: SparkSession) -> Check:
+    """Whether the configured numbers fit the manifest; what is not configured is taken from it."""
+    return checked("partitions", lambda: _numbers(settings, spark))
+
+
+def _numbers(settings: Settings, spark: SparkSession) -> str:
+    kept = manifest.check(settings)
+    if kept is None:
+        now = spark.conf.get("spark.sql.shuffle.partitions")
+        return f"{now}, shards {settings.shards} (no manifest yet)"
+    return f"{kept.partitions}, shards {kept.shards}"
+
+
+def _tables(settings: Settings, spark: SparkSession) -> Check:
+    """Whether the tables have what the checkpoints have committed to them."""
+    try:
+        queries = {**assignment.known(settings), "archive": (integrity.ARCHIVE,)}
+        lost = list(integrity.problems(settings, queries))
+    except UserError as error:
+        lost = [str(error)]
+    found = [text.partition("\n") for text in lost]
+    return Check(
+        "tables", not lost, "; ".join(first for first, _, _ in found) or "as the queries left them",
+        "; ".join(dict.fromkeys(remedy for _, _, remedy in found)),
+    )
+
+
+def _environment(settings: Settings, spark: SparkSession) -> Check:
+    unset = unset_variables(settings)
+    found = ", ".join(unset) + " not set" if unset else "every variable of the options is set"
+    return Check("environment", not unset, found, "export them before the start")

@@ -1,0 +1,106 @@
+"""What travels to a cluster: the sources, environment, compiled cores and configuration."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import yaml
+
+from app.alerts.rule_files import rules_of
+from app.config.settings import load_settings
+from app.errors import UserError
+from udfs.compiled_cache import is_current
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("app", "state", "udfs", "configs")
+LAUNCHER = """\
+#!/bin/sh
+# The interpreter of a packed environment: the one it was made with where the worker has it in the
+# same place, else any Python 3.11 of the worker with the packages of this environment.
+env=$(cd "$(dirname "$0")/.." && pwd)
+for python in "$env/bin/python" python3.11 /usr/bin/python3.11 /usr/local/bin/python3.11 python3; do
+  if "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+    PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$env/lib/python3.11/site-packages"
+    export PYTHONPATH
+    exec "$python" "$@"
+  fi
+done
+echo "weir: this worker has no Python 3.11; install it, or set WEIR_WORKER_PYTHON" >&2
+exit 127
+"""
+
+
+def pack_code(target: Path) -> None:
+    """The sources as a zip for --py-files, with fixed times: equal sources, equal bytes."""
+    partial = target.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        for room in ROOMS:
+            for path in sorted((ROOT / room).rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    info = zipfile.ZipInfo(path.relative_to(ROOT).as_posix())
+                    info.external_attr = 0o644 << 16
+                    archive.writestr(info, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    partial.replace(target)
+
+
+def pack_environment(target: Path) -> None:
+    """The running environment as an archive for --archives; Spark's jars are on every worker."""
+    import venv_pack
+
+    launcher = Path(sys.prefix) / "bin" / "weir-python"
+    launcher.write_text(LAUNCHER, encoding="utf-8")
+    launcher.chmod(0o755)
+    left_out = ("*/pyspark/jars/*", "*/pyspark/examples/*", "share/weir/*", "*/__pycache__/*")
+    partial = target.with_name(f"partial-{target.name}")
+    venv_pack.pack(
+        sys.prefix, output=str(partial), format="tar.gz", compress_level=1, force=True,
+        filters=[("exclude", pattern) for pattern in left_out],
+    )
+    partial.replace(target)
+
+
+def pack_cores(target: Path) -> None:
+    """What is compiled of these sources, for --archives: workers like this machine find it."""
+    folder = Path(os.environ["NUMBA_CACHE_DIR"])
+    partial = target.with_suffix(".partial")
+    with tarfile.open(partial, "w:gz", compresslevel=1) as archive:
+        for place in sorted(folder.iterdir()):
+            if place.is_dir() and is_current(place.name):
+                archive.add(place, place.name)
+    partial.replace(target)
+
+
+def pack_config(config: Path, target: Path) -> None:
+    """The configuration as one file: policies and alert rules of other files written into it.
+
+    `${env:NAME}` stays as it is: the driver's own environment must have the variable.
+    """
+    settings = load_settings(config)
+    document = settings.model_dump(exclude={"policy_files"})
+    rules = [rule.model_dump() for rule in rules_of(settings.alerts)]
+    document["alerts"] |= {"rules": rules, "rule_files": []}
+    target.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    target.chmod(0o600)
+
+
+def main(arguments: list[str]) -> int:
+    """`code TARGET`, `env TARGET`, `cores TARGET` or `config FILE TARGET`."""
+    what, *paths = arguments
+    try:
+        if what == "config":
+            pack_config(Path(paths[0]), Path(paths[1]))
+        else:
+            packers = {"code": pack_code, "env": pack_environment, "cores": pack_cores}
+            packers[what](Path(paths[0]))
+    except UserError as error:
+        print(f"weir: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,92 @@
+"""The command `validate`: the configuration as Weir understands it, or every mistake in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from app.alerts.rule_files import rules_of
+from app.config.base import ENV
+from app.config.policies import without_effect
+from app.config.settings import Settings, load_settings
+from app.errors import UserError
+
+if TYPE_CHECKING:
+    from app.setup.check import Check
+
+
+def unset_variables(settings: Settings) -> list[str]:
+    """Environment variables that the options name and this environment does not have."""
+    source = settings.source
+    texts = [*settings.storage_options.values(), *(source.options.values() if source else ())]
+    if settings.throttle_feed is not None:
+        texts += settings.throttle_feed.options.values()
+    for sink in settings.alerts.http_sinks:
+        texts += [sink.url, *sink.headers.values()]
+    names = {name for text in texts for name in ENV.findall(text)}
+    return sorted(name for name in names if name not in os.environ)
+
+
+def idle_limits(settings: Settings) -> list[str]:
+    """Limits of policies that are accepted and decide nothing: scope, name and key."""
+    return [
+        f"{policy['scope']} {policy['name']}: {key}"
+        for policy in settings.policy_dicts() for key in without_effect(policy)
+    ]
+
+
+def validate(
+    config: Path | None, as_json: bool, connect: bool = False, warehouse: str | None = None
+) -> int:
+    """Print the resolved configuration and its hash; exit code 2 after every mistake otherwise.
+
+    With `connect` its paths, brokers, topics and sinks are asked as well, and permissions with
+    them; exit code 2 if one is not in order.
+    """
+    try:
+        settings = load_settings(
+            config, {"warehouse": warehouse} if warehouse else None, reads=True
+        )
+        rules_of(settings.alerts)
+    except UserError as error:
+        if as_json:
+            print(json.dumps({"valid": False, "problems": list(error.problems)}, indent=2))
+        else:
+            print("\n".join(error.problems), file=sys.stderr)
+        return 2
+    unset = unset_variables(settings)
+    idle = idle_limits(settings)
+    document = settings.display()
+    hashes = {job: settings.params_hash(job) for job in settings.jobs}
+    answers: list[Check] = []
+    if connect:
+        from app.setup.connect import ask
+
+        answers = list(ask(settings, unset))
+    code = 0 if all(answer.ok for answer in answers) else 2
+    if as_json:
+        facts: dict[str, Any] = {"config_hash": settings.config_hash(), "params_hash": hashes,
+                                 "unset": unset, "without_effect": idle}
+        if connect:
+            facts["connect"] = [asdict(answer) for answer in answers]
+        print(json.dumps({"valid": True, **facts, "config": document}, indent=2))
+        return code
+    print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), end="")
+    print(f"# config_hash: {settings.config_hash()}")
+    for job, value in hashes.items():
+        print(f"# params_hash of {job}: {value}")
+    for name in unset:
+        print(f"note: the environment variable {name} is not set here", file=sys.stderr)
+    for text in idle:
+        print(f"note: {text} has no effect on any decision", file=sys.stderr)
+    for answer in answers:
+        print(f"# {'ok  ' if answer.ok else 'FAIL'} {answer.name}: {answer.found}")
+        if answer.remedy:
+            print(f"#      {answer.remedy}")
+    return code

@@ -1,0 +1,336 @@
+"""Archive: every usable record in `events`, every refused one in `quarantine`, beside govern.
+
+Tasks write their Parquet files themselves and the driver makes them part of the tables in one
+commit each: no record goes through the JVM's rows or the driver. A task that is repeated leaves
+files that no table names; maintenance removes them. With `commit: spark` Spark's Delta writer
+writes the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from app.ingest.batches import regrouped
+from app.ingest.contract import DIGESTS, Limits, Parsed, parse_batch
+from app.ingest.payloads import redact
+from app.ingest.sources import open_stream
+from app.stream.govern import ANSWERS, decode, encode
+from app.warehouse import checkpoints
+from app.warehouse.commit import Writer, table_path
+from app.warehouse.small_files import local_path
+from app.warehouse.tables import TABLES, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from app.config.settings import Settings
+
+NAME = "archive"
+WRITTEN = "table_name string, path string, day string, bytes bigint, stats string"
+_WRITTEN = pa.schema(
+    [("table_name", pa.string()), ("path", pa.string()), ("day", pa.string()),
+     ("bytes", pa.int64()), ("stats", pa.string())]
+)
+DAY_MS = 86_400_000
+ROWS_PER_FILE = 1_000_000
+BYTES_PER_FILE = 256 << 20
+STATS = ("ts_wall_ms", "ts_mono_ns", "cluster", "broker", "topic", "event_type", "seq",
+         "reason_code", "source_partition", "source_offset", "ingest_ms")
+LONGEST_STAT = 200
+Batches = Iterator[pa.RecordBatch]
+
+
+def events_rows(
+    parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int, with_payload: bool = False
+) -> pa.Table:
+    """The records that at least one job could apply, as rows of `events`.
+
+    Of a payload only length and CRC-32 are kept, unless it is asked for.
+    """
+    keep = parsed.archivable
+    rows = parsed.table
+    if not with_payload:
+        at = rows.schema.get_field_index("payload")
+        rows = rows.set_column(at, "payload", pa.nulls(rows.num_rows, pa.binary()))
+    sizes, sums = parsed.block.digests
+    for name, values in zip(DIGESTS, (sizes, sums), strict=True):
+        rows = rows.append_column(name, pa.array(values, mask=sizes < 0))
+    if not keep.all():
+        picked = pa.array(np.flatnonzero(keep))
+        rows = rows.take(picked)
+        identity = identity.take(picked)
+    wall = parsed.block.number("ts_wall_ms")[keep]
+    known = parsed.block.has("ts_wall_ms")[keep]
+    day = (np.where(known, wall, ingest_ms) // DAY_MS).astype(np.int32)
+    for name in ("source_partition", "source_offset"):
+        rows = rows.append_column(name, identity.column(name))
+    rows = rows.append_column("ingest_ms", pa.array(np.full(len(day), ingest_ms, np.int64)))
+    return rows.append_column("event_date", pa.array(day, pa.date32()))
+
+
+def quarantine_rows(
+    parsed: Parsed, batch: pa.RecordBatch, ingest_ms: int, with_payload: bool = False
+) -> pa.Table:
+    """One row per rule that a record of the batch broke.
+
+    A payload in its text is replaced by length and CRC-32, unless it is asked for.
+    """
+    bad = parsed.bad
+    row = bad.column("row")
+    columns: dict[str, Any] = {name: bad.column(name) for name in ("reason_code", "detail", "job")}
+    for name in ("source_feed", "cluster", "broker", "seq", "ts_wall_ms"):
+        columns[name] = parsed.table.column(name).take(row)
+    for name in ("source_partition", "source_offset"):
+        columns[name] = batch.column(name).take(row)
+    values = _texts(parsed, batch, row)
+    if not with_payload:
+        values = [v if v is None or b"payload" not in v else redact(v) for v in values]
+    columns["raw"] = pa.array(
+        [None if v is None else v.decode("utf-8", "backslashreplace") for v in values],
+        pa.string(),
+    )
+    columns["ingest_ms"] = pa.array(np.full(len(values), ingest_ms, np.int64))
+    schema = TABLES["quarantine"].schema
+    return pa.table({f.name: _plain(columns[f.name]).cast(f.type) for f in schema}, schema=schema)
+
+
+def _texts(parsed: Parsed, batch: pa.RecordBatch, rows: pa.Array) -> list[bytes | None]:
+    """The text of some records; those that came as columns get one, without the payload."""
+    if "value" in batch.schema.names:
+        texts: list[bytes | None] = batch.column("value").take(rows).to_pylist()
+        return texts
+    names = [name for name in batch.schema.names if name != "payload"]
+    found = pa.table([batch.column(name) for name in names], names).take(rows).to_pylist()
+    return [
+        json.dumps({k: v for k, v in record.items() if v is not None}).encode()
+        for record in found
+    ]
+
+
+def _plain(column: Any) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.unify_dictionaries().combine_chunks()
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _judged(
+    batches: Batches, limits: Limits, jobs: Sequence[str], with_payload: bool
+) -> Iterator[tuple[str, pa.Table]]:
+    for batch in regrouped(batches):
+        now = time.time_ns() // 1_000_000
+        parsed = parse_batch(batch, limits, now, jobs)
+        events = events_rows(parsed, batch, now, with_payload)
+        if events.num_rows:
+            yield "events", events
+        if parsed.bad.num_rows:
+            yield "quarantine", quarantine_rows(parsed, batch, now, with_payload)
+
+
+def file_writer(
+    roots: dict[str, str], storage: dict[str, str], limits: Limits, jobs: Sequence[str],
+    with_payload: bool = False,
+) -> Callable[[Batches], Batches]:
+    """A function for `mapInArrow`: raw records in, rows of WRITTEN out, one per file."""
+
+    def write(batches: Batches) -> Batches:
+        held: dict[str, list[pa.Table]] = {}
+        for name, rows in _judged(batches, limits, jobs, with_payload):
+            held.setdefault(name, []).append(rows)
+            parts = held[name]
+            if (
+                sum(t.num_rows for t in parts) >= ROWS_PER_FILE
+                or sum(t.nbytes for t in parts) >= BYTES_PER_FILE
+            ):
+                yield _files(TABLES[name], held.pop(name), roots[name], storage)
+        for name, parts in held.items():
+            yield _files(TABLES[name], parts, roots[name], storage)
+
+    return write
+
+
+def _files(
+    table: Table, parts: list[pa.Table], root: str, storage: dict[str, str]
+) -> pa.RecordBatch:
+    """Write the rows, one file per partition of the table; answers rows of WRITTEN."""
+    rows = pa.concat_tables(parts).unify_dictionaries()
+    days: list[Any] = [None]
+    if table.partition_by:
+        days = pc.unique(rows.column(table.partition_by[0])).to_pylist()
+    written: list[tuple[str, str, str | None, int, str]] = []
+    for day in days:
+        mine = rows
+        if day is not None:
+            if len(days) > 1:
+                mine = rows.filter(pc.equal(rows.column("event_date"), pa.scalar(day)))
+            mine = mine.drop(["event_date"])
+        mine = mine.take(_sorted(mine, table.sort_by))
+        folder = "" if day is None else f"{table.partition_by[0]}={day.isoformat()}/"
+        path = f"{folder}part-{uuid.uuid4()}.parquet"
+        size = _write(mine, root, path, storage)
+        written.append(
+            (table.name, path, None if day is None else day.isoformat(), size, _stats(mine))
+        )
+    columns = list(zip(*written, strict=True))
+    arrays = [pa.array(list(c), f.type) for c, f in zip(columns, _WRITTEN, strict=True)]
+    return pa.record_batch(arrays, schema=_WRITTEN)
+
+
+def _sorted(rows: pa.Table, keys: Sequence[str]) -> pa.Array:
+    """Order of the rows by the table's sort columns, text by its dictionary's order."""
+    levels = []
+    for name in keys:
+        column = rows.column(name).combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks else pa.nulls(0)
+        if pa.types.is_dictionary(column.type):
+            rank = np.empty(len(column.dictionary) + 1, np.int64)
+            rank[pc.sort_indices(column.dictionary).to_numpy()] = np.arange(len(column.dictionary))
+            rank[-1] = -1
+            codes = column.indices.fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False)
+            levels.append(rank[codes])
+        elif pa.types.is_string(column.type):
+            encoded = column.dictionary_encode()
+            levels.append(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False))
+        else:
+            levels.append(column.fill_null(-1).to_numpy(zero_copy_only=False))
+    return pa.array(np.lexsort(levels[::-1]))
+
+
+def _write(rows: pa.Table, root: str, path: str, storage: dict[str, str]) -> int:
+    options: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
+    if "://" not in root:
+        file = Path(root) / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, file, **options)
+        return file.stat().st_size
+    import pyarrow.fs as pafs
+    from deltalake.fs import DeltaStorageHandler
+
+    system = pafs.PyFileSystem(DeltaStorageHandler(root, storage))
+    pq.write_table(rows, path, filesystem=system, **options)
+    return int(system.get_file_info(path).size)
+
+
+def _stats(rows: pa.Table) -> str:
+    """Delta statistics of the columns that look-ups prune by."""
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name in STATS:
+        if name not in rows.column_names:
+            continue
+        column = rows.column(name)
+        nulls[name] = column.null_count
+        if pa.types.is_dictionary(column.type):
+            column = column.combine_chunks()
+            column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+            used = pc.unique(column.indices).drop_null()
+            column = column.dictionary.take(used)
+        found = pc.min_max(column).as_py()
+        if found["min"] is None or max(len(str(v)) for v in found.values()) > LONGEST_STAT:
+            continue
+        least[name], most[name] = found["min"], found["max"]
+    return json.dumps(
+        {"numRecords": rows.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    )
+
+
+def row_blobs(
+    limits: Limits, jobs: Sequence[str], with_payload: bool = False
+) -> Callable[[Batches], Batches]:
+    """A function for `mapInArrow`: raw records in, rows of ANSWERS out, for Spark to write."""
+
+    def pack(batches: Batches) -> Batches:
+        for name, rows in _judged(batches, limits, jobs, with_payload):
+            columns = [_plain(rows.column(f.name)).cast(f.type) for f in TABLES[name].schema]
+            blob = encode(pa.table(columns, schema=TABLES[name].schema))
+            yield pa.record_batch([pa.array([name]), pa.array([blob], pa.binary())],
+                                  ["table_name", "blob"])
+
+    return pack
+
+
+def unpack_rows(batches: Batches) -> Batches:
+    """A function for `mapInArrow`: blobs of one table in, its rows out."""
+    for batch in batches:
+        for blob in batch.column("blob"):
+            yield from decode([blob.as_buffer()]).combine_chunks().to_batches()
+
+
+class Archivist:
+    """Commits what the tasks have written: called once per micro-batch, on the driver."""
+
+    def __init__(self, writer: Writer, by_spark: bool) -> None:
+        self._writer = writer
+        self._by_spark = by_spark
+
+    def __call__(self, written: DataFrame, batch: int) -> None:
+        if self._by_spark:
+            self._by_delta(written, batch)
+        else:
+            self._by_delta_rs(written, batch)
+        self._writer.settle()
+
+    def _by_delta_rs(self, written: DataFrame, batch: int) -> None:
+        from deltalake.transaction import AddAction
+
+        now = time.time_ns() // 1_000_000
+        actions: dict[str, list[AddAction]] = {}
+        for row in written.toArrow().to_pylist():
+            table = TABLES[row["table_name"]]
+            values = {table.partition_by[0]: row["day"]} if table.partition_by else {}
+            actions.setdefault(table.name, []).append(
+                AddAction(row["path"], row["bytes"], values, now, True, row["stats"])
+            )
+        for name, added in actions.items():
+            self._writer.add_files(name, added, batch)
+
+    def _by_delta(self, blobs: DataFrame, batch: int) -> None:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        blobs.persist()
+        try:
+            for name in ("events", "quarantine"):
+                schema = from_arrow_schema(TABLES[name].schema)
+                rows = blobs.where(blobs.table_name == name).mapInArrow(unpack_rows, schema)
+                self._writer.append_frame(name, rows, batch)
+        finally:
+            blobs.unpersist()
+
+
+def start(
+    spark: SparkSession, settings: Settings, trigger: dict[str, Any] | None = None
+) -> StreamingQuery:
+    """Start the archive of the source."""
+    writer = Writer(settings, NAME, spark)
+    writer.prepare(["events", "quarantine"])
+    limits, jobs = Limits(settings.max_future_ms), list(settings.jobs)
+    raw = open_stream(spark, settings)
+    by_spark = settings.commit == "spark"
+    if by_spark:
+        frame = raw.through(row_blobs(limits, jobs, settings.archive_payload), ANSWERS)
+    else:
+        roots = {name: table_path(settings, name) for name in ("events", "quarantine")}
+        storage = {} if local_path(settings.warehouse) else settings.storage()
+        frame = raw.through(
+            file_writer(roots, storage, limits, jobs, settings.archive_payload), WRITTEN
+        )
+    return (
+        frame.writeStream.queryName(NAME)
+        .outputMode("append")
+        .option("checkpointLocation", checkpoints.location(settings, NAME))
+        .trigger(**(trigger or {"processingTime": f"{settings.archive_trigger_ms} milliseconds"}))
+        .foreachBatch(Archivist(writer, by_spark))
+        .start()
+    )

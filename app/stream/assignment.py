@@ -1,0 +1,196 @@
+"""Which query judges which jobs, so that a job goes on where it was, whatever else has changed.
+
+A query's progress in the source, and the state of its jobs, lie in its checkpoint. So a job stays
+with the query that has judged it. Jobs that are new to a warehouse begin at the source's start in
+a query of their own. Where the configuration takes the jobs of a query apart, or leaves some out,
+its checkpoint is copied: each part goes on from the same record, and jobs that are left out wait
+there. Jobs that have come to different places are never joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app.config.jobs import JOBS
+from app.errors import UserError
+from app.warehouse import checkpoints, manifest
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+
+@dataclass(frozen=True)
+class Split:
+    """A query whose jobs go on apart: `kept` stay, each of `apart` gets a query of its own."""
+
+    query: str
+    kept: tuple[str, ...]
+    apart: dict[str, tuple[str, ...]]
+
+
+@dataclass
+class Plan:
+    """The queries of a run, and what has to change for them."""
+
+    queries: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Jobs by query, of those that run."""
+    splits: list[Split] = field(default_factory=list)
+    waiting: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Jobs by query, of those that the configuration leaves out."""
+
+    @property
+    def touched(self) -> list[str]:
+        """The queries that nobody else may run meanwhile."""
+        return list(dict.fromkeys([*self.queries, *(split.query for split in self.splits)]))
+
+    def notes(self) -> list[str]:
+        """What a user would not expect of these queries, a sentence each."""
+        told = [
+            f"{split.query} is taken apart: " + "; ".join(
+                f"{name} goes on with {', '.join(jobs)}"
+                for name, jobs in {split.query: split.kept, **split.apart}.items()
+                if name in self.queries
+            )
+            for split in self.splits
+        ]
+        told += [
+            f"{', '.join(jobs)}: not in queries any more; a later run goes on where {name} is now"
+            for name, jobs in self.waiting.items()
+        ]
+        return told
+
+
+def query_name(group: Sequence[str]) -> str:
+    """A job that runs alone gives its query its name; all of them together are `govern`."""
+    if len(group) == 1:
+        return group[0]
+    return "govern" if set(group) == set(JOBS) else "govern-" + "-".join(group)
+
+
+def plan(settings: Settings, only: Sequence[str] | None = None) -> Plan:
+    """The queries for the configured groups of jobs, of those in `only` where it is given.
+
+    Raises UserError where `only` names a part of the jobs of a query that has begun.
+    """
+    begun = {
+        name: jobs for name, jobs in known(settings).items() if checkpoints.begun(settings, name)
+    }
+    owner = {job: name for name, jobs in begun.items() for job in jobs}
+    taken = {*begun, *checkpoints.found(settings)}
+    made = Plan()
+    parts: dict[str, list[tuple[str, ...]]] = {name: [] for name in begun}
+    for group in settings.queries:
+        for name in dict.fromkeys(owner[job] for job in group if job in owner):
+            parts[name].append(tuple(job for job in group if owner.get(job) == name))
+        new = [job for job in group if job not in owner and (only is None or job in only)]
+        if new:
+            made.queries[_unused(query_name(new), taken)] = tuple(new)
+    for name, jobs in begun.items():
+        _carry_on(made, name, jobs, parts[name], taken)
+    _limit(made, only)
+    order = {job: at for at, job in enumerate(settings.jobs)}
+    made.queries = dict(sorted(made.queries.items(), key=lambda one: order[one[1][0]]))
+    return made
+
+
+def _carry_on(
+    made: Plan, name: str, jobs: Sequence[str], parts: list[tuple[str, ...]], taken: set[str]
+) -> None:
+    """The queries of the jobs that `name` has judged so far."""
+    left_out = tuple(job for job in jobs if all(job not in part for part in parts))
+    if not parts:
+        return  # none of its jobs is configured: all of them wait, where they are
+    if len(parts) == 1 and not left_out:
+        made.queries[name] = parts[0]
+        return
+    kept = max(parts, key=len)
+    apart = {_unused(query_name(part), taken): part for part in parts if part != kept}
+    made.queries |= {name: kept, **apart}
+    if left_out:
+        waits = _unused(query_name(left_out), taken)
+        made.waiting[waits] = left_out
+        apart[waits] = left_out
+    made.splits.append(Split(name, kept, apart))
+
+
+def _limit(made: Plan, only: Sequence[str] | None) -> None:
+    """Leave only the queries of the jobs that were asked for."""
+    if only is None:
+        return
+    for name, jobs in list(made.queries.items()):
+        asked = [job for job in jobs if job in only]
+        if not asked:
+            del made.queries[name]
+        elif len(asked) < len(jobs):
+            raise UserError(
+                f"--jobs {asked[0]}: the query {name} judges {', '.join(jobs)} together\n"
+                f"name all of them, or write groups of their own in queries: they then go on apart"
+            )
+    if made.splits and not any(split.query in made.queries or set(split.apart) & set(made.queries)
+                               for split in made.splits):
+        made.splits, made.waiting = [], {}
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    """The name, or the first of name-2, name-3 … that no checkpoint has."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}-{number}"
+    taken.add(found)
+    return found
+
+
+def known(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Jobs by query, of the queries that have begun; from the names of the checkpoints where there
+    is no manifest, or one of an earlier version."""
+    kept = manifest.load(settings)
+    if kept is not None and kept.queries is not None:
+        return {name: tuple(jobs) for name, jobs in kept.queries.items()}
+    queries = {name: _jobs_of(name) for name in checkpoints.found(settings)}
+    queries = {name: jobs for name, jobs in queries.items() if jobs}
+    judged: dict[str, str] = {}
+    for name, jobs in queries.items():
+        for job in jobs:
+            if job in judged:
+                first, second = (checkpoints.location(settings, n) for n in (judged[job], name))
+                raise UserError(
+                    f"warehouse: two queries have judged {job}, so its rows may stand twice in "
+                    f"the tables: {first} and {second}\n"
+                    "take another warehouse, or remove the checkpoint that is not to go on"
+                )
+            judged[job] = name
+    return queries
+
+
+def _jobs_of(query: str) -> tuple[str, ...]:
+    """The jobs of a query by its name; none for a query that judges nothing."""
+    if query == "govern":
+        return JOBS
+    jobs = tuple(query.removeprefix("govern-").split("-"))
+    return jobs if all(job in JOBS for job in jobs) else ()
+
+
+def apply(settings: Settings, made: Plan) -> None:
+    """Take apart what is to be taken apart, and keep in the manifest who judges what.
+
+    Raises UserError where a batch of a query that is to be taken apart has not ended.
+    """
+    queries = {
+        name: jobs for name, jobs in known(settings).items()
+        if name in made.queries or checkpoints.begun(settings, name)
+    }
+    for split in made.splits:
+        if not checkpoints.settled(settings, split.query):
+            raise UserError(
+                f"queries: the last batch of {split.query} has not ended, so its jobs cannot be "
+                f"taken apart yet\nrun once with one group of {', '.join(queries[split.query])} "
+                "and --available-now, then change queries"
+            )
+        for name in split.apart:
+            checkpoints.copy(settings, split.query, name)
+        checkpoints.new_application_id(settings, split.query)
+        queries |= {split.query: split.kept, **split.apart}
+    manifest.record(settings, {**queries, **made.queries})

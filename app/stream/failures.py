@@ -1,0 +1,114 @@
+"""What a failed query means: something the user can fix, something that passes, or our fault."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from app.config.base import ENV, MASK, SECRET
+from app.errors import UserError
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+_OURS = re.compile(r"app\.errors\.UserError: ([^\n]+(?:\n(?!\s*(?:at |\n|$))[^\n]+)?)")
+_PASSING = re.compile(
+    r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable"
+    r"|LeaderNotAvailable|NotLeaderOrFollower|ReplicaNotAvailable"
+    r"|NotEnoughReplicas(?:AfterAppend)?)Exception"
+    r"|Cannot fetch record for offset|No resolvable bootstrap urls"
+)
+_FIXABLE = (
+    (
+        re.compile(r"failOnDataLoss|OffsetOutOfRange"),
+        "Kafka no longer holds records that this run has not read yet\n"
+        "give the topic a longer retention; with source.options.failOnDataLoss false they are "
+        "given up",
+    ),
+    (
+        re.compile(r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION"),
+        "a topic or partition of source.options is gone\n"
+        "a topic that was deleted and made anew needs a new warehouse",
+    ),
+    (
+        re.compile(r"(?:Topic|Group|Cluster)AuthorizationException|SaslAuthenticationException"),
+        "Kafka refuses this user\nsource.options: the kafka.* security options name it",
+    ),
+    (
+        re.compile(r"DELTA_SOURCE_(?:TABLE_)?IGNORE_(?:CHANGES|DELETE)"),
+        "rows of the source table were changed or deleted, which a stream cannot follow\n"
+        "source.options.skipChangeCommits true goes past such commits",
+    ),
+    (
+        re.compile(r"state of (?P<job>\w+) has version \S+, this release reads \S+"),
+        "{found}\nrun the release that wrote it; or take another warehouse and have the archive "
+        "of this one judged: source {{format: delta, path: {warehouse}/events}}",
+    ),
+    (re.compile(r"No space left on device"), "no space left on the device of the warehouse"),
+)
+_FEED = re.compile(r'throttle_feed\.py", line \d+, in publish')
+_FEED_FIXABLE = (
+    (
+        re.compile(r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION"),
+        "the topic of throttle_feed is gone\n"
+        "make it again and start again: the run goes on with the batch that could not be sent",
+    ),
+    (
+        re.compile(r"(?:Topic|Cluster)AuthorizationException|SaslAuthenticationException"),
+        "Kafka refuses this user\nthrottle_feed.options: the kafka.* security options name it",
+    ),
+)
+
+
+class QueryFailed(Exception):
+    """A streaming query ended by a fault of ours."""
+
+
+class Passing(Exception):
+    """A streaming query ended because something outside did not answer; it can start again."""
+
+
+def failure(name: str, text: str, settings: Settings) -> Exception:
+    """The exception that says what the end of query `name` with the error `text` means."""
+    text = without_secrets(text, settings)
+    ours = _OURS.search(text)
+    if ours:
+        return UserError(ours[1])
+    feed = _FEED.search(text) is not None
+    for pattern, message in _FEED_FIXABLE if feed else _FIXABLE:
+        found = pattern.search(text)
+        if found:
+            said = message.format(found=found[0], warehouse=settings.warehouse.rstrip("/"))
+            return UserError(f"query {name}: {said}")
+    found = _PASSING.search(text)
+    if found:
+        return Passing(found[0].rpartition(".")[2] + (" of throttle_feed" if feed else ""))
+    return QueryFailed(f"query {name}: {_cause(text)}")
+
+
+def without_secrets(text: str, settings: Settings) -> str:
+    """The text with every secret of the options of the source and of the throttle feed masked."""
+    source, feed = settings.source, settings.throttle_feed
+    if source is not None:
+        text = _masked(text, source.options, source.reader_options())
+    return text if feed is None else _masked(text, feed.options, feed.writer_options())
+
+
+def _masked(text: str, written: dict[str, str], resolved: dict[str, str]) -> str:
+    for key, value in resolved.items():
+        if value and (SECRET.search(key) or ENV.search(written[key])):
+            text = text.replace(value, MASK)
+    for match in (m for value in written.values() for m in ENV.finditer(value)):
+        import os
+
+        if os.environ.get(match[1]):
+            text = text.replace(os.environ[match[1]], MASK)
+    return text
+
+
+def _cause(text: str) -> str:
+    """The line of a stack trace that says most: the innermost cause."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception): ", line)]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (python[-1:] or causes[-1:] or lines[:1] or ["no message"])[0][:300]

@@ -1,0 +1,211 @@
+"""Govern: one stateful query for a group of jobs, from raw records to committed tables.
+
+    source ─► parse, validate, route, pack (mapInArrow) ─► shuffle by (job, shard)
+           ─► applyInPandasWithState: the jobs' cores ─► one commit per table and micro-batch
+
+The operator's rows leave it as Arrow blobs per table, so no value passes through pandas columns.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from app.ingest.contract import Limits
+from app.ingest.payloads import ADDED, WHOLE
+from app.ingest.routing import PACKED, STAGED_ROW, packer
+from app.ingest.sources import open_stream
+from app.ingest.worker import settle
+from app.stream.assignment import query_name
+from app.stream.operators import Operator, operators
+from app.stream.throttle_feed import COMMANDS, ThrottleFeed
+from app.warehouse import checkpoints
+from app.warehouse.commit import Writer, shaped
+from app.warehouse.tables import TABLES
+from state.chunks.operator import PARTS
+from state.job import Step
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from app.config.settings import Settings
+
+ANSWERS = "table_name string, blob binary"
+STATE = "state binary"
+SIGNAL = ""
+"""Table name of an answer that is for the driver: the `idle_advance_ms` that was needed."""
+
+
+def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> DataFrame:
+    """The answers of a group of jobs as a streaming frame of ANSWERS."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    group_operators = operators(settings, group, in_stream=True)
+    pack = packer(
+        {name: o.route for name, o in group_operators.items()}, settings.shards,
+        Limits(settings.max_future_ms),
+    )
+    idle_ms = settings.idle_advance_ms
+    packed = open_stream(spark, settings).through(pack, PACKED)
+    # The watermark is the stream's clock. Handed on with a null column that carries its mark, it
+    # fires timers and drops no record: what is too late, the operator decides.
+    marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
+        "job", "shard", "blob",
+        F.lit(None).cast("timestamp").alias(
+            "watermark", metadata={"spark.watermarkDelayMs": idle_ms}
+        ),
+    )
+    return marked.groupBy("job", "shard").applyInPandasWithState(
+        stepper(group_operators), ANSWERS, STATE, "append", GroupStateTimeout.EventTimeTimeout
+    )
+
+
+def stepper(
+    group: dict[str, Operator],
+) -> Callable[[tuple[str, int], Iterator[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
+    """The function of the stateful operator: one call per shard with records or a due timer."""
+    jobs = {name: operator.job for name, operator in group.items()}
+
+    def step(
+        key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Any
+    ) -> Iterator[pd.DataFrame]:
+        settle()
+        job = jobs.get(key[0])
+        blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
+        if key[0] == STAGED_ROW:
+            yield _frame([_added(*json.loads(blob)) for blob in blobs])
+        if job is None:
+            return
+        stream_ms = max(state.getCurrentWatermarkMs(), 0)
+        answer = job.step(state.get[0] if state.exists else None, blobs, stream_ms)
+        state.update((answer.state,))
+        if answer.wake_at_ms is not None:
+            state.setTimeoutTimestamp(max(answer.wake_at_ms, stream_ms + 1))
+        yield _answers(answer, group[key[0]])
+
+    return step
+
+
+def _added(table: str, told: str) -> tuple[str, bytes]:
+    """An answer that tells of a file."""
+    return ADDED + table, told.encode()
+
+
+def _answers(answer: Step, operator: Operator) -> pd.DataFrame:
+    """The rows of a step; messages with payloads go into a file of their table here."""
+    found = []
+    for name, rows in answer.tables.items():
+        if operator.payloads is not None and name == WHOLE:
+            whole = shaped(rows, TABLES[name], operator.constants)
+            for part in PARTS:
+                whole = whole.append_column(part, rows.column(part))
+            operator.payloads.write_whole(whole)
+        else:
+            found.append((name, encode(rows)))
+    if operator.payloads is not None:
+        found += [_added(*told) for told in operator.payloads.drain()]
+    if answer.needed_idle_advance_ms is not None:
+        found.append((SIGNAL, str(answer.needed_idle_advance_ms).encode()))
+    return _frame(found)
+
+
+def _frame(answers: Sequence[tuple[str, bytes]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame({"table_name": pd.Series([name for name, _ in answers], dtype=object),
+                         "blob": pd.Series([blob for _, blob in answers], dtype=object)})
+
+
+def encode(rows: pa.Table) -> bytes:
+    """Rows as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue().to_pybytes()
+
+
+def decode(blobs: Sequence[Any]) -> pa.Table:
+    """The rows of several blobs of one table."""
+    return pa.concat_tables([pa.ipc.open_stream(blob).read_all() for blob in blobs])
+
+
+class Committer:
+    """Writes what the operator answered: called once per micro-batch, on the driver."""
+
+    def __init__(
+        self, writer: Writer, group: dict[str, Operator],
+        on_late: Callable[[int], None] | None = None, feed: ThrottleFeed | None = None,
+    ) -> None:
+        """`on_late` is told the `idle_advance_ms` that would have kept late records.
+
+        `feed` takes the throttle commands, before the tables do: see `app.stream.throttle_feed`.
+        """
+        self._writer = writer
+        self._constants = {
+            table: operator.constants for operator in group.values() for table in operator.tables
+        }
+        self._on_late = on_late
+        self._feed = feed
+
+    def prepare(self) -> None:
+        """Create the tables of the group."""
+        self._writer.prepare([*self._constants, "quarantine"])
+
+    def __call__(self, answers: DataFrame, batch: int) -> None:
+        collected = answers.toArrow()
+        blobs: dict[str, list[Any]] = {}
+        columns = (collected.column("table_name"), collected.column("blob"))
+        for name, blob in zip(*columns, strict=True):
+            blobs.setdefault(name.as_py(), []).append(blob.as_buffer())
+        for signal in blobs.pop(SIGNAL, ()):
+            if self._on_late is not None:
+                self._on_late(int(signal.to_pybytes()))
+        for name in [name for name in blobs if name.startswith(ADDED)]:
+            self._add_files(name.removeprefix(ADDED), blobs.pop(name), batch)
+        if self._feed is not None and COMMANDS in blobs:
+            self._feed.publish(self._rows(COMMANDS, blobs[COMMANDS]))
+        for name, parts in blobs.items():
+            self._writer.append(name, self._rows(name, parts), batch)
+        self._writer.settle()
+
+    def _add_files(self, table: str, told: Sequence[Any], batch: int) -> None:
+        from deltalake.transaction import AddAction
+
+        now = time.time_ns() // 1_000_000
+        files = {one["path"]: one for one in (json.loads(t.to_pybytes()) for t in told)}
+        self._writer.add_files(table, [
+            AddAction(path, one["bytes"], {}, now, True, one["stats"])
+            for path, one in files.items()
+        ], batch)
+
+    def _rows(self, name: str, parts: Sequence[Any]) -> pa.Table:
+        return shaped(decode(parts), TABLES[name], self._constants.get(name, {}))
+
+
+def start(
+    spark: SparkSession, settings: Settings, group: Sequence[str],
+    trigger: dict[str, Any] | None = None, on_late: Callable[[int], None] | None = None,
+    name: str | None = None,
+) -> StreamingQuery:
+    """Start the query of a group of jobs, under the name that holds their progress."""
+    name = name or query_name(group)
+    writer = Writer(settings, name, spark)
+    feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
+    committer = Committer(writer, operators(settings, group, in_stream=True), on_late, feed)
+    committer.prepare()
+    return (
+        frame(spark, settings, group)
+        .writeStream.queryName(name)
+        .outputMode("append")
+        .option("checkpointLocation", checkpoints.location(settings, name))
+        .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
+        .foreachBatch(committer)
+        .start()
+    )

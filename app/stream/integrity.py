@@ -1,0 +1,135 @@
+"""Whether tables and checkpoints still fit each other, looked at before a run goes on.
+
+A query's checkpoint knows the last batch that it has written to each table. A table that has lost
+it (a log file emptied by a loss of power, a folder that was deleted) would miss those rows for
+ever, and a query without its checkpoint would judge everything a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.warehouse import checkpoints
+from app.warehouse.checkpoints import Commit
+from app.warehouse.commit import table_path
+from app.warehouse.small_files import local_path
+from app.warehouse.tables import written_tables
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from app.config.settings import Settings
+
+SHARED = "quarantine"
+"""The table of every query, whose rows say nothing about one."""
+ARCHIVE = "archive"
+
+
+def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
+    """Refuse queries whose tables or checkpoint have lost what the other still has."""
+    for problem in problems(settings, queries):
+        raise UserError(problem)
+
+
+def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What does not fit, with its remedy; `queries` has the jobs of each query, and the archive."""
+    for query, jobs in queries.items():
+        tables = tables_of(settings, jobs)
+        if not checkpoints.begun(settings, query):
+            yield from _judged_before(settings, query, tables)
+            continue
+        commits = checkpoints.committed(settings, query)
+        for name, commit in commits.items():
+            yield from _lost(settings, query, name, commit)
+
+
+def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
+    """The tables that only these jobs write; `events` of the archive."""
+    if list(jobs) == [ARCHIVE]:
+        return ["events"]
+    found = [
+        table.name for job in jobs
+        for table in written_tables(job, tuple(settings.job_params(job)["extra_outputs"]))
+    ]
+    return [name for name in dict.fromkeys(found) if name != SHARED]
+
+
+def _judged_before(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
+    """Tables that hold rows of a query whose checkpoint is gone."""
+    filled = [
+        name for name in tables
+        if (table := _opened(settings, name)) is not None and _has_rows(table)
+    ]
+    if filled:
+        shown = ", ".join(filled[:3]) + (f" and {len(filled) - 3} more" if filled[3:] else "")
+        yield (
+            f"warehouse: {shown} of {settings.warehouse} hold rows, but the checkpoint "
+            f"{checkpoints.location(settings, query)} that they come from is missing\n"
+            "put it back from a copy; or remove these tables, and everything is judged again from "
+            "the start of the source; or take another warehouse"
+        )
+
+
+def _lost(settings: Settings, query: str, name: str, commit: Commit) -> Iterator[str]:
+    """Whether a table has lost the last batch that the query has written to it."""
+    from deltalake.exceptions import DeltaError
+
+    path = table_path(settings, name)
+    try:
+        table = _opened(settings, name)
+        has = None if table is None else table.transaction_version(commit.application)
+    except (DeltaError, OSError, ValueError) as error:
+        yield (
+            f"warehouse: the table {path} cannot be read: {str(error).splitlines()[0][:200]}\n"
+            "put it back from a copy, or take another warehouse"
+        )
+        return
+    if table is None:
+        yield (
+            f"warehouse: the table {path} is missing, and the query {query} has written to it\n"
+            "put it back from a copy, or take another warehouse"
+        )
+    elif not _kept(settings, query, commit, -1 if has is None else has):
+        yield (
+            f"warehouse: the table {path} has lost batch {commit.batch} of the query {query}"
+            + _remedy(settings, query, path, commit, -1 if has is None else has)
+        )
+
+
+def _kept(settings: Settings, query: str, commit: Commit, has: int) -> bool:
+    """Whether a table whose newest batch is `has` lacks nothing that will not come again: a batch
+    that has not ended is judged once more."""
+    again = commit.batch > checkpoints.last_ended(settings, query)
+    return has >= (commit.before if again else commit.batch)
+
+
+def _remedy(settings: Settings, query: str, path: str, commit: Commit, has: int) -> str:
+    """How the lost batch comes back: from the query, where it is its last one, else from a copy."""
+    empty = [str(file) for file in _log(path) if file.stat().st_size == 0]
+    there = f", whose log has an empty file ({empty[-1]})" if empty else ""
+    last = checkpoints.last_ended(settings, query)
+    at_end = not empty or empty[-1:] == [str(file) for file in _log(path)][-1:]
+    if local_path(settings.warehouse) and commit.batch == last and has >= commit.before and at_end:
+        files = [*empty[-1:], f"{checkpoints.location(settings, query)}/commits/{last}"]
+        return there + "\nhave the batch judged again: rm " + " ".join(files)
+    return there + "\nput the table back from a copy, or take another warehouse"
+
+
+def _log(path: str) -> list[Path]:
+    return sorted(Path(path, "_delta_log").glob("*.json"))
+
+
+def _opened(settings: Settings, name: str) -> DeltaTable | None:
+    from deltalake import DeltaTable
+
+    path, options = table_path(settings, name), settings.storage()
+    if not DeltaTable.is_deltatable(path, options):
+        return None
+    return DeltaTable(path, storage_options=options)
+
+
+def _has_rows(table: DeltaTable) -> bool:
+    return bool(table.version()) and bool(table.file_uris())

@@ -1,0 +1,284 @@
+"""The service: the archive and one query per group of jobs, side by side, until stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from app.alerts import beside as alerts
+from app.errors import UserError
+from app.ingest import sources
+from app.quality.beside import beside as audits
+from app.stream import archive, assignment, govern, staging
+from app.stream.assignment import Plan
+from app.stream.failures import Passing, failure
+from app.stream.preflight import ARCHIVE, assigned, locked, refuse
+from app.stream.progress import Progress
+from app.stream.run_lock import only_run
+from app.stream.session import build_session, stop_session
+from app.stream.shutdown import Stopping, drain, listening, waits
+from app.stream.source_watch import SourceWatch
+from app.telemetry.health import Health
+from app.terminal import log
+from app.terminal.interrupt import stoppable
+from app.warehouse import last_configuration as configuration
+from app.warehouse import manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from app.config.settings import Settings
+
+POLL_S = 0.25
+LONGEST_PAUSE_S = 60.0
+SWEEP_S = 600.0
+ATTEMPTS = 5
+"""How often a query with an end is started again in a row; one without an end, for ever."""
+
+def run(
+    settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
+    log_format: log.Format = "text",
+) -> int:
+    """Run archive and govern; with `available_now` to the end of what is there.
+
+    With `jobs` only these jobs run, without the archive unless it is among them. Answers 0 when
+    the run ends by itself or is stopped; a failure is an exception.
+    """
+    work(settings, available_now, jobs, log_format)
+    return 0
+
+
+def work(
+    settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
+    log_format: log.Format = "text", *, interactive: bool = False,
+) -> bool:
+    """`run`; whether it was stopped before its end.
+
+    An `interactive` run ends at Ctrl-C as any other command: no batch is finished first.
+    """
+    queries, made = refuse(settings, jobs), assigned(settings, jobs)
+    kept = manifest.check(settings)
+    if kept is not None:
+        settings = settings.model_copy(update={"partitions": kept.partitions})
+    with only_run(settings, locked(settings, jobs)):
+        if assigned(settings, jobs) != made:
+            raise UserError(
+                f"warehouse: another run has just begun or ended on {settings.warehouse}\n"
+                "start again"
+            )
+        # What is refused up to here is an answer to whoever started the run; the log begins now.
+        progress = Progress(log_format=log_format)
+        stopped = _with_spark(settings, made, queries, available_now, progress, interactive)
+    log.end()
+    return stopped
+
+
+def _with_spark(
+    settings: Settings, made: Plan, queries: Mapping[str, tuple[str, ...]], available_now: bool,
+    progress: Progress, interactive: bool,
+) -> bool:
+    """Whether the run was asked to stop."""
+    from pyspark import SparkContext
+
+    ours = SparkContext._active_spark_context is None
+    progress.say(f"warehouse {settings.warehouse}, source {settings.feed.format}: starting Spark")
+    stopping = Stopping()
+    with stoppable():
+        spark = build_session(settings, "weir")
+    try:
+        with stoppable():
+            partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
+            manifest.claim(settings, partitions)
+            assignment.apply(settings, made)
+            configuration.keep(settings)
+        with listening(spark, stopping, python=not interactive):
+            for note in made.notes():
+                progress.say(note)
+            Service(spark, settings, queries, available_now, stopping, progress).work()
+    finally:
+        if ours:
+            stop_session(spark)
+    return stopping.asked
+
+
+class Service:
+    """The queries of a run, watched until they end."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, queries: Mapping[str, tuple[str, ...]],
+        available_now: bool, stopping: Stopping, progress: Progress | None = None,
+    ) -> None:
+        """`queries` has the jobs of each."""
+        self._spark = spark
+        self._settings = settings
+        self._endless = not available_now
+        self._stopping = stopping
+        self._progress = progress or Progress()
+        self._health = Health(settings, self._progress.warn)
+        self._source = SourceWatch(
+            settings, self._progress.say, self._progress.warn, silence=self._endless
+        )
+        self._late = Late(settings, self._progress)
+        self._groups = dict(queries)
+        self._queries: dict[str, StreamingQuery] = {}
+        self._again: dict[str, tuple[float, int]] = {}
+        self._swept = time.monotonic()
+
+    def _start(self, name: str) -> None:
+        """Start a query, for the first time or again; what is wrong is said without secrets."""
+        trigger = None if self._endless else {"availableNow": True}
+        group = self._groups[name]
+        try:
+            if group == ARCHIVE:
+                query = archive.start(self._spark, self._settings, trigger)
+            else:
+                query = govern.start(
+                    self._spark, self._settings, group, trigger, self._late, name
+                )
+        except PySparkException as error:
+            # Its text has the plan, and the plan every option of the source.
+            raise failure(name, str(error), self._settings) from None
+        self._queries[name] = query
+
+    def work(self) -> None:
+        """Start every query and watch until all have ended or a stop is asked for."""
+        try:
+            with (
+                alerts.beside(self._settings, self._progress.warn),
+                sources.beside(self._settings, self._endless, self._progress.warn),
+                self._metrics(),
+                audits(self._settings, self._endless, self._progress.warn),
+            ):
+                self._watch()
+        finally:
+            self._progress.close()
+
+    def _metrics(self) -> AbstractContextManager[None]:
+        """Serves the metrics meanwhile, if the configuration says so."""
+        if self._settings.metrics is None:
+            return nullcontext()
+        from app.telemetry.serve import exporting
+
+        return exporting(self._settings, self._progress.say, obstacle=self._obstacle)
+
+    def _busy(self) -> bool:
+        """Whether a query is at work on a batch."""
+        return any(query.isActive and not waits(query) for query in self._queries.values())
+
+    def _obstacle(self) -> str:
+        """Why the run is not at work on new records; empty while it is."""
+        if len(self._queries) < len(self._groups):
+            return "the queries are being started"
+        waiting = [name for name, (due, _) in self._again.items() if due]
+        if waiting:
+            return f"{', '.join(waiting)}: starting again"
+        if self._stopping.asked:
+            return "the run is being stopped"
+        return self._source.problem
+
+    def _watch(self) -> None:
+        try:
+            for name in self._groups:
+                self._start(name)
+            self._progress.say(
+                f"started: {', '.join(self._groups)}; waiting for the first batch of "
+                f"{self._settings.feed.title}"
+            )
+            while not self._stopping.wait(POLL_S):
+                self._progress.look(list(self._queries.values()))
+                self._health.look(self._progress.figures)
+                self._source.look(self._progress.figures, self._busy())
+                if time.monotonic() - self._swept >= SWEEP_S:
+                    self._sweep()
+                if not self._tend():
+                    break
+            if self._stopping.asked:
+                self._progress.say("stopping: the running batches are finished first")
+        except KeyboardInterrupt:
+            # What Spark logs of batches that are interrupted helps nobody.
+            self._spark.sparkContext.setLogLevel("OFF")
+            self._stopping.ask()
+            self._stopping.ask()
+            raise
+        finally:
+            queries = list(self._queries.values())
+            interrupted = drain(queries, self._stopping)
+            for name in interrupted:
+                self._progress.warn(f"{name}: batch interrupted; the next start repeats it")
+            self._progress.look(queries)
+            self._health.look(self._progress.figures, last=True)
+            if not interrupted:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove files of payloads that no message needs any more, if every batch that began has
+        ended: one that is run again may need what its first run let go."""
+        self._swept = time.monotonic()
+        queries = self._queries.values()
+        settled = not self._again and all(
+            q.lastProgress is not None and q.exception() is None for q in queries
+        )
+        if not self._settings.chunks.assemble_payload or not settled:
+            return
+        from deltalake.exceptions import DeltaError
+
+        try:
+            staging.sweep(self._settings)
+        except (DeltaError, OSError) as error:  # the next one tries again
+            self._progress.warn(f"chunk_payloads: could not be swept ({type(error).__name__})")
+
+    def _tend(self) -> bool:
+        """Whether there is still work; queries that something passing has ended start again."""
+        busy = False
+        for name, query in self._queries.items():
+            error = None if query.isActive else query.exception()
+            busy = busy or query.isActive or error is not None
+            if error is not None:
+                self._restart_later(name, str(error))
+            elif name in self._again and query.lastProgress is not None:
+                del self._again[name]  # it works again: the next failure is a new one
+        return busy
+
+    def _restart_later(self, name: str, text: str) -> None:
+        """Start the query again when its pause is over; raise what no pause can mend."""
+        reason = failure(name, text, self._settings)
+        due, attempt = self._again.get(name, (0.0, 0))
+        if not isinstance(reason, Passing):
+            raise reason
+        if not due:
+            if attempt >= ATTEMPTS and not self._endless:
+                raise UserError(
+                    f"query {name}: Kafka does not answer ({reason})\n"
+                    "start again when it does: the run goes on where it was"
+                )
+            pause = min(2.0**attempt, LONGEST_PAUSE_S)
+            self._again[name] = (time.monotonic() + pause, attempt + 1)
+            self._progress.warn(
+                f"{name}: Kafka does not answer ({reason}); again in {pause:.0f} s"
+            )
+        elif time.monotonic() >= due:
+            self._again[name] = (0.0, attempt)
+            self._start(name)
+
+
+class Late:
+    """Says, once per larger value, that partitions are further apart than the settings allow."""
+
+    def __init__(self, settings: Settings, progress: Progress) -> None:
+        self._allowed_ms = settings.idle_advance_ms
+        self._progress = progress
+
+    def __call__(self, needed_ms: int) -> None:
+        """Told by the committer: records came too late, `needed_ms` would have kept them."""
+        if needed_ms <= self._allowed_ms:
+            return
+        self._allowed_ms = needed_ms
+        self._progress.warn(
+            f"TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; "
+            f"the records are in quarantine\nidle_advance_ms: {needed_ms} would have judged them"
+        )

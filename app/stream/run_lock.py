@@ -1,0 +1,75 @@
+"""One run at a time for the queries of a warehouse."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from app.errors import UserError
+from app.warehouse.small_files import local_path
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+FOLDER = "_weir/locks"
+
+
+@contextmanager
+def only_run(settings: Settings, queries: Sequence[str]) -> Iterator[None]:
+    """Hold the queries of the warehouse, or refuse while another process does.
+
+    The lock ends with its process, however that ends. An object store has none: there Spark's
+    checkpoint refuses the second writer, later and less clearly.
+    """
+    root = local_path(settings.warehouse)
+    with ExitStack() as held:
+        for name in () if root is None else queries:
+            folder = root / FOLDER
+            folder.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((folder / name).open("w"))
+            if not _taken(file):
+                raise _refusal(settings.warehouse, name)
+        yield
+
+
+def refuse(warehouse: str, queries: Sequence[str] | None = None) -> None:
+    """UserError while another process holds one of the queries (None: any) of a warehouse.
+
+    Nothing is written and nothing is held afterwards.
+    """
+    root = local_path(warehouse)
+    folder = None if root is None else root / FOLDER
+    if folder is None or not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        if queries is not None and path.name not in queries:
+            continue
+        if not _free(path):
+            raise _refusal(warehouse, path.name)
+
+
+def _free(path: Path) -> bool:
+    try:
+        with path.open() as file:
+            return _taken(file)
+    except OSError:
+        return True  # whether the file can be opened is seen when the lock is taken
+
+
+def _taken(file: IO[str]) -> bool:
+    """Whether the lock on an open file could be taken; it ends with the file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _refusal(warehouse: str, query: str) -> UserError:
+    return UserError(
+        f"warehouse: another run works on {warehouse} (query {query})\n"
+        "stop it first, or take another warehouse"
+    )

@@ -1,0 +1,114 @@
+"""The only builder of Spark sessions: every conf that Weir relies on is decided here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.stream.jars import IN_SPARK, coordinates
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.config.settings import Settings
+
+DELTA = "io.delta.sql.DeltaSparkSessionExtension"
+STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+LOCAL_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+)
+
+OPERATOR_ROWS = 1000
+"""Blobs that the stateful operator is given in one Arrow batch; with `app.ingest.routing.BLOB_BYTES` it
+stays below Arrow's limit of 2 GiB, whatever a trigger takes."""
+
+REQUIRED = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
+    # Blobs of bytes and int64 columns go to Python through Arrow, never through rows.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Spark's only limit of rows for every Python stage; `app.ingest.batches` joins what is to be parsed.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(OPERATOR_ROWS),
+}
+"""What the results depend on: not for the user to change."""
+
+PREFERRED = {
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Payloads make large records: a task holds a few of these batches at a time.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
+    # 50 by default: fifty tasks to read the log of a table of a few files.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # One JSON file per micro-batch: a checkpoint every tenth would be most of the work.
+    "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
+    "spark.databricks.delta.history.metricsEnabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+}
+"""What only speed depends on: `--conf` and the cluster's own settings come first."""
+
+
+def build_session(settings: Settings, app_name: str, *, master: str | None = None) -> SparkSession:
+    """The Spark session of this process, with Delta, UTC and the state store that Weir needs.
+
+    Under spark-submit master, jars and environment come from its command line. Without it (tests,
+    notebooks) `master` is local[2] unless given, and the session resolves its jars itself.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if submitted:
+        # Only a running JVM can tell which confs the command line has set.
+        SparkContext._ensure_initialized()  # type: ignore[attr-defined]
+    conf = SparkConf().setAppName(app_name)
+    if not submitted:
+        conf.setMaster(master or "local[2]").setAll(_own_jvm())
+    for key, value in PREFERRED.items():
+        conf.setIfMissing(key, value)
+    conf.setAll(REQUIRED.items())
+    extensions = [e for e in (conf.get("spark.sql.extensions") or "").split(",") if e]
+    if DELTA not in extensions:
+        conf.set("spark.sql.extensions", ",".join([*extensions, DELTA]))
+    if "://" not in settings.warehouse or settings.warehouse.startswith("file:"):
+        # The other manager wants atomic renames of the object stores it was made for.
+        conf.setIfMissing("spark.sql.streaming.checkpointFileManagerClass", LOCAL_CHECKPOINTS)
+    earlier = signal.getsignal(signal.SIGINT)
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # Spark's own handler asks the JVM, which a Ctrl-C may have ended already.
+        signal.signal(signal.SIGINT, earlier)
+    partitions = settings.partitions or spark.sparkContext.defaultParallelism
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    return spark
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop Spark, the maintenance of its state stores first.
+
+    Its thread lives as long as the JVM and complains once a minute that Spark is gone.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+    spark.stop()
+
+
+def _own_jvm() -> list[tuple[str, Any]]:
+    """Confs of a JVM that this process starts itself."""
+    confs = [
+        ("spark.driver.extraJavaOptions", os.environ.get("WEIR_JAVA_OPTIONS", "-Xss4m")),
+        ("spark.driver.memory", os.environ.get("WEIR_DRIVER_MEMORY", "2g")),
+        ("spark.driver.host", "127.0.0.1"),
+        ("spark.driver.bindAddress", "127.0.0.1"),
+        ("spark.ui.enabled", "false"),
+    ]
+    jars = sorted(Path(os.environ["WEIR_JARS"]).glob("*.jar")) if "WEIR_JARS" in os.environ else []
+    if jars:
+        return [*confs, ("spark.jars", ",".join(map(str, jars)))]
+    packages = ("spark.jars.packages", ",".join(coordinates()))
+    return [*confs, packages, ("spark.jars.excludes", ",".join(IN_SPARK))]

@@ -1,0 +1,135 @@
+"""A query's checkpoint: where it lies, how far it came, and what it has committed to the tables.
+
+Spark keeps source offsets (`offsets/N`), ended batches (`commits/N`) and state there. Beside them
+lie two files of Weir: the application id under which the query's batches are in the tables, and,
+in a warehouse on this machine, the last batches of each table.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.warehouse.small_files import local_path, names, read_text, write_text
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+FOLDER = "_weir/checkpoints"
+APPLICATION = "weir-application-id"
+COMMITTED = "weir-committed.json"
+COPYING = ".copying"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The last batch that a query has written to a table, and the one before (-1: none)."""
+
+    application: str
+    batch: int
+    before: int
+
+
+def location(settings: Settings, query: str) -> str:
+    """Where the checkpoint of a query is, as Spark takes it."""
+    local = local_path(settings.warehouse)
+    root = str(local.absolute()) if local is not None else settings.warehouse.rstrip("/")
+    return f"{root}/{FOLDER}/{query}"
+
+
+def found(settings: Settings) -> list[str]:
+    """The queries that have a checkpoint in a warehouse on this machine."""
+    local = local_path(settings.warehouse)
+    folder = None if local is None else local / FOLDER
+    if folder is None or not folder.is_dir():
+        return []
+    kept = [path.name for path in folder.iterdir() if path.is_dir()]
+    return sorted(name for name in kept if not name.endswith(COPYING) and begun(settings, name))
+
+
+def begun(settings: Settings, query: str) -> bool:
+    """Whether the query has planned a batch."""
+    return _last(settings, query, "offsets") >= 0
+
+
+def last_ended(settings: Settings, query: str) -> int:
+    """The newest batch that has ended; -1 = none."""
+    return _last(settings, query, "commits")
+
+
+def settled(settings: Settings, query: str) -> bool:
+    """Whether every batch that was planned has ended."""
+    return _last(settings, query, "offsets") == last_ended(settings, query)
+
+
+def _last(settings: Settings, query: str, log: str) -> int:
+    found = names(settings, f"{FOLDER}/{query}/{log}")
+    return max((int(name) for name in found if name.isdigit()), default=-1)
+
+
+def application_id(settings: Settings, query: str) -> str:
+    """The id under which a query's batches are committed; a new checkpoint gets a new one."""
+    kept = read_text(settings, f"{FOLDER}/{query}/{APPLICATION}")
+    return new_application_id(settings, query) if kept is None else kept
+
+
+def new_application_id(settings: Settings, query: str) -> str:
+    """Commit the batches of a query under a new id from now on."""
+    made = f"weir-{query}-{uuid.uuid4()}"
+    write_text(settings, f"{FOLDER}/{query}/{APPLICATION}", made)
+    return made
+
+
+def committed(settings: Settings, query: str) -> dict[str, Commit]:
+    """By table, what the query has committed last; empty where it is not recorded."""
+    text = read_text(settings, f"{FOLDER}/{query}/{COMMITTED}")
+    if text is None:
+        return {}
+    try:
+        return {table: Commit(**commit) for table, commit in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError):
+        raise UserError(
+            f"{location(settings, query)}/{COMMITTED}: is damaged\n"
+            "remove it: the tables are then not compared with this query's last batches"
+        ) from None
+
+
+def record(settings: Settings, query: str, commits: dict[str, Commit]) -> None:
+    """Keep what the query has committed."""
+    text = json.dumps({table: asdict(commit) for table, commit in commits.items()})
+    write_text(settings, f"{FOLDER}/{query}/{COMMITTED}", text)
+
+
+def copy(settings: Settings, query: str, new: str) -> None:
+    """Give a query of the name `new` everything that `query` has reached, under an id of its own.
+
+    Raises UserError where the warehouse is not on this machine.
+    """
+    root = local_path(settings.warehouse)
+    if root is None:
+        raise UserError(
+            f"queries: {query} judges more jobs than it is given now, and its checkpoint lies in "
+            f"{settings.warehouse}\nqueries that have begun are only taken apart in a warehouse on "
+            f"this machine; put queries back as they were, or take another warehouse"
+        )
+    target = root / FOLDER / new
+    unfinished = Path(f"{target}{COPYING}")
+    try:
+        for old in (unfinished, target):
+            shutil.rmtree(old, ignore_errors=True)
+        shutil.copytree(root / FOLDER / query, unfinished)
+        # Spark ends a query that has the id of one that starts; a stale checksum is refused.
+        (unfinished / ".metadata.crc").unlink(missing_ok=True)
+        (unfinished / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+        unfinished.replace(target)
+    except OSError as error:
+        raise UserError(
+            f"warehouse: cannot copy {root / FOLDER / query} to {target}: {error.strerror or error}"
+            "\nthe checkpoint of a query is copied when its jobs are taken apart"
+        ) from error
+    new_application_id(settings, new)

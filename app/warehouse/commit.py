@@ -1,0 +1,176 @@
+"""Idempotent appends: every batch carries (application id, batch number), so a batch that is run
+again writes nothing twice.
+
+Small results are appended from the driver by delta-rs, a few milliseconds each. With
+`commit: spark` the same rows go through Spark's Delta writer, for file systems that delta-rs
+cannot reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from app.warehouse import checkpoints, durable
+from app.warehouse.small_files import local_path
+from app.warehouse.tables import TABLES, Table
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+    from app.config.settings import Settings
+
+CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 7 days"}
+
+
+def table_path(settings: Settings, name: str) -> str:
+    """Where a table of the warehouse is."""
+    local = local_path(settings.warehouse)
+    if local is not None:
+        return str(local.absolute() / name)
+    return f"{settings.warehouse.rstrip('/')}/{name}"
+
+
+def shaped(rows: pa.Table, table: Table, constants: Mapping[str, pa.Scalar]) -> pa.Table:
+    """Rows with the columns of their table, in order; `constants` are the same for every row."""
+    columns = []
+    for column in table.schema:
+        if column.name in rows.column_names:
+            columns.append(rows.column(column.name).cast(column.type))
+        elif column.name in constants:
+            columns.append(pa.repeat(constants[column.name], rows.num_rows).cast(column.type))
+        else:
+            columns.append(pa.nulls(rows.num_rows, column.type))
+    return pa.table(columns, schema=table.schema)
+
+
+class Writer:
+    """Appends to the tables of one warehouse under the application id of one query."""
+
+    def __init__(self, settings: Settings, query: str, spark: SparkSession) -> None:
+        """`spark` is used only with `commit: spark`."""
+        self._settings = settings
+        self._query = query
+        self._application = checkpoints.application_id(settings, query)
+        self._local = local_path(settings.warehouse)
+        self._commits = checkpoints.committed(settings, query)
+        self._spark = spark
+        self._by_spark = settings.commit == "spark"
+        self._open: dict[str, Any] = {}
+
+    def prepare(self, names: list[str]) -> None:
+        """Create the tables that are missing, so that readers find them from the start."""
+        for name in names:
+            if self._by_spark:
+                self._create_by_spark(TABLES[name])
+            else:
+                self._table(name)
+
+    def append(self, name: str, rows: pa.Table, batch: int) -> None:
+        """Append the rows of a batch to a table, unless that has been done."""
+        if self._by_spark:
+            self._append_by_spark(name, rows, batch)
+            return
+        from deltalake import CommitProperties, Transaction, write_deltalake
+
+        table = self._table(name)
+        table.update_incremental()
+        done = table.transaction_version(self._application)
+        if done is not None and done >= batch:
+            self._note(name, batch)
+            return
+        marker = CommitProperties(app_transactions=[Transaction(self._application, batch)])
+        write_deltalake(table, rows, mode="append", commit_properties=marker)
+        self._note(name, batch)
+
+    def add_files(self, name: str, actions: list[Any], batch: int) -> None:
+        """Make files that tasks have written part of a table, unless that has been done."""
+        from deltalake import CommitProperties, Schema, Transaction
+
+        table = self._table(name)
+        table.update_incremental()
+        done = table.transaction_version(self._application)
+        if done is not None and done >= batch:
+            self._note(name, batch)
+            return
+        marker = CommitProperties(app_transactions=[Transaction(self._application, batch)])
+        definition = TABLES[name]
+        table.create_write_transaction(
+            actions, "append", Schema.from_arrow(definition.schema),
+            list(definition.partition_by), commit_properties=marker,
+        )
+        self._note(name, batch)
+
+    def settle(self) -> None:
+        """End a batch: in a warehouse on this machine its commits survive a loss of power from
+        now on, and the query's checkpoint knows them."""
+        if self._local is not None and self._commits:
+            checkpoints.record(self._settings, self._query, self._commits)
+            durable.sync(self._local)
+
+    def _note(self, name: str, batch: int) -> None:
+        known = self._commits.get(name)
+        if known is None or known.batch < batch or known.application != self._application:
+            before = -1 if known is None or known.application != self._application else known.batch
+            self._commits[name] = checkpoints.Commit(self._application, batch, before)
+
+    def _table(self, name: str) -> Any:
+        if name not in self._open:
+            from deltalake import DeltaTable
+
+            definition = TABLES[name]
+            path, options = table_path(self._settings, name), self._settings.storage()
+            if not DeltaTable.is_deltatable(path, options):
+                DeltaTable.create(
+                    path, definition.schema, mode="ignore",
+                    partition_by=list(definition.partition_by) or None,
+                    description=definition.meaning, configuration=CONFIGURATION,
+                    storage_options=options,
+                )
+            table = DeltaTable(path, storage_options=options)
+            _add_columns(table, definition)
+            self._open[name] = table
+        return self._open[name]
+
+    def _create_by_spark(self, table: Table) -> None:
+        from delta.tables import DeltaTable
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        path = table_path(self._settings, table.name)
+        builder = DeltaTable.createIfNotExists(self._spark).location(path)
+        builder = builder.addColumns(from_arrow_schema(table.schema)).comment(table.meaning)
+        if table.partition_by:
+            builder = builder.partitionedBy(*table.partition_by)
+        for key, value in CONFIGURATION.items():
+            builder = builder.property(key, value)
+        builder.execute()
+
+    def _append_by_spark(self, name: str, rows: pa.Table, batch: int) -> None:
+        frame = self._spark.createDataFrame(rows)
+        self.append_frame(name, frame, batch)
+
+    def append_frame(self, name: str, frame: Any, batch: int) -> None:
+        """Append a Spark frame, unless that has been done: Spark's writer sees to it itself."""
+        definition = TABLES[name]
+        writer = frame.write.format("delta").mode("append")
+        # A table of an earlier version gets the columns that it lacks.
+        writer = writer.option("mergeSchema", "true")
+        writer = writer.option("txnAppId", self._application).option("txnVersion", batch)
+        if definition.partition_by:
+            writer = writer.partitionBy(*definition.partition_by)
+        writer.save(table_path(self._settings, name))
+        self._note(name, batch)
+
+
+def _add_columns(table: DeltaTable, definition: Table) -> None:
+    """Give a table of an earlier version the columns that it lacks, null in the rows it has."""
+    from deltalake import Schema
+
+    there = {field.name for field in table.schema().fields}
+    lacking = [f for f in Schema.from_arrow(definition.schema).fields if f.name not in there]
+    if lacking:
+        table.alter.add_columns(lacking)
+        table.update_incremental()

@@ -1,0 +1,44 @@
+"""The configuration that a warehouse was last run with, kept beside its tables."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from app.warehouse.small_files import read_text, write_text
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+NAME = "_weir/configuration.json"
+
+
+def described(settings: Settings) -> dict[str, Any]:
+    """A configuration as it may be shown, and its hashes; secrets stay out."""
+    return {
+        "config_hash": settings.config_hash(),
+        "params_hash": {job: settings.params_hash(job) for job in settings.jobs},
+        "config": settings.display(),
+    }
+
+
+def keep(settings: Settings) -> None:
+    """Write down what a run starts with."""
+    kept = {"started_ms": time.time_ns() // 1_000_000, **described(settings)}
+    write_text(settings, NAME, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+
+def load(settings: Settings) -> dict[str, Any] | None:
+    """What the last run started with; None where it is not kept, or cannot be read."""
+    text = read_text(settings, NAME)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    needed = {"config_hash": str, "params_hash": dict, "config": dict, "started_ms": int}
+    whole = isinstance(found, dict) and all(
+        isinstance(found.get(name), kind) for name, kind in needed.items())
+    return found if whole else None

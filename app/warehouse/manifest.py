@@ -1,0 +1,108 @@
+"""The manifest of a warehouse: what must stay as it was at its first start.
+
+State cannot move between partitions or shards, so both numbers are written down once, with the
+version of the layout, in `<warehouse>/_weir/manifest.json`. It also has the jobs of each query that
+has begun (`app.stream.assignment`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from app.errors import UserError
+from app.warehouse.small_files import read_text, write_text
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+LAYOUT_VERSION = 1
+NAME = "_weir/manifest.json"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the first start of a warehouse decided."""
+
+    layout_version: int
+    partitions: int
+    shards: int
+    created_ms: int
+    queries: dict[str, list[str]] | None = None
+    """Jobs by the query that judges them; None in a manifest of an earlier version."""
+
+
+def load(settings: Settings) -> Manifest | None:
+    """The manifest of the warehouse; None before the first start."""
+    text = read_text(settings, NAME)
+    if text is None:
+        return None
+    where = path(settings)
+    try:
+        found: dict[str, Any] = json.loads(text)
+        version = found["layout_version"]
+        if version != LAYOUT_VERSION:
+            raise UserError(
+                f"{where}: the warehouse has layout version {version!r}\n"
+                f"this version of Weir reads layout version {LAYOUT_VERSION}; "
+                "take another warehouse, or the Weir that wrote this one"
+            )
+        kept = {
+            name: found[name] for name in Manifest.__dataclass_fields__
+            if name in found or name != "queries"
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{where}: is not a manifest ({error!r})\nput it back from a copy: without it the "
+            "warehouse's partitions and shards are not known"
+        ) from None
+    return Manifest(**kept)
+
+
+def check(settings: Settings, partitions: int | None = None) -> Manifest | None:
+    """The manifest, after refusing settings that do not fit it.
+
+    `partitions` is the number that the session would use; without it the configured one counts.
+    """
+    manifest = load(settings)
+    if manifest is None:
+        return None
+    wanted = {"partitions": partitions or settings.partitions, "shards": settings.shards}
+    for key, value in wanted.items():
+        kept = getattr(manifest, key)
+        if value is not None and value != kept:
+            raise UserError(
+                f"{key}: {value} does not fit the warehouse, whose state lies in {kept} {key} "
+                f"({path(settings)})\nset {key} to {kept}, or take another warehouse"
+            )
+    return manifest
+
+
+def claim(settings: Settings, partitions: int) -> Manifest:
+    """The manifest of the warehouse, written now if this is its first start."""
+    manifest = check(settings, partitions)
+    if manifest is None:
+        now_ms = time.time_ns() // 1_000_000
+        manifest = Manifest(LAYOUT_VERSION, partitions, settings.shards, now_ms)
+        _write(settings, manifest)
+    return manifest
+
+
+def record(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
+    """Keep which query judges which jobs."""
+    manifest = load(settings)
+    wanted = {name: list(jobs) for name, jobs in queries.items()}
+    if manifest is not None and manifest.queries != wanted:
+        _write(settings, replace(manifest, queries=wanted))
+
+
+def _write(settings: Settings, manifest: Manifest) -> None:
+    write_text(settings, NAME, json.dumps(asdict(manifest), indent=1) + "\n")
+
+
+def path(settings: Settings) -> str:
+    """Where the manifest is."""
+    return f"{settings.warehouse.rstrip('/')}/{NAME}"

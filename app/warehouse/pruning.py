@@ -1,0 +1,97 @@
+"""Which files of a table a statement can need, by the statistics in the Delta log.
+
+DuckDB opens the footer of every file that it is given. The optimiser knows better which rows are
+wanted: the statement is planned over empty tables of the same columns, and what the plan pushes
+into a scan, comparisons of an integer column with a number, is held against the least and the
+greatest value that the log gives for each file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from app.warehouse.functions import add_functions
+
+_TERM = r"\((\w+) (>=|<=|!=|=|>|<) (-?\d+)\)"
+_FILTER = re.compile(rf"{_TERM}|\({_TERM}(?: AND {_TERM})+\)")
+"""A whole filter of the plan: anything else in it, such as a string or an OR, does not match."""
+_TERMS = re.compile(_TERM)
+Bounds = dict[str, tuple[int, int]]
+"""Least and greatest value that rows can have, by column."""
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def needed(
+    sql: str, params: Mapping[str, Any], tables: Mapping[str, Mapping[str, str]],
+    views: Mapping[str, str],
+) -> dict[str, list[Bounds]]:
+    """What each scan of a table wants of its rows; nothing for a table that needs all files.
+
+    `tables` holds the SQL types of the columns of each table. A row of a table matters only if it
+    lies in the bounds of one of its scans.
+    """
+    try:
+        with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+            # Of an empty table the statistics say that no row can match.
+            connection.execute("SET disabled_optimizers = 'statistics_propagation'")
+            for name, columns in tables.items():
+                typed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+                connection.execute(f'CREATE TABLE "{name}" ({typed})')
+            add_functions(connection, sql)
+            for name, text in views.items():
+                connection.execute(f'CREATE VIEW "{name}" AS {text}')
+            row = connection.execute(f"EXPLAIN (FORMAT json) {sql}", dict(params)).fetchone()
+        plan = json.loads(row[1])[0] if row else {}
+    except (duckdb.Error, ValueError):
+        return {}  # the statement itself will tell what is wrong
+    wanted: dict[str, list[Bounds]] = {}
+    for info in _scans(plan):
+        wanted.setdefault(info["Table"].rsplit(".", 1)[-1], []).append(_bounds(info))
+    return {name: scans for name, scans in wanted.items() if all(scans)}
+
+
+def overlaps(scans: Sequence[Bounds], least: Mapping[str, Any], most: Mapping[str, Any]) -> bool:
+    """Whether a file can hold a row that one of the scans wants, by its least and greatest values.
+
+    A value that is not known rules nothing out.
+    """
+    return any(
+        all(_meets(bounds, least.get(c), most.get(c)) for c, bounds in scan.items())
+        for scan in scans
+    )
+
+
+def _meets(bounds: tuple[int, int], least: Any, most: Any) -> bool:
+    below = isinstance(most, int) and most < bounds[0]
+    above = isinstance(least, int) and least > bounds[1]
+    return not below and not above
+
+
+def _scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    info = node.get("extra_info", {})
+    if "Table" in info:
+        yield info
+    for child in node.get("children", []):
+        yield from _scans(child)
+
+
+def _bounds(info: Mapping[str, Any]) -> Bounds:
+    filters = info.get("Filters", [])
+    bounds: Bounds = {}
+    for text in [filters] if isinstance(filters, str) else filters:
+        if not _FILTER.fullmatch(text):
+            continue
+        for column, sign, number in _TERMS.findall(text):
+            value = int(number)
+            least, most = bounds.get(column, (_LEAST, _MOST))
+            if sign in ("=", ">=", ">"):
+                least = max(least, value + (sign == ">"))
+            if sign in ("=", "<=", "<"):
+                most = min(most, value - (sign == "<"))
+            bounds[column] = (least, most)
+    return bounds

@@ -1,0 +1,344 @@
+"""The commands `tables` and `query`: what there is, and SQL over it, without Spark.
+
+In front of SQL stand the ready questions of `app.warehouse.questions`.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import math
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from difflib import get_close_matches
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+from uuid import UUID
+
+import duckdb
+
+from app.errors import UserError, did_you_mean
+from app.terminal.interrupt import stoppable
+from app.terminal.moments import instant
+from app.warehouse.ddl import ENGINES, ddl
+from app.warehouse.manifest import load as load_manifest
+from app.warehouse.memory import bounded, default_bytes
+from app.warehouse.questions import QUESTIONS
+from app.warehouse.questions.question import MOST, given
+from app.warehouse.relations import GONE, Warehouse, connect, first_lines, only_select, states
+from app.warehouse.tables import TABLES, VIEWS
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+Output = Literal["table", "json", "csv"]
+SHOWN_ROWS = 200
+"""Rows that a table for reading shows; JSON and CSV have them all."""
+COUNTED_ROWS = 1000
+"""Rows beyond these that it counts; it does not wait for the others."""
+LEAST_TEXT = 24
+"""Columns of a terminal that a wrapped last column has at least."""
+FIRST_WORDS = frozenset({"from", "select", "with", "describe", "show", "summarize", "values"})
+"""Words that SQL begins with and no question does."""
+
+
+def tables(
+    settings: Settings, name: str | None = None, sql: bool = False, as_json: bool = False,
+    ddl: bool = False, engine: str = "spark",
+) -> int:
+    """List tables and views with their rows, describe one, or print what registers them; 0."""
+    if name is not None and name not in TABLES and name not in VIEWS:
+        raise UserError(f"tables: there is no {name} ({did_you_mean(name, [*TABLES, *VIEWS])})")
+    if ddl:
+        return _ddl(_warehouse(settings), engine, name, as_json)
+    if name is None:
+        return _list(_warehouse(settings), as_json)
+    if sql:
+        if name not in VIEWS:
+            raise UserError(f"tables --sql: {name} is a table; views are {', '.join(VIEWS)}")
+        text = VIEWS[name].sql
+        print(json.dumps({"name": name, "sql": text}) if as_json else text)
+        return 0
+    return _describe(_warehouse(settings), name, as_json)
+
+
+def query(
+    settings: Settings, sql: str, output: Output = "table", as_of_ms: int | None = None,
+    params: Sequence[str] = (), timeout_ms: int | None = None, memory_bytes: int | None = None,
+    rows: int | None = None,
+) -> int:
+    """Answer a ready question, or one reading statement over the tables and views; 0.
+
+    It ends at once at a signal or after `timeout_ms` ms, and takes about `memory_bytes` of memory
+    (default: half of the machine's). `rows` is how many rows are shown; without it JSON and CSV
+    have all, and a table for reading says how many it leaves out.
+    """
+    with stoppable(timeout_ms):
+        return _query(
+            settings, sql, output, as_of_ms, params, memory_bytes or default_bytes(), rows
+        )
+
+
+def _query(
+    settings: Settings, sql: str, output: Output, as_of_ms: int | None, params: Sequence[str],
+    memory_bytes: int, shown_rows: int | None,
+) -> int:
+    question = QUESTIONS.get(sql.strip())
+    values: dict[str, Any] = {}
+    if question is not None:
+        sql, values = question.sql, question.values(given(params))
+        if "rows" in values:
+            chosen = "rows" in given(params)
+            usual = values["rows"] if chosen or output == "table" else None
+            shown_rows = shown_rows or usual
+            values["rows"] = MOST  # what is left out is counted
+    elif params:
+        raise UserError("--param: goes with a ready question; query --list has them")
+    else:
+        _require_sql(sql)
+    warehouse = _warehouse(settings).at(as_of_ms)
+    with duckdb.connect(config={"enable_external_access": "false"}) as reader:
+        only_select(reader, sql, "query")
+    limits = {"memory_limit": f"{memory_bytes}B"}
+    try:
+        connection = connect(
+            warehouse, sql, values, alone=True, in_order=question is None, limits=limits,
+            calendar=question is not None,
+        )
+        with connection, bounded(memory_bytes, "query"):
+            connection.execute(sql, values)
+            names = [column[0] for column in connection.description or []]
+            found = _rows(connection)
+            if output == "table":
+                write_table(names, found, sys.stdout, shown_rows or SHOWN_ROWS)
+            else:
+                WRITERS[output](names, islice(found, shown_rows), sys.stdout)
+    except duckdb.IOException as error:
+        raise UserError(f"query: {first_lines(error)}\n{GONE}") from error
+    except duckdb.Error as error:
+        raise UserError(f"query: {first_lines(error)}") from error
+    return 0
+
+
+def list_questions(output: Output = "table") -> int:
+    """The ready questions, each with its parameters and their defaults; 0."""
+    names = ["name", "parameters", "meaning"]
+    rows = [
+        [q.name, " ".join(f"{p.name}={p.shown_default}" for p in q.params), q.meaning]
+        for q in QUESTIONS.values()
+    ]
+    if output == "json":
+        print(json.dumps([
+            {"name": q.name, "meaning": q.meaning, "reads": q.reads, "sql": q.sql,
+             "parameters": {p.name: p.meaning for p in q.params}}
+            for q in QUESTIONS.values()
+        ], indent=1))
+        return 0
+    if output == "table":
+        rows = [[name, ", ".join(p.name for p in QUESTIONS[name].params), meaning]
+                for name, _, meaning in rows]
+    WRITERS[output](names, rows, sys.stdout)
+    return 0
+
+
+def _warehouse(settings: Settings) -> Warehouse:
+    """The warehouse of a configuration, if this version of Weir knows its layout."""
+    warehouse = Warehouse.of(settings)
+    warehouse.require()
+    load_manifest(settings)
+    return warehouse
+
+
+def _require_sql(text: str) -> None:
+    """UserError for words that can only be meant as the name of a question."""
+    words = re.findall(r"[\w-]+", text)
+    if not words or re.fullmatch(r"[\w\s-]+", text) is None:
+        return
+    if len(words) > 1 and words[0].lower() in FIRST_WORDS:
+        return
+    name = "-".join(words).replace("_", "-").lower()
+    if len(words) > 1 and not get_close_matches(name, QUESTIONS, n=1, cutoff=0.75):
+        return  # SQL, or something that its parser will tell
+    if text.strip().lower() in (*TABLES, *VIEWS):
+        raise UserError(f"query: {text.strip()} is a table or view, not a question\n"
+                        f'read it with query "FROM {text.strip().lower()} LIMIT 20"')
+    raise UserError(f"query: {text.strip()} is neither SQL nor a ready question"
+                    f" ({did_you_mean(name, list(QUESTIONS))})")
+
+
+def _list(warehouse: Warehouse, as_json: bool) -> int:
+    names = ["name", "kind", "rows", "bytes", "meaning"]
+    rows: list[list[Any]] = [
+        [s.name, "table", 0 if s.version is None else s.rows, s.bytes or 0, TABLES[s.name].meaning]
+        for s in states(warehouse)
+    ]
+    rows += [[view.name, "view", None, None, view.meaning] for view in VIEWS.values()]
+    (write_json if as_json else write_table)(names, rows, sys.stdout)
+    return 0
+
+
+def _describe(warehouse: Warehouse, name: str, as_json: bool) -> int:
+    meanings = {c.name: c.meaning for c in TABLES[name].columns} if name in TABLES else {}
+    connection = connect(warehouse, name)
+    described = connection.execute(f"DESCRIBE {name}").fetchall()
+    rows = [[column, kind.lower(), meanings.get(column, "")] for column, kind, *_ in described]
+    if not as_json:
+        print((TABLES[name] if name in TABLES else VIEWS[name]).meaning + "\n")
+    (write_json if as_json else write_table)(["column", "type", "meaning"], rows, sys.stdout)
+    return 0
+
+
+def _ddl(warehouse: Warehouse, engine: str, name: str | None, as_json: bool) -> int:
+    if engine not in ENGINES:
+        raise UserError(f"--engine {engine}: allowed: {', '.join(ENGINES)}")
+    statements, missing = ddl(warehouse, engine, name)
+    if as_json:
+        print(json.dumps({"engine": engine, "statements": statements, "missing": missing}))
+        return 0
+    for statement in statements:
+        print(f"{statement};")
+    for table in missing:
+        print(f"-- {table}: nothing has been written yet")
+    return 0
+
+
+def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:
+    while block := connection.fetchmany(2000):
+        yield from block
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: dates in ISO form, bytes in base64, no NaN; integers are exact."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime):
+        return instant(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta | UUID):
+        return str(value)
+    return value
+
+
+def write_json(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
+    """An array of objects, one per line, written as the rows come."""
+    unique = [n if n not in names[:i] else f"{n}_{i}" for i, n in enumerate(names)]
+    between = "[\n"
+    for row in rows:
+        record = dict(zip(unique, map(plain, row), strict=True))
+        out.write(between + json.dumps(record, ensure_ascii=False))
+        between = ",\n"
+    out.write("[]\n" if between == "[\n" else "\n]\n")
+
+
+def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
+    """Comma-separated values with a header; null is empty, lists and maps are JSON."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([_cell(value) for value in row])
+
+
+def write_table(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO,
+    shown_rows: int | None = SHOWN_ROWS, more: str = "--rows N shows more",
+) -> None:
+    """Aligned columns for reading, numbers to the right, of at most `shown_rows` rows (None: all).
+
+    How many there are is said at the end, with `more`. On a terminal a table that is too wide for
+    it has its last column wrapped between words, or one column a line.
+    """
+    kept: list[Sequence[Any]] = []
+    beyond = 0
+    for row in rows:
+        if shown_rows is None or len(kept) < shown_rows:
+            kept.append(row)
+        elif (beyond := beyond + 1) == COUNTED_ROWS:
+            break
+    numbers = [all(_is_number(row[i]) for row in kept) for i in range(len(names))]
+    cells = [[" ".join(_cell(value).split("\n")) for value in row] for row in kept]
+    for line in _laid_out(names, cells, numbers, _width(out)):
+        out.write(line.rstrip() + "\n")
+    if beyond:
+        total = len(kept) + beyond
+        least = "at least " if beyond == COUNTED_ROWS else ""
+        out.write(f"{len(kept):,} of {least}{total:,} rows; {more}\n")
+    elif not kept:
+        out.write("no rows\n")
+
+
+def _width(out: TextIO) -> int | None:
+    """The columns of a terminal; None for a file or pipe, whose lines are as long as they are."""
+    return shutil.get_terminal_size().columns if out.isatty() else None
+
+
+def _laid_out(
+    names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool],
+    width: int | None,
+) -> Iterator[str]:
+    """The lines of a table that is at most so wide, where words allow it."""
+    if not names:
+        return
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    before = sum(widths[:-1]) + 2 * (len(names) - 1)
+    if width is not None and before + widths[-1] > width:
+        if numbers[-1] or width - before < LEAST_TEXT:
+            yield from _one_a_line(names, cells, width)
+            return
+        widths[-1] = width - before
+    for line in (list(names), ["-" * one for one in widths], *cells):
+        *first, last = line
+        start = "".join(
+            (c.rjust(w) if n else c.ljust(w)) + "  "
+            for c, w, n in zip(first, widths, numbers, strict=False)
+        )
+        parts = textwrap.wrap(last, widths[-1], break_long_words=False, break_on_hyphens=False)
+        for i, part in enumerate(parts or [""]):
+            shown = part.rjust(widths[-1]) if numbers[-1] else part
+            yield (start if i == 0 else " " * before) + shown
+
+
+def _one_a_line(
+    names: Sequence[str], cells: Sequence[Sequence[str]], width: int
+) -> Iterator[str]:
+    """Every row as a block, a column a line."""
+    name_width = max(map(len, names))
+    for number, row in enumerate(cells, 1):
+        yield f"-- {number} ".ljust(width, "-")
+        for name, cell in zip(names, row, strict=True):
+            yield from textwrap.wrap(
+                cell, width, initial_indent=name.ljust(name_width) + "  ",
+                subsequent_indent=" " * (name_width + 2), break_long_words=False,
+                break_on_hyphens=False,
+            ) or [name]
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, int | float | Decimal) and not isinstance(value, bool))
+
+
+def _cell(value: Any) -> str:
+    value = plain(value)
+    if value is None:
+        return ""
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+WRITERS = {"table": write_table, "json": write_json, "csv": write_csv}

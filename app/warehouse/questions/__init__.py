@@ -1,0 +1,26 @@
+"""Ready questions: `./spark-submit.sh query NAME`. Each is SQL over the tables, with parameters."""
+
+from __future__ import annotations
+
+from app.warehouse.questions import (
+    backlog,
+    chunks,
+    entry_cache,
+    producer_ids,
+    rate_limits,
+    warehouse,
+)
+from app.warehouse.questions.question import Question
+from app.warehouse.relations import STATES
+from app.warehouse.tables import TABLES, VIEWS
+
+_ALL = (
+    *rate_limits.QUESTIONS, *chunks.QUESTIONS, *producer_ids.QUESTIONS, *backlog.QUESTIONS,
+    *entry_cache.QUESTIONS, *warehouse.QUESTIONS,
+)
+QUESTIONS: dict[str, Question] = {
+    question.name: question
+    for question in _ALL
+    if set(question.reads) <= {*TABLES, *VIEWS, STATES}
+}
+"""Every question by its name; those about tables that Weir does not write are left out."""

@@ -1,0 +1,50 @@
+"""Questions about the job `backlog`: which quota is near, and when it will be reached."""
+
+from __future__ import annotations
+
+from app.warehouse.questions.question import ROWS, Question
+
+_NEAR_QUOTA = """
+WITH ranked AS (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, topic ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
+    ) AS place
+  FROM backlog_checks
+)
+SELECT cluster, topic, round(greatest(size_usage, time_usage), 4) AS usage,
+  CASE WHEN size_usage >= coalesce(time_usage, size_usage) THEN 'size' ELSE 'time' END AS quota,
+  backlog_bytes, limit_bytes, age_s, limit_s, oldest_subscription,
+  exceeded_size OR exceeded_time AS exceeded, epoch_ms(pass_ms) AS checked
+FROM ranked
+WHERE place = 1 AND (size_usage IS NOT NULL OR time_usage IS NOT NULL)
+ORDER BY greatest(size_usage, time_usage) DESC, cluster, topic
+LIMIT $rows
+""".strip()
+
+_PREDICTED = """
+WITH ranked AS (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, topic, subscription
+      ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
+    ) AS place
+  FROM backlog_subscriptions
+)
+SELECT cluster, topic, subscription, round(time_to_quota_s, 1) AS time_to_quota_s,
+  epoch_ms(pass_ms + CAST(least(time_to_quota_s, 1e9) * 1000 AS BIGINT)) AS expected,
+  backlog_bytes, age_s, growth_rate, drain_rate, epoch_ms(pass_ms) AS checked
+FROM ranked
+WHERE place = 1 AND time_to_quota_s IS NOT NULL
+ORDER BY ranked.time_to_quota_s, cluster, topic, subscription
+LIMIT $rows
+""".strip()
+
+QUESTIONS = (
+    Question(
+        "backlog-near-quota", "Topics by how much of their backlog quota is used, by size or age,"
+        " at their newest check.", ("backlog_checks",), _NEAR_QUOTA, (ROWS,),
+    ),
+    Question(
+        "predicted-breaches", "Subscriptions whose backlog will reach a quota, the soonest first;"
+        " 0 s = it has.", ("backlog_subscriptions",), _PREDICTED, (ROWS,),
+    ),
+)

@@ -1,0 +1,35 @@
+"""Questions about the warehouse itself: what was not applied, and how far its tables are."""
+
+from __future__ import annotations
+
+from app.warehouse.questions.question import Question
+
+_QUARANTINE = """
+SELECT reason_code, count(DISTINCT (source_partition, source_offset)) AS records,
+  list_sort(list(DISTINCT job) FILTER (WHERE job IS NOT NULL)) AS jobs,
+  mode(detail ORDER BY detail) AS commonest_detail, epoch_ms(max(ts_wall_ms)) AS newest
+FROM quarantine
+WHERE (ts_wall_ms IS NULL OR ts_wall_ms >= $since) AND (ts_wall_ms IS NULL OR ts_wall_ms < $until)
+GROUP BY reason_code
+ORDER BY records DESC, reason_code
+LIMIT $rows
+""".strip()
+
+_FRESHNESS = """
+SELECT name, rows, files, version, epoch_ms(committed_ms) AS committed,
+  epoch_ms(newest_ms) AS newest_row, round((committed_ms - newest_ms) / 1e3, 3) AS behind_s
+FROM weir_tables
+WHERE version IS NOT NULL
+ORDER BY committed_ms DESC, name
+""".strip()
+
+QUESTIONS = (
+    Question(
+        "quarantined", "Records that were not applied, by reason; those without a time always"
+        " count.", ("quarantine",), _QUARANTINE,
+    ),
+    Question(
+        "freshness", "How far each table is: its newest commit, the time of its newest row, and"
+        " the time between the two.", ("weir_tables",), _FRESHNESS, (),
+    ),
+)

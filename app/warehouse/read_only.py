@@ -1,0 +1,95 @@
+"""What SQL from outside may say: one statement that reads, over the tables and nothing else.
+
+DuckDB itself refuses files outside the warehouse (`app.warehouse.relations.connect`). That is not enough: a
+COPY in a WITH clause counts as a SELECT and writes, some table functions run the text that they are
+given, and a name that is no table's may be a file of the warehouse. So the parsed statement is
+looked at as well, by lists of what is known to be harmless: whatever a later DuckDB adds is refused
+until somebody has looked at it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+
+from app.errors import UserError
+
+NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+"""Nodes of a query that only read; others are COPY, INSERT, UPDATE, DELETE and MERGE."""
+TABLE_FUNCTIONS = frozenset({
+    "range", "generate_series", "generate_subscripts", "unnest", "repeat", "repeat_row",
+    "json_each", "json_tree", "histogram", "histogram_values", "summary",
+    "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_tables", "duckdb_types",
+    "duckdb_views", "icu_calendar_names", "pg_timezone_names", "pragma_table_info",
+    "pragma_version",
+})
+"""Table functions that neither read a file nor run the text that they are given."""
+SCHEMAS = frozenset({"", "main", "temp", "information_schema", "pg_catalog"})
+CATALOGS = frozenset({"", "memory", "system", "temp"})
+ALLOWED = "allowed is one statement that reads: SELECT, WITH, DESCRIBE"
+
+
+def only_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> None:
+    """UserError unless `sql` is one statement that only reads; `where` begins its message."""
+    try:
+        statements = connection.extract_statements(sql)
+    except duckdb.Error as error:
+        raise UserError(f"{where}: {first_lines(error)}") from error
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise UserError(f"{where}: {ALLOWED}")
+    # In extended form a string literal cannot end early, whatever it holds.
+    (text,) = connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchone() or ("{}",)
+    tree = json.loads(text)
+    if tree.get("error", True):
+        raise UserError(f"{where}: {ALLOWED}\n{tree.get('error_message', '')}")
+    for node in _dicts(tree):
+        kind = node.get("type")
+        if isinstance(kind, str) and kind.endswith("_NODE") and kind not in NODES:
+            raise UserError(f"{where}: {ALLOWED}")
+        if kind in ("BASE_TABLE", "SHOW_REF"):
+            _require_table(node, where)
+        if kind == "TABLE_FUNCTION":
+            name = str(node.get("function", {}).get("function_name", "")).lower()
+            if name not in TABLE_FUNCTIONS:
+                raise UserError(
+                    f"{where}: the table function {name} is not allowed: SQL reads the tables and"
+                    " views of the warehouse, no files"
+                )
+
+
+def _require_table(node: dict[str, Any], where: str) -> None:
+    """UserError if a table of a statement may be a file: DuckDB takes what it does not know, such
+    as x.json, for one."""
+    catalog, schema, table = (
+        str(node.get(f"{part}_name") or "") for part in ("catalog", "schema", "table")
+    )
+    plain = re.fullmatch(r"\w*", table.strip('"')) is not None
+    if catalog.lower() not in CATALOGS or schema.lower() not in SCHEMAS or not plain:
+        name = ".".join(part for part in (catalog, schema, table) if part)
+        raise UserError(
+            f"{where}: there is no table {name}: SQL reads the tables and views of the warehouse,"
+            " no files"
+        )
+
+
+def first_lines(error: duckdb.Error) -> str:
+    """The part of a DuckDB message that helps: what is wrong, and the nearest name if any."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    near = [line for line in lines[1:] if line.startswith(("Did you mean", "Candidate"))]
+    return "\n".join([lines[0] if lines else type(error).__name__, *near[:1]])
+
+
+def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a JSON document."""
+    waiting = [tree]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            yield value
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)

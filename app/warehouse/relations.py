@@ -1,0 +1,535 @@
+"""The Delta tables of a warehouse as relations of a read-only DuckDB connection, without Spark.
+
+DuckDB's own Delta extension is a download of its own, so the log is read by delta-rs. Local files
+go to DuckDB as the list of files that the log holds (five to fifty times quicker than an Arrow
+dataset over ten million rows), those of an object store as an Arrow dataset.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from app.errors import UserError
+from app.terminal.interrupt import watch
+from app.warehouse import pruning
+from app.warehouse.functions import add_functions
+from app.warehouse.memory import SHARE as MEMORY_SHARE
+from app.warehouse.read_only import first_lines, only_select
+from app.warehouse.tables import TABLES, VIEWS, Table
+from app.warehouse.time_travel import committed_at, version_at
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+__all__ = ["STATES", "State", "Warehouse", "connect", "first_lines", "only_select", "states"]
+
+GLOB = re.compile(r"[*?]")
+"""Characters that DuckDB would expand in a file name."""
+READER_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+"""Features of the Delta protocol under which the rows of a table are those of its files."""
+FEW_FILES = 16
+"""So few are opened sooner than a statement is planned to find out which are needed."""
+STATES = "weir_tables"
+"""The relation that says how far each table has come."""
+QUERIES = "weir_queries"
+"""The relation that says how far each streaming query has come."""
+NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms")
+"""Columns that say what time a table has reached, by preference."""
+
+GONE = (
+    "a file that is gone was removed by VACUUM or compaction: ask again, and with --as-of take a "
+    "later time"
+)
+
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999 (ms since the epoch). A clock may say anything; no calendar has the rest."""
+EVENT_TIMES = ("pass_ms", "window_start_ms", "at_ms", "ts_wall_ms")
+"""Columns that say when something was, by preference."""
+NARROWER = "ask for a shorter time, or where there is more memory"
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """A folder or object-store prefix that holds one Delta table per name."""
+
+    uri: str
+    storage_options: dict[str, str] = field(default_factory=dict, repr=False)
+    as_of_ms: int | None = None
+    """Tables are as they were at this moment (ms since the epoch); None: as they are."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Warehouse:
+        """The warehouse of a configuration."""
+        return cls(settings.warehouse, settings.storage())
+
+    def at(self, as_of_ms: int | None) -> Warehouse:
+        """The same warehouse as it was at a moment."""
+        return replace(self, as_of_ms=as_of_ms)
+
+    @property
+    def folder(self) -> Path | None:
+        """The local folder; None in an object store."""
+        parts = urlsplit(self.uri)
+        if parts.scheme == "file":
+            return Path(unquote(parts.path))
+        return None if "://" in self.uri else Path(self.uri)
+
+    def location(self, name: str) -> str:
+        """Where a table is."""
+        return f"{(str(self.folder) if self.folder else self.uri).rstrip('/')}/{name}"
+
+    def open(self, name: str) -> DeltaTable | None:
+        """A table as its log stands; None while nothing has been written to it.
+
+        A UserError if this version of Weir cannot tell the rows of the table.
+        """
+        folder, location = self.folder, self.location(name)
+        if folder is not None and not (folder / name / "_delta_log").is_dir():
+            return None
+        try:
+            delta = DeltaTable(location, storage_options=self.storage_options)
+            if self.as_of_ms is not None:
+                version = version_at(location, self.storage_options, self.as_of_ms)
+                if version is None:
+                    return None
+                delta.load_as_version(version)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            reason = str(error).splitlines()[0][:200]
+            raise UserError(f"{location}: cannot be read\n{reason}") from error
+        require_plain_rows(delta, location)
+        return delta
+
+    def open_all(self, names: Iterable[str]) -> dict[str, DeltaTable | None]:
+        """Several tables by name, opened side by side."""
+        wanted = list(names)
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            return dict(zip(wanted, pool.map(self.open, wanted), strict=True))
+
+    def require(self) -> None:
+        """UserError if there is nothing that could be a warehouse."""
+        folder = self.folder
+        if folder is not None and not any((folder / n).is_dir() for n in (*TABLES, "_weir")):
+            what = "has no Weir tables" if folder.is_dir() else "does not exist"
+            raise UserError(
+                f"warehouse: {self.uri} {what}\n"
+                "name another with --warehouse, or fill one with ./spark-submit.sh demo or run"
+            )
+
+
+@dataclass(frozen=True)
+class Recent:
+    """The rows of the last `lookback_ms` before `until_ms`, or before the newest row.
+
+    Tables of jobs share one newest row. The times of archived records are the senders' own, so
+    `events` and `quarantine` go by when a record was read.
+    """
+
+    lookback_ms: int
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a table has come; all but the name is None where nothing has been written."""
+
+    name: str
+    version: int | None = None
+    committed_ms: int | None = None
+    files: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    newest_ms: int | None = None
+
+
+def states(warehouse: Warehouse) -> list[State]:
+    """The state of every table, from the logs alone."""
+    return [state(warehouse, name, delta) for name, delta in warehouse.open_all(TABLES).items()]
+
+
+def connect_files(
+    warehouse: Warehouse, tables: Mapping[str, tuple[DeltaTable, Sequence[str]] | None]
+) -> duckdb.DuckDBPyConnection:
+    """A connection that knows each of these tables by some of its files, given as the log's paths.
+
+    A table without files is there, and empty. Rows come in any order, with times as `calendar` of
+    `connect` has them.
+    """
+    connection = _sealed(warehouse, in_order=False)
+    for name, found in tables.items():
+        relation = _Relation(TABLES[name], found[0] if found else None, calendar=True)
+        relation.take(found[1] if found else ())
+        relation.add(connection, warehouse)
+    return connection
+
+
+def connect(
+    warehouse: Warehouse, sql: str | None = None, params: Mapping[str, Any] | None = None,
+    *, alone: bool = False, in_order: bool = True, recent: Recent | None = None,
+    limits: Mapping[str, str] | None = None, opened: Mapping[str, DeltaTable] | None = None,
+    calendar: bool = False,
+) -> duckdb.DuckDBPyConnection:
+    """A connection that knows the tables and views named in `sql` (all without it).
+
+    A table that has no rows yet is there, and empty. The connection can read below the warehouse
+    and nothing else; statements are the caller's to refuse (`only_select`). With `alone` the
+    connection is good for this one statement: files that it cannot need are left out. Without
+    `in_order` rows come in any order unless the statement says which, and sooner. With `recent`
+    older rows are not there. `limits` are settings of DuckDB, such as threads and memory_limit.
+    Tables in `opened` are taken as they have been opened. With `calendar` times and durations (ms)
+    that no calendar has are null, and rows at such a time are not there: a statement can reckon
+    with them.
+    """
+    warehouse.require()
+    words = set(re.findall(r"\w+", sql.lower())) if sql else {*TABLES, *VIEWS}
+    views = [name for name in VIEWS if name in words]
+    wanted = words | {table for name in views for table in VIEWS[name].reads}
+    tables = [name for name in TABLES if name in wanted]
+    connection = _sealed(warehouse, in_order, limits)
+    closed = [name for name in tables if name not in (opened or {})]
+    found = warehouse.open_all(closed) if len(closed) > 1 else {
+        name: warehouse.open(name) for name in closed
+    }
+    found |= opened or {}
+    relations = [_Relation(TABLES[name], found[name], calendar) for name in tables]
+    if alone and sql is not None and any(len(r.paths) > FEW_FILES for r in relations):
+        columns = {r.table.name: r.columns for r in relations}
+        texts = {name: VIEWS[name].sql for name in views}
+        kept = pruning.needed(sql, params or {}, columns, texts)
+        for relation in relations:
+            relation.prune(kept.get(relation.table.name))
+    if recent is not None:
+        _leave_out_older(relations, recent)
+    for relation in relations:
+        relation.add(connection, warehouse)
+    if not tables:
+        # Nothing is read. They are there to be listed, and for DuckDB to suggest.
+        for table in TABLES.values():
+            _Relation(table, None).add(connection, warehouse)
+    for name in views if tables else VIEWS:
+        connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
+    add_functions(connection, sql or "")
+    if STATES in words:
+        _add_states(connection, warehouse)
+    if QUERIES in words:
+        _add_queries(connection, warehouse)
+    return connection
+
+
+def connect_to(
+    warehouse: Warehouse, opened: Mapping[str, DeltaTable | None], limits: Mapping[str, str]
+) -> duckdb.DuckDBPyConnection:
+    """A connection that knows tables as they have been opened, whatever is committed meanwhile.
+
+    `limits` are settings of DuckDB, such as `memory_limit`.
+    """
+    connection = _sealed(warehouse, in_order=False, limits=limits)
+    for name, delta in opened.items():
+        _Relation(TABLES[name], delta).add(connection, warehouse)
+    return connection
+
+
+def sql_type(kind: pa.DataType) -> str:
+    """The name of a column type in DuckDB."""
+    if pa.types.is_map(kind):
+        return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
+    if pa.types.is_list(kind):
+        return f"{sql_type(kind.value_type)}[]"
+    names = {
+        "int64": "BIGINT", "int32": "INTEGER", "int16": "SMALLINT", "int8": "TINYINT",
+        "bool": "BOOLEAN", "double": "DOUBLE", "float": "FLOAT", "date32[day]": "DATE",
+        "binary": "BLOB",
+    }
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMPTZ" if kind.tz else "TIMESTAMP"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    return names.get(str(kind), "VARCHAR")
+
+
+class _Relation:
+    """A table as DuckDB gets it: the files of its log, each a path below the table."""
+
+    def __init__(self, table: Table, delta: DeltaTable | None, calendar: bool = False) -> None:
+        self.table = table
+        self._calendar = calendar
+        self._delta = delta
+        self.paths: list[str] = []
+        self._written_ms: list[int] = []
+        self._whole = True
+        self._conditions: list[str] = []
+        self.columns = {c.name: sql_type(c.type) for c in table.columns}
+        self._there = list(self.columns)
+        if delta is None:
+            return
+        written = {f.name: sql_type(f.type) for f in pa.schema(delta.schema().to_arrow())}
+        self._there = list(written)
+        # Columns of a newer Weir are shown; those that an older one did not write are null.
+        self.columns = {**written, **{k: v for k, v in self.columns.items() if k not in written}}
+        self._adds = delta.get_add_actions()
+        self.paths = [unquote(path) for path in self._column("path")]
+        self._written_ms = self._column("modification_time")
+        self._has_statistics = {"min", "max"} <= set(self._adds.schema.names)
+
+    def prune(self, scans: Sequence[pruning.Bounds] | None) -> None:
+        """Keep the files that may hold what the scans of a statement want; None: all."""
+        if scans is None or len(self.paths) <= FEW_FILES or not self._has_statistics:
+            return
+        limits = zip(self._column("min"), self._column("max"), strict=True)
+        keep = [pruning.overlaps(scans, least or {}, most or {}) for least, most in limits]
+        if not any(keep):
+            keep[0] = True  # for the types of its columns
+        self.paths = list(compress(self.paths, keep))
+        self._written_ms = list(compress(self._written_ms, keep))
+
+    def take(self, paths: Sequence[str]) -> None:
+        """Keep these files."""
+        wanted = set(paths)
+        keep = [path in wanted for path in self.paths]
+        self._whole = all(keep)
+        self.paths = list(compress(self.paths, keep))
+        self._written_ms = list(compress(self._written_ms, keep))
+
+    @property
+    def clock(self) -> str | None:
+        """The column by which its rows are recent; None if they always are."""
+        if self.table.job is not None:
+            return "ts_wall_ms"
+        return next((c for c in ("ingest_ms", "checked_ms") if c in self.table.names), None)
+
+    def newest(self) -> int | None:
+        """The newest time of that column in the statistics of the files; None if not known."""
+        if not self.paths or not self._has_statistics:
+            return None
+        found = ((most or {}).get(self.clock) for most in self._column("max"))
+        return max((v for v in found if v is not None and v <= LAST_MS), default=None)
+
+    def leave_out_before(self, start_ms: int) -> None:
+        """Show only rows from `start_ms` on, and leave out files that have none."""
+        clock = self.clock
+        self._conditions.append(f'"{clock}" >= {start_ms}')
+        if self.paths and self._has_statistics:
+            least = [(most or {}).get(clock) for most in self._column("max")]
+            keep = [value is None or value >= start_ms for value in least]
+            self.paths = list(compress(self.paths, keep))
+            self._written_ms = list(compress(self._written_ms, keep))
+
+    def add(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+        """Make the table known to a connection."""
+        name = self.table.name
+        shown = ", ".join(
+            self._shown(c) if c in self._there else f'CAST(NULL AS {kind}) AS "{c}"'
+            for c, kind in self.columns.items()
+        )
+        source = self._source(connection, warehouse)
+        if source is None:
+            shown = ", ".join(f'CAST(NULL AS {k}) AS "{c}"' for c, k in self.columns.items())
+            source = "(SELECT 1) WHERE false"
+        conditions = [*self._conditions, *self._own_time()] if self.paths else []
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        connection.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {source}{where}")
+
+    def _shown(self, column: str) -> str:
+        """A stored column as it is shown."""
+        if not self._calendar or not column.endswith("_ms") or self.columns[column] != "BIGINT":
+            return f'"{column}"'
+        return f'CASE WHEN {_in_calendar(column)} THEN "{column}" END AS "{column}"'
+
+    def _own_time(self) -> list[str]:
+        """The condition that rows are at a time that a calendar has."""
+        if not self._calendar:
+            return []
+        # Of what is refused the senders' own time may be the reason.
+        times = [self.clock] if self.table.job is None else [*EVENT_TIMES, "window_ms"]
+        return [f'("{c}" IS NULL OR {_in_calendar(c)})' for c in times if c in self._there]
+
+    def _source(
+        self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse
+    ) -> str | None:
+        """What DuckDB reads the rows from; None where there are none."""
+        name, delta = self.table.name, self._delta
+        if delta is None or not self.paths:
+            return None
+        if warehouse.folder is None or any(GLOB.search(p) or "://" in p for p in self.paths):
+            return self._dataset(connection)
+        root = str((warehouse.folder / name).resolve())
+        if GLOB.search(root) or "://" in root:
+            return self._dataset(connection)
+        files = [_literal(f"{root}/{path}") for path in self.paths]
+        partitions = delta.metadata().partition_columns
+        hive = "true" if partitions else "false"
+        # A column that came with a later version of Weir is missing in the files before it.
+        stored = set(self._there) - set(partitions)
+        ends = {min(zip(self._written_ms, files, strict=True))[1],
+                max(zip(self._written_ms, files, strict=True))[1]}
+        by_name = any(not stored <= _stored(connection, file) for file in ends)
+        union = ", union_by_name = true" if by_name else ""
+        return f"read_parquet([{', '.join(files)}], hive_partitioning = {hive}{union})"
+
+    def _dataset(self, connection: duckdb.DuckDBPyConnection) -> str:
+        assert self._delta is not None
+        dataset = self._delta.to_pyarrow_dataset()
+        if not self._whole:
+            import pyarrow.dataset as ds
+
+            wanted = set(self.paths)
+            dataset = ds.FileSystemDataset(
+                [f for f in dataset.get_fragments() if unquote(f.path) in wanted],
+                dataset.schema, dataset.format, dataset.filesystem,
+            )
+        connection.register(f"_{self.table.name}", dataset)
+        return f"_{self.table.name}"
+
+    def _column(self, name: str) -> list[Any]:
+        return list(self._adds.column(name).to_pylist())
+
+
+def _sealed(
+    warehouse: Warehouse, in_order: bool, limits: Mapping[str, str] | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A connection that reads below the warehouse, and changes and loads nothing."""
+    spill = Path(tempfile.gettempdir()) / f"weir-query-{secrets.token_hex(8)}"
+    connection = duckdb.connect(config={
+        "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
+        "allow_persistent_secrets": "false", "temp_directory": str(spill),
+        "preserve_insertion_order": str(in_order).lower(), "memory_limit": MEMORY_SHARE,
+        **(limits or {}),
+    })
+    watch(connection, spill)
+    connection.execute("SET python_enable_replacements = false")
+    if warehouse.folder is not None:
+        allowed = str(warehouse.folder.resolve())
+        connection.execute(f"SET allowed_directories = [{_literal(allowed)}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _leave_out_older(relations: Sequence[_Relation], recent: Recent) -> None:
+    """Cut every table down to its recent rows; a table without statistics stays whole."""
+    of_jobs = [r.newest() for r in relations if r.table.job is not None]
+    shared = max((ms for ms in of_jobs if ms is not None), default=None)
+    for relation in relations:
+        newest = relation.newest() if relation.table.job is None else shared
+        if recent.until_ms is not None:
+            # A look back: when a record was read says nothing about that time.
+            newest = recent.until_ms if relation.table.job is not None else None
+        if newest is not None and relation.clock is not None:
+            relation.leave_out_before(newest - recent.lookback_ms)
+
+
+def require_plain_rows(delta: DeltaTable, location: str) -> None:
+    """UserError if the rows of a table are not simply those of its files."""
+    features = set(delta.protocol().reader_features or ()) - READER_FEATURES
+    if delta.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        features.add("columnMapping")
+    elif features == {"columnMapping"}:
+        features = set()
+    if features:
+        raise UserError(
+            f"{location}: cannot be read: it uses {', '.join(sorted(features))}, which this"
+            " version of Weir does not know\nread it with Spark, or with the Weir that wrote it"
+        )
+
+
+def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
+    """The state of a table as it was opened, from its log alone."""
+    if delta is None:
+        return State(name)
+    adds = delta.get_add_actions(flatten=True)
+    there = set(adds.schema.names)
+
+    def values(column: str) -> list[int | None]:
+        return list(adds.column(column).to_pylist()) if column in there else []
+
+    rows, sizes = values("num_records"), values("size_bytes")
+    newest = next((f"max.{c}" for c in _clocks(name) if c in TABLES[name].names), "")
+    version = delta.version()
+    committed_ms = committed_at(warehouse.location(name), warehouse.storage_options, version)
+    return State(
+        name, version, committed_ms, len(sizes),
+        # Every writer of Weir records the rows of a file; without them only a scan would tell.
+        None if None in rows else sum(r for r in rows if r is not None),
+        sum(s for s in sizes if s is not None),
+        max((v for v in values(newest) if v is not None and FIRST_MS <= v <= LAST_MS),
+            default=None),
+    )
+
+
+def _clocks(name: str) -> tuple[str, ...]:
+    """Columns that may say what time a table has reached, by preference."""
+    # What is refused may be refused for its time.
+    return ("ingest_ms",) if name == "quarantine" else NEWEST
+
+
+def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+    connection.execute(
+        f"CREATE TABLE {STATES} (name VARCHAR, version BIGINT, committed_ms BIGINT, files BIGINT,"
+        " rows BIGINT, bytes BIGINT, newest_ms BIGINT)"
+    )
+    rows = [[s.name, s.version, s.committed_ms, s.files, s.rows, s.bytes, s.newest_ms]
+            for s in states(warehouse)]
+    connection.executemany(f"INSERT INTO {STATES} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+    """The batches of every query by its checkpoint; none where the warehouse is no folder."""
+    connection.execute(
+        f"CREATE TABLE {QUERIES} (query VARCHAR, batch BIGINT, is_open BOOLEAN, begun_ms BIGINT,"
+        " committed_ms BIGINT)"
+    )
+    folder = warehouse.folder
+    checkpoints = [] if folder is None else sorted((folder / "_weir" / "checkpoints").glob("*"))
+    for checkpoint in checkpoints:
+        begun = _newest_batch(checkpoint / "offsets")
+        committed = _newest_batch(checkpoint / "commits")
+        if begun is not None:
+            is_open = committed is None or committed[0] < begun[0]
+            row = [checkpoint.name, begun[0], is_open, begun[1], committed and committed[1]]
+            connection.execute(f"INSERT INTO {QUERIES} VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _newest_batch(folder: Path) -> tuple[int, int] | None:
+    """Number and time (ms since the epoch) of the newest batch that a log of Spark's tells of."""
+    numbers = [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
+    for number in sorted(numbers, reverse=True):
+        try:
+            return number, (folder / str(number)).stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:  # removed since: Spark keeps the last hundred
+            continue
+    return None
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, file: str) -> set[str]:
+    """The columns of one file."""
+    try:
+        found = connection.execute(
+            f"SELECT column_name FROM (DESCRIBE SELECT * FROM read_parquet({file},"
+            " hive_partitioning = false))"
+        )
+    except duckdb.Error as error:
+        raise UserError(f"{first_lines(error)}\n{GONE}") from error
+    return {name for (name,) in found.fetchall()}
+
+
+def _in_calendar(column: str) -> str:
+    return f'"{column}" BETWEEN {FIRST_MS} AND {LAST_MS}'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

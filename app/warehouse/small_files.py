@@ -1,0 +1,140 @@
+"""Small files of a warehouse that are no tables, wherever the warehouse is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.errors import UserError
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+_SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+DELTA_RS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https")
+"""Schemes of the object stores that delta-rs opens; every other is left to Spark's Hadoop."""
+
+
+def local_path(warehouse: str) -> Path | None:
+    """The warehouse as a folder of this machine; None if it is elsewhere."""
+    if warehouse.startswith("file:"):
+        return Path("/" + warehouse.removeprefix("file:").lstrip("/"))
+    return None if _SCHEME.match(warehouse) else Path(warehouse)
+
+
+def read_text(settings: Settings, name: str) -> str | None:
+    """The text of the file `name` below the warehouse; None where there is none."""
+    local = local_path(settings.warehouse)
+    if local is not None:
+        file = local / name
+        return file.read_text() if file.exists() else None
+    system, name = _remote(settings, name)
+    return system.read(name)
+
+
+def names(settings: Settings, folder: str) -> list[str]:
+    """The names of the files in a folder below the warehouse; none where there is no folder."""
+    local = local_path(settings.warehouse)
+    if local is not None:
+        path = local / folder
+        return sorted(file.name for file in path.iterdir()) if path.is_dir() else []
+    system, folder = _remote(settings, folder)
+    return sorted(system.names(folder))
+
+
+def write_text(settings: Settings, name: str, text: str) -> None:
+    """Write the file `name` below the warehouse: whole or not at all."""
+    local = local_path(settings.warehouse)
+    if local is None:
+        system, name = _remote(settings, name)
+        system.write(name, text)
+        return
+    file = local / name
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_name(f".{file.name}.unfinished")
+        unfinished.write_text(text)
+        unfinished.replace(file)
+    except OSError as error:
+        raise UserError(
+            f"warehouse: cannot write {file}: {error.strerror}\n"
+            "choose a folder that this user may write"
+        ) from error
+
+
+def _remote(settings: Settings, name: str) -> tuple[_ObjectStore | _Hadoop, str]:
+    scheme = _SCHEME.match(settings.warehouse)
+    if scheme and scheme[1].lower() in DELTA_RS:
+        return _ObjectStore(settings), name
+    return _Hadoop(), f"{settings.warehouse.rstrip('/')}/{name}"
+
+
+class _ObjectStore:
+    """Files of an object store, with the options that the tables are opened with."""
+
+    def __init__(self, settings: Settings) -> None:
+        import pyarrow.fs as pafs
+        from deltalake.fs import DeltaStorageHandler
+
+        handler = DeltaStorageHandler(settings.warehouse, settings.storage())
+        self._system = pafs.PyFileSystem(handler)
+        self._not_found = pafs.FileType.NotFound
+
+    def read(self, name: str) -> str | None:
+        if self._system.get_file_info(name).type == self._not_found:
+            return None
+        with self._system.open_input_file(name) as file:
+            return bytes(file.read()).decode()
+
+    def names(self, folder: str) -> list[str]:
+        import pyarrow.fs as pafs
+
+        found = self._system.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        return [info.base_name for info in found]
+
+    def write(self, name: str, text: str) -> None:
+        with self._system.open_output_stream(name) as file:
+            file.write(text.encode())
+
+
+class _Hadoop:
+    """Files of what only Hadoop reaches, through the Spark session of this process."""
+
+    def __init__(self) -> None:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+        if spark is None:
+            raise UserError(
+                "warehouse: only Spark reaches it, and this command runs without Spark\n"
+                "take a folder or an object store for commands that read without Spark"
+            )
+        self._jvm: Any = spark._jvm
+        self._conf = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+
+    def read(self, name: str) -> str | None:
+        path = self._jvm.org.apache.hadoop.fs.Path(name)
+        system = path.getFileSystem(self._conf)
+        if not system.exists(path):
+            return None
+        stream = system.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def names(self, folder: str) -> list[str]:
+        path = self._jvm.org.apache.hadoop.fs.Path(folder)
+        system = path.getFileSystem(self._conf)
+        if not system.exists(path):
+            return []
+        return [status.getPath().getName() for status in system.listStatus(path)]
+
+    def write(self, name: str, text: str) -> None:
+        path = self._jvm.org.apache.hadoop.fs.Path(name)
+        stream = path.getFileSystem(self._conf).create(path, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()

@@ -1,0 +1,106 @@
+"""Which caches a bake-off compares: policies, sizes and settings, as the user names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import ValidationError
+
+from app.config.jobs import CacheVariant, EntryCacheSettings
+from app.config.reading import describe
+from app.errors import UserError, did_you_mean
+from app.terminal.sizes import read_size
+from app.whatif.bakeoff.curves import Curve
+from state.entry_cache.layout import POLICIES
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+MIB = 2**20
+LARGEST = 2**62
+VARIED = tuple(
+    name for name in CacheVariant.model_fields
+    if name not in ("policy", "max_bytes", "managedLedgerCacheSizeMB")
+)
+
+
+def curves(policies: str | None, vary: Sequence[str] = ()) -> list[Curve]:
+    """Every policy, with every combination of the settings that vary: `NAME=VALUE,VALUE` each."""
+    names = list(POLICIES) if policies is None else _words(policies)
+    for name in names:
+        if name not in POLICIES:
+            raise UserError(f"--policies {name}: is not a policy ({_allowed(name, POLICIES)})")
+    if not names:
+        raise UserError(f"--policies: names none (allowed: {', '.join(POLICIES)})")
+    settings = [_varied(text) for text in vary]
+    keys = [name for name, _ in settings]
+    for name in keys:
+        if keys.count(name) > 1:
+            raise UserError(f"--vary {name}: stands there twice; give all its values at once")
+    return [
+        Curve(name, tuple(zip(keys, values, strict=True)))
+        for name in dict.fromkeys(names)
+        for values in product(*(values for _, values in settings))
+    ]
+
+
+def sizes(text: str | None) -> list[int] | None:
+    """Sizes in bytes, smallest first; None where none are given."""
+    if text is None:
+        return None
+    found = set()
+    for word in _words(text):
+        size = read_size(word)
+        if size is not None and size >= LARGEST:
+            raise UserError(f"--sizes {word}: is above the largest size ({LARGEST - 1} bytes)")
+        if not size:
+            raise UserError(
+                f"--sizes {word}: is not a size above 0 (allowed: bytes, or a number with kB, MB, "
+                "GB, KiB, MiB or GiB, for example 64MB,128MB)"
+            )
+        found.add(size)
+    if not found:
+        raise UserError("--sizes: names none; for example 64MB,128MB")
+    return sorted(found)
+
+
+def configured_size(settings: Settings) -> int | None:
+    """The size that the configuration gives caches, if any."""
+    own: EntryCacheSettings = settings.entry_cache
+    if own.max_bytes is not None:
+        return own.max_bytes or None
+    mebibytes = own.managedLedgerCacheSizeMB
+    return round(mebibytes * MIB) if mebibytes else None
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in (part.strip() for part in text.split(",")) if word]
+
+
+def _allowed(name: str, allowed: Sequence[str]) -> str:
+    near = did_you_mean(name, allowed)
+    every = f"allowed: {', '.join(allowed)}"
+    return near if near == every else f"{near} {every}"
+
+
+def _varied(text: str) -> tuple[str, list[Any]]:
+    name, sign, values = text.partition("=")
+    name = name.strip()
+    if name not in VARIED:
+        raise UserError(f"--vary {name}: is not a setting of a cache ({_allowed(name, VARIED)})")
+    words = _words(values)
+    if not sign or not words:
+        raise UserError(f"--vary {text}: write NAME=VALUE,VALUE")
+    found = []
+    for word in words:
+        try:
+            variant = CacheVariant.model_validate({name: yaml.safe_load(word)})
+        except yaml.YAMLError as error:
+            raise UserError(f"--vary {text}: {word} is not a value") from error
+        except ValidationError as error:
+            raise UserError(f"--vary {text}: {describe(error, CacheVariant)[0]}") from error
+        found.append(getattr(variant, name))
+    return name, found

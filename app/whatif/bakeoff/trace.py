@@ -1,0 +1,143 @@
+"""What a bake-off is judged on: the cache's records of an archive, or of files of JSON lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from app.errors import UserError
+from app.ingest.contract import Limits, parse_batch
+from app.ingest.routing import CLOCK_ROW, pack_parsed
+from app.ingest.sources.files import lines_of
+from app.stream.operators import Operator, operators
+from app.warehouse.relations import Warehouse
+from app.whatif.bakeoff.sampling import sampled
+from app.whatif.replay import packed_here
+from state.events import KIND_INDEX
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+JOB = "entry_cache"
+ENDINGS = (".json", ".jsonl", ".ndjson", ".gz")
+READS = {"dispatch": "dispatch", "entry_released": "entry_read"}
+"""Which records are reads, by the parameter `release_event`."""
+HINT = (
+    "what brokers have cached is told by entry_added, entry_read, entry_released and cursor_state, "
+    "or by entry_added and dispatch"
+)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The records of the job, packed; a key (cluster, broker) stands in one shard only."""
+
+    name: str
+    shards: tuple[tuple[bytes, ...], ...]
+    latest_ms: int
+    """The latest wall time of all records: so far every clock goes."""
+    counts: Mapping[str, int]
+    """Records by kind."""
+    refused: int = 0
+    """Records of the files that broke a rule of the event contract."""
+
+    @property
+    def records(self) -> int:
+        """How many records of entries and cursors."""
+        return sum(self.counts.values())
+
+    def sample(self, rate: float) -> Trace:
+        """The part of the trace that is about a share of its entries."""
+        shards = tuple(tuple(sampled(blob, rate) for blob in blobs) for blobs in self.shards)
+        return Trace(self.name, shards, self.latest_ms, _counts(shards), self.refused)
+
+
+def read_trace(settings: Settings, path: Path | None) -> Trace:
+    """The archive of the warehouse or, with `path`, a file or folder of JSON lines.
+
+    A UserError if nothing in it could be a record of the cache.
+    """
+    group = operators(settings, [JOB])
+    trace = _archived(settings, group) if path is None else _from_files(settings, group, path)
+    if not trace.records:
+        raise UserError(f"bakeoff: {trace.name} has no records of entries and cursors\n{HINT}")
+    return trace
+
+
+def release_event(settings: Settings, trace: Trace) -> str:
+    """The parameter of that name; where nobody set it, what the trace itself has reads of.
+
+    A UserError for a trace without reads.
+    """
+    own = settings.entry_cache
+    name = own.release_event
+    if "release_event" not in own.model_fields_set and trace.counts.get("entry_read"):
+        name = "entry_released"
+    if not trace.counts.get(READS[name]):
+        raise UserError(
+            f"bakeoff: {trace.name} has no {READS[name]} records, which are the reads under "
+            f"entry_cache.release_event {name}\n{HINT}"
+        )
+    return name
+
+
+def _archived(settings: Settings, group: Mapping[str, Operator]) -> Trace:
+    warehouse = Warehouse.of(settings)
+    warehouse.require()
+    if warehouse.open("events") is None:
+        raise UserError("bakeoff: the archive is empty; run the job archive first, or give --trace")
+    blobs, latest = packed_here(settings, group)
+    shards = tuple(tuple(found) for _, found in sorted(blobs.items()))
+    return Trace(f"the archive of {settings.warehouse}", shards, latest, _counts(shards))
+
+
+def _from_files(settings: Settings, group: Mapping[str, Operator], path: Path) -> Trace:
+    files, base = _files(path)
+    limits = Limits(settings.max_future_ms)
+    routes = {JOB: group[JOB].route}
+    shards: dict[int, list[bytes]] = {}
+    latest = refused = 0
+    for file in files:
+        for lines in lines_of(str(file), base, None):
+            now_ms = time.time_ns() // 1_000_000
+            parsed = parse_batch(lines, limits, now_ms, [JOB])
+            refused += int(parsed.n - parsed.valid.sum())
+            packed = pack_parsed(parsed, lines, routes, settings.shards, now_ms)
+            for row in packed.to_pylist():
+                latest = max(latest, int(row["ts"].timestamp() * 1000)) if row["ts"] else latest
+                if row["job"] != CLOCK_ROW:
+                    shards.setdefault(row["shard"], []).append(row["blob"])
+    ordered = tuple(tuple(found) for _, found in sorted(shards.items()))
+    return Trace(str(path), ordered, latest, _counts(ordered), refused)
+
+
+def _files(path: Path) -> tuple[list[Path], str]:
+    """Files of a trace by name, and the folder that their names are relative to."""
+    if path.is_file():
+        return [path], str(path.parent.absolute())
+    if not path.is_dir():
+        raise UserError(f"--trace {path}: does not exist\n"
+                        "a file or a folder of JSON lines is needed, such as generate --out writes")
+    if (path / "events").is_dir():
+        path = path / "events"
+    found = sorted(p for p in path.rglob("*") if p.suffix in ENDINGS and p.is_file()
+                   and not p.name.startswith("."))
+    if not found:
+        raise UserError(f"--trace {path}: has no files of JSON lines ({', '.join(ENDINGS)})")
+    return found, str(path.absolute())
+
+
+def _counts(shards: Iterable[Iterable[bytes]]) -> dict[str, int]:
+    totals = np.zeros(len(KIND_INDEX), np.int64)
+    for blobs in shards:
+        for blob in blobs:
+            with pa.ipc.open_stream(blob) as reader:
+                kinds = reader.read_all().column("event_type").to_numpy()
+            totals += np.bincount(kinds, minlength=len(totals))
+    return {kind: int(totals[i]) for kind, i in KIND_INDEX.items() if totals[i]}

@@ -1,0 +1,189 @@
+"""The command `what-if producer-ids`: which quota each user needs, by judging the archive again.
+
+The job itself is run over the archived records under one bound after another, so what is advised
+is what the job would have done: first the same bound for every user, doubled until nobody needs
+more, then by bisection for those who need more than two steps. It takes for granted that a higher
+bound never throttles in more windows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from app.errors import UserError
+from app.stream.operators import operators
+from app.warehouse.query import write_json, write_table
+from app.warehouse.questions.question import MOST
+from app.warehouse.relations import Warehouse
+from app.warehouse.tables import TABLES
+from app.warehouse.writable import append
+from app.whatif.replay import packed_here
+from state.producer_ids.operator import ProducerIds
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+JOB = "producer_ids"
+ADVICE = "producer_id_quota_advice"
+STEP = {"window": 1.0, "second": 0.001}
+"""Bounds are tried in these steps, by rate_unit."""
+MOST_STEPS = 2**53
+SHOWN = 20
+User = tuple[str, str]
+"""Cluster and name."""
+
+
+def advise(
+    settings: Settings, share: float = 0.01, every: bool = False, as_json: bool = False
+) -> int:
+    """Print and keep in `producer_id_quota_advice` what each user needs; 0.
+
+    A user needs the smallest bound under which at most `share` of its windows has an id that was
+    throttled or rejected. The highest come first; without `every` a table for
+    reading has the first twenty.
+    """
+    if JOB not in settings.jobs:
+        raise UserError(f"what-if producer-ids: the configuration does not run the job {JOB}")
+    warehouse = Warehouse.of(settings)
+    warehouse.require()
+    if warehouse.open("events") is None:
+        raise UserError("what-if producer-ids: the archive is empty; run the job archive first")
+    rows = advice(settings, share)
+    ranked = rows.sort_by([("rate_advised", "descending"), ("cluster", "ascending"),
+                           ("user", "ascending")])
+    told = [list(row.values())[1:] for row in ranked.to_pylist()]
+    if as_json:
+        write_json(rows.column_names[1:], told, sys.stdout)
+    else:
+        most = None if every else SHOWN
+        write_table(rows.column_names[1:], told, sys.stdout, most, "--all shows every user")
+    append(settings, ADVICE, rows, "these figures")
+    return 0
+
+
+def advice(settings: Settings, share: float) -> pa.Table:
+    """Rows of `producer_id_quota_advice` for every user with a new id in the archive."""
+    archived = _Archive(settings)
+    new, in_force = archived.without_quota(), archived.in_force()
+    step = STEP[settings.producer_ids.rate_unit]
+    steps = _search(archived, set(new), step, share)
+    users = sorted(new)
+    return pa.table({
+        "advised_ms": pa.array([time.time_ns() // 1_000_000] * len(users), pa.int64()),
+        "cluster": [cluster for cluster, _ in users],
+        "user": [user for _, user in users],
+        "windows": [archived.windows[user] for user in users],
+        "new_ids": [new[user] for user in users],
+        "rate_in_force": [in_force.get(user) for user in users],
+        "rate_advised": [steps[user] * step for user in users],
+    }, schema=TABLES[ADVICE].schema)
+
+
+def _search(archived: _Archive, users: set[User], step: float, share: float) -> dict[User, int]:
+    """The fewest steps that are enough for each user."""
+    enough: dict[User, int] = {}
+    steps = 0
+    while users and steps < MOST_STEPS:
+        bad = archived.slowed({}, steps * step)
+        done = {u for u in users if bad[u] <= share * archived.windows[u]}
+        enough |= dict.fromkeys(done, steps)
+        users = users - done
+        steps = 2 * steps or 1
+    enough |= dict.fromkeys(users, MOST_STEPS)
+    between = {u: (n // 2, n) for u, n in enough.items() if n > 2}
+    while between:
+        tried = {u: (low + high) // 2 for u, (low, high) in between.items()}
+        bad = archived.slowed({u: n * step for u, n in tried.items()})
+        for user, n in tried.items():
+            low, high = between[user]
+            low, high = (low, n) if bad[user] <= share * archived.windows[user] else (n, high)
+            between[user] = low, high
+            enough[user] = high
+        between = {u: (low, high) for u, (low, high) in between.items() if high - low > 1}
+    return enough
+
+
+class _Archive:
+    """The archived records of the job, ready to be judged again and again."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._params = settings.job_params(JOB)
+        policies = settings.policy_dicts()
+        self._configured = [json.dumps(p, sort_keys=True) for p in policies]
+        self._others = [
+            json.dumps(p, sort_keys=True) for p in policies if p["scope"] != "user"
+        ]
+        group = operators(settings, [JOB])
+        blobs, latest = packed_here(settings, group)
+        self._all = list(blobs.values())
+        blobs, _ = packed_here(settings, group, _without_user_policies)
+        self._blobs = list(blobs.values())
+        self._end_ms = min(latest + settings.stats_window_ms, MOST)
+        self.windows: Counter[User] = Counter()
+        """Windows of each user, once `without_quota` has been asked."""
+
+    def without_quota(self) -> Counter[User]:
+        """New ids of each user if nobody has a bound; users without any are left out."""
+        new: Counter[User] = Counter()
+        for row in self._judged("producer_id_stats", self._blobs, self._others):
+            user = row["cluster"], row["user"]
+            self.windows[user] += 1
+            new[user] += row["new_ids"]
+        return Counter({user: n for user, n in new.items() if n})
+
+    def in_force(self) -> dict[User, float]:
+        """The bound of each user's last new id under the configured and archived policies."""
+        last: dict[User, tuple[int, int, dict[str, Any]]] = {}
+        for row in self._judged("producer_id_decisions", self._all, self._configured):
+            user = row["cluster"], row["user"]
+            at = row["ts_wall_ms"], row["row_no"]
+            if user not in last or at >= last[user][:2]:
+                last[user] = *at, row
+        return {
+            user: row["bound"] for user, (_, _, row) in last.items()
+            if row["bound_source"] != "none"
+        }
+
+    def slowed(self, own: Mapping[User, float], default: float | None = None) -> Counter[User]:
+        """Windows of each user with a throttled or rejected id, under these bounds."""
+        bad: Counter[User] = Counter()
+        for cluster in {cluster for cluster, _ in own} or {None}:
+            # a configured policy holds in every cluster, so each cluster is judged with its own
+            documents = [_policy(name, bound) for (c, name), bound in own.items() if c == cluster]
+            if default is not None:
+                documents.append(_policy("<default>", default))
+            for row in self._judged("producer_id_stats", self._blobs, self._others + documents):
+                if row["throttle_time_avg_ms"] is not None and cluster in (None, row["cluster"]):
+                    bad[row["cluster"], row["user"]] += 1
+        return bad
+
+    def _judged(
+        self, table: str, shards: list[list[bytes]], policies: list[str]
+    ) -> list[dict[str, Any]]:
+        """Rows of one table; the clock is moved on so that the last window is written, too."""
+        job = ProducerIds(self._params, sorted(policies))
+        found: list[dict[str, Any]] = []
+        for blobs in shards:
+            first = job.step(None, blobs, 0)
+            for answer in (first, job.step(first.state, [], self._end_ms)):
+                if table in answer.tables:
+                    found += answer.tables[table].to_pylist()
+        return found
+
+
+def _policy(user: str, bound: float) -> str:
+    limits = {"producer_ids_rate": bound}
+    return json.dumps({"scope": "user", "name": user, "limits": limits}, sort_keys=True)
+
+
+def _without_user_policies(events: pa.Table) -> pa.Table:
+    """Rows of `events` without the policies of users."""
+    texts = events.column("policy_json").to_pylist()
+    return events.filter(pa.array([t is None or json.loads(t)["scope"] != "user" for t in texts]))

@@ -1,0 +1,68 @@
+"""Passwords in a configuration, wherever it takes one: never printed, never kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from app.cli import main
+from app.config.base import masked, without_users
+from app.config.settings import load_settings
+from app.warehouse import last_configuration as configuration
+
+HUSH = "hush"
+URL = f"http://me:{HUSH}@host:8080"
+CONFIGS = {
+    "webhook": {"alerts": {"sinks": [{"type": "webhook", "url": f"{URL}"}]}},
+    "webhook with a path": {"alerts": {"sinks": [{"type": "webhook", "url": f"{URL}/{HUSH}"}]}},
+    "webhook with a token as user": {
+        "alerts": {"sinks": [{"type": "webhook", "url": f"https://{HUSH}@host"}]}},
+    "webhook beside a variable": {
+        "alerts": {"sinks": [{"type": "webhook", "url": f"https://me:{HUSH}@host/${{env:PATH}}"}]}},
+    "alertmanager": {"alerts": {"sinks": [{"type": "alertmanager", "url": f"{URL}/?a={HUSH}"}]}},
+    "header": {"alerts": {"sinks": [{
+        "type": "webhook", "url": "http://host",
+        "headers": {"Authorization": f"Basic {HUSH}", "X-Api-Key": f"${{env:PATH}}{HUSH}"}}]}},
+    "endpoint of an object store": {"storage_options": {"AWS_ENDPOINT_URL": URL}},
+    "warehouse": {"warehouse": f"s3://me:{HUSH}@bucket/warehouse"},
+    "option beside a variable": {"source": {"format": "kafka", "options": {
+        "kafka.bootstrap.servers": "h:1", "subscribe": "t",
+        "kafka.sasl.jaas.config": f'x username="${{env:PATH}}" password="{HUSH}";',
+        "kafka.schema.url": URL}}},
+}
+
+
+@pytest.mark.parametrize("document", CONFIGS.values(), ids=CONFIGS)
+def test_a_secret_is_in_no_output_of_validate_and_not_in_the_warehouse(
+    document, tmp_path, capsys
+):
+    file = tmp_path / "weir.yaml"
+    source = {"source": {"format": "demo"}}
+    file.write_text(yaml.safe_dump({**source, **document}))
+    for form in ([], ["--json"]):
+        assert main(["validate", "--config", str(file), *form]) == 0
+        out, err = capsys.readouterr()
+        assert out and HUSH not in out + err
+    settings = load_settings(file)
+    assert HUSH not in json.dumps(configuration.described(settings))
+    if "warehouse" not in document:
+        assert HUSH not in repr(settings)
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("http://host/a@b", "http://host/a@b"), ("me@host", "me@host"),
+    ("http://me:pw@host/x", "http://********:********@host/x"),
+    ("http://${env:U}:${env:P}@host", "http://${env:U}:${env:P}@host"),
+    ("http://me:${env:P}@host", "http://********:${env:P}@host"),
+    ("http://a:b@h, http://c:d@i", "http://********:********@h, http://********:********@i"),
+])
+def test_an_address_keeps_its_host(text, shown):
+    assert without_users([{"url": text}]) == [{"url": shown}]
+
+
+def test_a_secret_keeps_its_variables():
+    assert masked("${env:PW}") == "${env:PW}"
+    assert masked("plain") == "********"
+    assert masked('user="me" password="${env:PW}"') == "********${env:PW}********"

@@ -1,0 +1,50 @@
+"""What travels to a cluster is enough there: rules, scenarios and pages are found in the zip."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.alerts.rule_files import rules_of
+from app.config.alerts import AlertSettings
+from app.generate.scenario import shipped
+from app.setup.package import pack_code
+
+PROGRAM = """
+import app.config.reading
+from app.alerts.rule_files import rules_of
+from app.config.alerts import AlertSettings
+from app.generate.scenario import load_scenario, shipped
+from app.report.model import Page
+from jinja2 import Environment, PackageLoader
+from importlib.resources import files
+assert ".zip" in app.config.reading.__file__
+print(*[rule.name for rule in rules_of(AlertSettings())])
+print(*shipped())
+print(load_scenario("demo").model_dump_json()[:1])
+print("<html" in PackageLoader("app.report", "").get_source(Environment(), "page.html.j2")[0])
+print(bool(files("app.report").joinpath("style.css").read_text("utf-8")))
+"""
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("packed") / "weir.zip"
+    pack_code(path)
+    return path
+
+
+def test_what_is_shipped_beside_the_code_is_found_in_the_zip(code: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**os.environ, "PYTHONPATH": str(code)},
+        cwd=code.parent, capture_output=True, text=True, check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rules, scenarios, *others = done.stdout.splitlines()
+    assert rules.split() == [rule.name for rule in rules_of(AlertSettings())]
+    assert scenarios.split() == shipped()
+    assert others == ["{", "True", "True"]

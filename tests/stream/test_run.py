@@ -1,0 +1,121 @@
+"""Which queries a run is made of, and that a warehouse has one run at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from app.config.jobs import JOBS
+from app.config.settings import Settings
+from app.errors import UserError
+from app.stream.preflight import chosen
+from app.stream.progress import Progress
+from app.stream.run import Late, Service
+from app.stream.run_lock import only_run
+from app.stream.shutdown import Stopping
+
+MakeSettings = Callable[..., Settings]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "queries"),
+    [
+        (None, {"govern": JOBS, "archive": ("archive",)}),
+        (["rate_limits", "chunks"], {"govern-rate_limits-chunks": ("rate_limits", "chunks")}),
+        (["archive"], {"archive": ("archive",)}),
+        (["archive", "chunks"], {"chunks": ("chunks",), "archive": ("archive",)}),
+    ],
+)
+def test_the_archive_runs_unless_other_jobs_are_named(
+    make_settings: MakeSettings, jobs: list[str] | None, queries: dict[str, tuple[str, ...]]
+) -> None:
+    assert chosen(make_settings(), jobs) == queries
+
+
+def test_a_job_that_is_not_configured_is_refused(make_settings: MakeSettings) -> None:
+    with pytest.raises(UserError) as refused:
+        chosen(make_settings(), ["cache"])
+    assert str(refused.value).splitlines() == [
+        "--jobs cache: is not a job of this configuration",
+        "allowed: rate_limits, chunks, producer_ids, backlog, entry_cache, archive"
+    ]
+
+
+def test_a_query_of_a_warehouse_runs_once_at_a_time(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    with only_run(settings, ["rate_limits"]):
+        with only_run(settings, ["archive"]):
+            pass
+        with pytest.raises(UserError) as refused, only_run(settings, ["archive", "rate_limits"]):
+            pass
+    assert str(refused.value).splitlines() == [
+        f"warehouse: another run works on {settings.warehouse} (query rate_limits)",
+        "stop it first, or take another warehouse",
+    ]
+    with only_run(settings, ["archive", "rate_limits"]):
+        pass
+
+
+def test_the_lock_ends_with_its_process(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    code = (
+        "import os, sys; from app.stream.run_lock import only_run; from app.config.settings import load_settings;"
+        "lock = only_run(load_settings(overrides={'warehouse': sys.argv[1]}), ['archive']);"
+        "lock.__enter__(); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, settings.warehouse], check=False, timeout=60)
+    with only_run(settings, ["archive"]):
+        pass
+
+
+def test_late_records_are_said_once_for_each_larger_value(
+    make_settings: MakeSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = Late(make_settings(), Progress())
+    for needed_ms in (9_000, 37_166, 20_000, 37_166, 50_000):
+        late(needed_ms)
+    first = (
+        "TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; the records "
+        "are in quarantine"
+    )
+    said = capsys.readouterr().err.splitlines()
+    assert {line.split()[1] for line in said} == {"WARNING"}
+    assert [line.split(maxsplit=2)[2] for line in said] == [
+        first, "idle_advance_ms: 37166 would have judged them",
+        first, "idle_advance_ms: 50000 would have judged them",
+    ]
+
+
+@pytest.mark.parametrize(("source", "title"), [
+    ({"format": "files", "path": "/in/events"}, "files /in/events"),
+    ({"format": "demo"}, "demo"),
+    ({"format": "kafka", "options": {"kafka.bootstrap.servers": "h:1", "subscribe": "a,b"}},
+     "kafka a,b"),
+    ({"format": "delta", "path": "s3a://key:hidden@bucket/in"},
+     "delta s3a://********:********@bucket/in"),
+])
+def test_a_run_says_that_it_waits_for_its_source_as_soon_as_its_queries_have_started(
+    make_settings: MakeSettings, source: dict[str, object], title: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before the first look at them, however long their first batch takes."""
+    said_after: list[str] = []
+
+    class Waiting(Stopping):
+        def wait(self, seconds: float) -> bool:
+            said_after.append(capsys.readouterr().err)
+            self.ask()
+            return True
+
+    started: list[str] = []
+    monkeypatch.setattr(Service, "_start", lambda _, name: started.append(name))
+    queries = {"govern": JOBS, "archive": ("archive",)}
+    settings = make_settings(source=source, quality=None, metrics=None)
+    Service(None, settings, queries, False, Waiting(), Progress()).work()  # type: ignore[arg-type]
+    assert started == ["govern", "archive"]
+    (line,) = said_after[0].splitlines()
+    assert line.split(maxsplit=2)[1:] == [
+        "INFO", f"started: govern, archive; waiting for the first batch of {title}"]

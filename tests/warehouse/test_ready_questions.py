@@ -1,0 +1,482 @@
+"""The ready questions, each on rows made by hand, and what is said to wrong ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from app.docs import queries as docs_queries
+from app.warehouse.questions import QUESTIONS
+from app.warehouse.tables import TABLES
+from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
+
+THIRD = "persistent://acme/bills/sent"
+MINUTE = 60_000
+NS = 10**9
+START = "2023-11-14T22:14:00Z"
+NEXT = "2023-11-14T22:15:00Z"
+
+
+def stats(minute, topic, **changes):
+    return window(minute, topic=topic, **changes)
+
+
+def limiter(minute, name, used, **changes):
+    base = {k: v for k, v in window(minute).items() if k in TABLES["limiter_stats"].names}
+    return {**base, "limiter": "topic", "limiter_name": name, "utilisation": used, "throttles": 0,
+            **changes}
+
+
+def command(at_ms, producer, pause_ms, **changes):
+    return {**COMMON, "ts_wall_ms": START_MS + at_ms, "cnx_id": "c1", "producer_id": 1,
+            "producer_name": producer, "topic": TOPIC, "reason": "TopicProduceQuotaExceeded",
+            "pause_ms": pause_ms, "request_id": at_ms, **changes}
+
+
+def fate(at_ms, outcome, uuid, **changes):
+    return {**COMMON, "job": "chunks", "ts_wall_ms": START_MS + at_ms, "topic": TOPIC,
+            "subscription": "s", "consumer": "k", "uuid": uuid, "outcome": outcome, **changes}
+
+
+def waiting(minute, uuid, **changes):
+    return {**COMMON, "job": "chunks", "topic": TOPIC, "subscription": "s", "consumer": "k",
+            "uuid": uuid, "producer_name": "p", "next_chunk_id": 2, "num_chunks": 3,
+            "window_start_ms": START_MS + minute * MINUTE, "window_ms": MINUTE,
+            "first_chunk_ms": START_MS, "age_ms": 90_000, "buffered_bytes": 10,
+            "declared_bytes": 15, **changes}
+
+
+def new_id(at_ms, user, pid, verdict, **changes):
+    return {**COMMON, "job": "producer_ids", "ts_wall_ms": START_MS + at_ms, "user": user,
+            "client_id": "x", "producer_id": pid, "verdict": verdict, "bound": 5.0,
+            "bound_source": "default_user", "throttle_ms": 0, **changes}
+
+
+def broken(code, offset, **changes):
+    return {"reason_code": code, "detail": "topic", "ts_wall_ms": START_MS,
+            "source_partition": "0", "source_offset": offset, **changes}
+
+
+def check(topic, pass_ms, **changes):
+    return {**COMMON, "job": "backlog", "topic": topic, "pass_ms": START_MS + pass_ms,
+            "backlog_bytes": 80, "exceeded_size": False, "exceeded_time": False, **changes}
+
+
+def cursor(name, pass_ms, left_s, **changes):
+    return {**COMMON, "job": "backlog", "topic": TOPIC, "subscription": name, "backlog_bytes": 80,
+            "pass_ms": START_MS + pass_ms, "time_to_quota_s": left_s, "growth_rate": 1.0, **changes}
+
+
+def cache(minute, policy, hits, misses, **changes):
+    return {**COMMON, "job": "entry_cache", "policy": policy, "max_bytes": 100, "topic": None,
+            "switches": [("grace_ms", "0"), ("policy", policy)],
+            "window_start_ms": START_MS + minute * MINUTE, "window_ms": MINUTE, "hits": hits,
+            "misses": misses, "hit_bytes": 30 * hits, "miss_bytes": 10 * misses,
+            "evicted_wanted": 1, "max_used_bytes": 90 + minute, **changes}
+
+
+def baked(policy, max_bytes, hits, storage, **changes):
+    """All brokers together, a hundred reads, the first of two comparisons."""
+    return {"compared_ms": START_MS, "trace": "t", "cluster": None, "broker": None,
+            "policy": policy, "max_bytes": max_bytes, "settings": [], "sample_rate": 1.0,
+            "hits": hits, "misses": 100 - hits, "hit_ratio": hits / 100, "storage_bytes": storage,
+            "wanted_bytes": 5, "max_used_bytes": 9, "evicted_wanted": 1, "passes": 2, "work": 3,
+            **changes}
+
+
+EAST = {"cluster": "east"}
+NEWER = {"compared_ms": START_MS + MINUTE}
+ON_B = {**NEWER, "cluster": "east", "broker": "b"}
+BAKED = {"trace": "t", "settings": {}, "sample_rate": 1.0, "hit_ratio_error": None,
+         "wanted_bytes": 5, "max_used_bytes": 9, "evicted_wanted": 1, "passes": 2, "work": 3}
+THROTTLED = {
+    "topic_throttle_stats": [
+        stats(0, TOPIC, culprit_times=2, culprit_ns=3 * NS, limited_times=2),
+        stats(1, TOPIC, culprit_ns=NS // 2),
+        stats(0, OTHER, collateral_times=2, collateral_ns=3 * NS, limited_times=2),
+        stats(1, OTHER, culprit_times=1, culprit_ns=NS, limited_times=1),
+        stats(0, THIRD),
+        stats(1, THIRD, shared_times=3, shared_ns=2 * NS, limited_times=3),
+        stats(1, "orders", culprit_times=1, culprit_ns=NS // 4, limited_times=1),
+    ],
+}
+CASES = {
+    "top-offenders": (THROTTLED, {}, [
+        {**EAST, "topic": TOPIC, "broke_its_limit": 2, "paused_s": 3.5, "first_window": START,
+         "last_window": NEXT},
+        {**EAST, "topic": OTHER, "broke_its_limit": 1, "paused_s": 1.0, "first_window": NEXT,
+         "last_window": NEXT},
+        {**EAST, "topic": "orders", "broke_its_limit": 1, "paused_s": 0.25, "first_window": NEXT,
+         "last_window": NEXT},
+    ]),
+    "top-offenders, some of them": (
+        THROTTLED, {"until": NEXT, "since": str(START_MS), "rows": "1"}, [
+            {**EAST, "topic": TOPIC, "broke_its_limit": 2, "paused_s": 3.0, "first_window": START,
+             "last_window": START},
+        ],
+    ),
+    "top-victims": (THROTTLED, {}, [
+        {**EAST, "topic": OTHER, "paused_by_others": 2, "paused_s": 3.0, "broke_its_limit": 0,
+         "first_window": START, "last_window": START},
+    ]),
+    "throttle-time": (THROTTLED, {}, [
+        {**EAST, "name": "acme/orders", "topics": 2, "pauses": 5, "own_limit_s": 4.5,
+         "shared_limits_s": 0.0, "limits_of_others_s": 3.0},
+        {**EAST, "name": "acme/bills", "topics": 1, "pauses": 3, "own_limit_s": 0.0,
+         "shared_limits_s": 2.0, "limits_of_others_s": 0.0},
+        {**EAST, "name": None, "topics": 1, "pauses": 1, "own_limit_s": 0.25,
+         "shared_limits_s": 0.0, "limits_of_others_s": 0.0},
+    ]),
+    "throttle-time, by tenant": (
+        {"topic_throttle_stats": [
+            stats(0, TOPIC, culprit_ns=NS), stats(0, THIRD, culprit_ns=NS),
+            # a row of an earlier version
+            stats(0, "persistent://old/east/ns/t", collateral_ns=NS, shared_ns=None),
+        ]}, {"by": "tenant"}, [
+            {**EAST, "name": "acme", "topics": 2, "pauses": 0, "own_limit_s": 2.0,
+             "shared_limits_s": 0.0, "limits_of_others_s": 0.0},
+            {**EAST, "name": "old", "topics": 1, "pauses": 0, "own_limit_s": 0.0,
+             "shared_limits_s": 0.0, "limits_of_others_s": 1.0},
+        ],
+    ),
+    # A pause of a topic's limit and a broker's, of which only the first has a culprit, one of a row
+    # of an earlier version, and one that has not ended.
+    "noisy-neighbours": (
+        {"throttle_events": [
+            event(0, "mark", collateral_topics=[OTHER, THIRD]),
+            event(500, "mark", transition="TypeStateChanged", topic=OTHER, culprit_topic=OTHER,
+                  limiter="broker", collateral_topics=[TOPIC, THIRD]),
+            event(600, "mark", transition="Dropped", culprit_topic=THIRD),
+            event(1000, "unmark"),
+            event(1000, "mark", row_no=1, collateral_topics=[OTHER], trigger_topic=None,
+                  limiter_name=None),
+            event(1500, "unmark", row_no=1),
+            event(9000, "mark", cnx_id="c2", collateral_topics=[THIRD]),
+        ]}, {}, [
+            {**EAST, "culprit": TOPIC, "victim": OTHER, "pauses": 2, "paused_s": 1.5,
+             "first_pause": START, "last_pause": "2023-11-14T22:14:01Z"},
+            {**EAST, "culprit": TOPIC, "victim": THIRD, "pauses": 2, "paused_s": 1.0,
+             "first_pause": START, "last_pause": "2023-11-14T22:14:09Z"},
+        ],
+    ),
+    # Of each limiter a pause, the broker's twice on two connections; what was used counts in the
+    # windows of those pauses, among those that share the limit.
+    "shared-limits": (
+        {"throttle_events": [
+            event(0, "mark", collateral_topics=[OTHER]), event(100, "unmark"),
+            event(1000, "mark", limiter="broker", collateral_topics=[OTHER]),
+            event(3000, "unmark", limiter="broker"),
+            event(1000, "mark", limiter="broker", cnx_id="c2", topic=THIRD, culprit_topic=THIRD,
+                  collateral_topics=[], row_no=1),
+            event(2000, "unmark", limiter="broker", cnx_id="c2"),
+            event(61_000, "mark", limiter="resource_group", cnx_id="c3", balance_msgs=None,
+                  balance_bytes=-5, topic=OTHER, culprit_topic=OTHER, collateral_topics=[THIRD]),
+            event(61_500, "unmark", limiter="resource_group", cnx_id="c3"),
+            event(62_000, "mark", limiter="connection", cnx_id="c4", topic=THIRD,
+                  balance_msgs=None, culprit_topic=THIRD, collateral_topics=[]),
+            event(62_250, "unmark", limiter="connection", cnx_id="c4"),
+            # Of a thread nobody used a byte; its connection is still paused.
+            event(120_000, "mark", limiter="io_thread", cnx_id="c5", topic=None, balance_msgs=None,
+                  collateral_topics=[OTHER]),
+        ], "topic_throttle_stats": [
+            stats(0, TOPIC, messages=500), stats(0, OTHER, messages=300),
+            stats(0, THIRD, messages=200), stats(1, TOPIC, bytes=10**9, messages=10**9),
+            # THIRD is in the group and has never triggered its limit.
+            stats(1, OTHER, bytes=70, messages=1),
+            stats(1, THIRD, bytes=210, messages=9, resource_group="g"),
+            stats(1, "elsewhere", bytes=10**6, resource_group="h"),
+        ]}, {}, [
+            {**EAST, "broker": "b1", "limiter": "broker", "limiter_name": "b1", "pauses": 2,
+             "paused_s": 3.0, "topics": 3, "most_used_by": TOPIC, "share": 0.5, "used": "messages",
+             "first_pause": "2023-11-14T22:14:01Z", "last_pause": "2023-11-14T22:14:01Z"},
+            {**EAST, "broker": "b1", "limiter": "resource_group", "limiter_name": "g",
+             "pauses": 1, "paused_s": 0.5, "topics": 2, "most_used_by": THIRD, "share": 0.75,
+             "used": "bytes", "first_pause": "2023-11-14T22:15:01Z",
+             "last_pause": "2023-11-14T22:15:01Z"},
+            {**EAST, "broker": "b1", "limiter": "connection", "limiter_name": "c4",
+             "pauses": 1, "paused_s": 0.25, "topics": 1, "most_used_by": THIRD, "share": 1.0,
+             "used": "messages", "first_pause": "2023-11-14T22:15:02Z",
+             "last_pause": "2023-11-14T22:15:02Z"},
+            {**EAST, "broker": "b1", "limiter": "io_thread", "limiter_name": "0", "pauses": 1,
+             "paused_s": None, "topics": 1, "most_used_by": None, "share": None, "used": "bytes",
+             "first_pause": "2023-11-14T22:16:00Z", "last_pause": "2023-11-14T22:16:00Z"},
+        ],
+    ),
+    "near-limit": (
+        {"limiter_stats": [
+            limiter(0, TOPIC, 0.9, throttles=2), limiter(1, TOPIC, 0.2),
+            limiter(1, OTHER, 0.5), limiter(1, THIRD, None),
+        ]}, {}, [
+            {**EAST, "broker": "b1", "limiter": "topic", "limiter_name": TOPIC,
+             "highest_utilisation": 0.9, "in_window": START, "newest_utilisation": 0.2,
+             "throttles": 2},
+            {**EAST, "broker": "b1", "limiter": "topic", "limiter_name": OTHER,
+             "highest_utilisation": 0.5, "in_window": NEXT, "newest_utilisation": 0.5,
+             "throttles": 0},
+        ],
+    ),
+    "told-to-pause": (
+        {"producer_throttle": [
+            command(0, "p", 1000), command(1000, "p", 500, reason="BrokerProduceQuotaExceeded"),
+            command(0, None, 0),
+            command(2000, "p", None, reason=None, request_id=None, exception="TimeoutException"),
+            command(0, "old", None, request_id=None, rule="client_unsupported"),
+        ]}, {}, [
+            {**EAST, "topic": TOPIC, "producer": "p", "commands": 2, "unsupported": 0,
+             "announced_s": 1.5,
+             "timed_out_sends": 1,
+             "reasons": ["BrokerProduceQuotaExceeded", "TopicProduceQuotaExceeded"],
+             "newest": "2023-11-14T22:14:02Z"},
+            {**EAST, "topic": TOPIC, "producer": "c1/1", "commands": 1, "unsupported": 0,
+             "announced_s": 0.0, "timed_out_sends": 0, "reasons": ["TopicProduceQuotaExceeded"],
+             "newest": START},
+            {**EAST, "topic": TOPIC, "producer": "old", "commands": 0, "unsupported": 1,
+             "announced_s": 0.0, "timed_out_sends": 0, "reasons": ["TopicProduceQuotaExceeded"],
+             "newest": START},
+        ],
+    ),
+    "breached-quotas": (
+        {"limiter_stats": [
+            limiter(0, TOPIC, 0.5, messages=3000, limit_msgs=100.0, min_balance_msgs=0),
+            limiter(1, TOPIC, 2.0, messages=12_000, limit_msgs=100.0, min_balance_msgs=-9),
+            limiter(1, OTHER, 0.5, messages=3000, limit_msgs=100.0, min_balance_msgs=1),
+        ]}, {}, [
+            {**EAST, "broker": "b1", "kind": "topic_msgs", "entity": TOPIC, "breaches": 2,
+             "highest_ratio": 2.0, "newest_limit": 100.0, "newest_used": 200.0,
+             "first_window": START, "last_window": NEXT},
+        ],
+    ),
+    "lost-messages": (
+        {"chunk_events": [
+            fate(0, "EXPIRED", "a"), fate(5, "EXPIRED", "b"), fate(9, "EXPIRED", "b"),
+            fate(7, "GAP", "c"), fate(8, "DUPLICATE", "d"),
+        ], "chunk_messages": [fate(99, None, "c") | {"outcome": None}]}, {}, [
+            {**EAST, "topic": TOPIC, "subscription": "s", "outcome": "EXPIRED", "lost": 2,
+             "arrived_after_all": 0, "newest_lost": "b", "newest": "2023-11-14T22:14:00.009Z"},
+            {**EAST, "topic": TOPIC, "subscription": "s", "outcome": "GAP", "lost": 0,
+             "arrived_after_all": 1, "newest_lost": None, "newest": "2023-11-14T22:14:00.007Z"},
+        ],
+    ),
+    # Of another topic the newest window has none.
+    "incomplete-messages": (
+        {"incomplete_messages": [
+            waiting(0, "a"), waiting(1, "b", expires_ms=START_MS + 2 * MINUTE),
+            waiting(0, "c", topic=OTHER),
+        ], "chunk_topic_stats": [{
+            **COMMON, "topic": OTHER, "window_start_ms": START_MS + MINUTE, "window_ms": MINUTE,
+        }]}, {}, [
+            {**EAST, "topic": TOPIC, "subscription": "s", "consumer": "k", "uuid": "b",
+             "producer_name": "p", "next_chunk_id": 2, "num_chunks": 3, "first_chunk": START,
+             "age_s": 90.0, "buffered_bytes": 10, "declared_bytes": 15,
+             "expires": "2023-11-14T22:16:00Z"},
+        ],
+    ),
+    "new-producer-ids": (
+        {"producer_id_decisions": [
+            new_id(0, "etl", 1, "counted"), new_id(1000, "etl", 2, "throttled", client_id="y"),
+            new_id(2000, "etl", 2, "rejected"),
+            new_id(0, "web", 3, "counted", bound=2.0**63, bound_source="none"),
+        ]}, {}, [
+            {**EAST, "user": "etl", "distinct_ids": 2, "counted": 1, "throttled": 1, "rejected": 1,
+             "clients": 2, "bound": 5.0, "first_id": START, "last_id": "2023-11-14T22:14:02Z"},
+            {**EAST, "user": "web", "distinct_ids": 1, "counted": 1, "throttled": 0, "rejected": 0,
+             "clients": 1, "bound": None, "first_id": START, "last_id": START},
+        ],
+    ),
+    "users-over-bound": (
+        {"producer_id_decisions": [
+            new_id(0, "etl", 1, "counted"),
+            new_id(1000, "etl", 2, "rejected", throttle_ms=7),
+            new_id(2000, "etl", 2, "rejected", throttle_ms=9, bound=6.0, bound_source="user"),
+        ]}, {}, [
+            {**EAST, "broker": "b1", "user": "etl", "batches_over": 2, "ids_over": 1, "bound": 6.0,
+             "bound_source": "user", "longest_throttle_ms": 9,
+             "first_batch": "2023-11-14T22:14:01Z", "last_batch": "2023-11-14T22:14:02Z"},
+        ],
+    ),
+    "backlog-near-quota": (
+        {"backlog_checks": [
+            check(TOPIC, 0, limit_bytes=80, size_usage=1.0, exceeded_size=True),
+            check(TOPIC, 60_000, limit_bytes=100, size_usage=0.8, age_s=5, limit_s=50,
+                  time_usage=0.1, oldest_subscription="s"),
+            check(OTHER, 60_000, age_s=45, limit_s=50, time_usage=0.9),
+            check(THIRD, 60_000),
+        ]}, {}, [
+            {**EAST, "topic": OTHER, "usage": 0.9, "quota": "time", "backlog_bytes": 80,
+             "limit_bytes": None, "age_s": 45, "limit_s": 50, "oldest_subscription": None,
+             "exceeded": False, "checked": NEXT},
+            {**EAST, "topic": TOPIC, "usage": 0.8, "quota": "size", "backlog_bytes": 80,
+             "limit_bytes": 100, "age_s": 5, "limit_s": 50, "oldest_subscription": "s",
+             "exceeded": False, "checked": NEXT},
+        ],
+    ),
+    "predicted-breaches": (
+        {"backlog_subscriptions": [
+            cursor("a", 0, 1.0), cursor("a", 60_000, 90.0, age_s=3), cursor("b", 60_000, 0.0),
+            cursor("c", 60_000, None),
+        ]}, {}, [
+            {**EAST, "topic": TOPIC, "subscription": "b", "time_to_quota_s": 0.0, "expected": NEXT,
+             "backlog_bytes": 80, "age_s": None, "growth_rate": 1.0, "drain_rate": None,
+             "checked": NEXT},
+            {**EAST, "topic": TOPIC, "subscription": "a", "time_to_quota_s": 90.0,
+             "expected": "2023-11-14T22:16:30Z", "backlog_bytes": 80, "age_s": 3,
+             "growth_rate": 1.0, "drain_rate": None, "checked": NEXT},
+        ],
+    ),
+    "cache-hit-ratio": (
+        {"cache_stats": [
+            cache(0, "fifo", 1, 1), cache(1, "fifo", 2, 0), cache(0, "lru", 0, 0),
+            cache(0, "fifo", 9, 0, topic=TOPIC),
+            cache(1, "lru", 1, 3, switches=[("grace_ms", "7"), ("policy", "lru")]),
+        ]}, {}, [
+            {**EAST, "policy": "fifo", "max_bytes": 100, "settings": "grace_ms=0", "hits": 3,
+             "misses": 1, "hit_ratio": 0.75, "hit_ratio_bytes": 0.9, "evicted_wanted": 2,
+             "max_used_bytes": 91},
+            {**EAST, "policy": "lru", "max_bytes": 100, "settings": "grace_ms=7", "hits": 1,
+             "misses": 3, "hit_ratio": 0.25, "hit_ratio_bytes": 0.5, "evicted_wanted": 1,
+             "max_used_bytes": 91},
+            {**EAST, "policy": "lru", "max_bytes": 100, "settings": "grace_ms=0", "hits": 0,
+             "misses": 0, "hit_ratio": None, "hit_ratio_bytes": None, "evicted_wanted": 1,
+             "max_used_bytes": 90},
+        ],
+    ),
+    "cache-bakeoff": (
+        {"cache_bakeoff": [
+            baked("fifo", 10, 1, 1), baked("fifo", 10, 40, 60, **NEWER),
+            baked("proportional", 10, 20, 80, **NEWER), baked("fifo", 20, 50, 50, **NEWER),
+            baked("fifo", 10, 41, 60, **ON_B),
+        ]}, {}, [
+            {**BAKED, "policy": "fifo", "max_bytes": 10, "hit_ratio": 0.4, "storage_bytes": 60,
+             "saved_against_proportional": 0.25},
+            {**BAKED, "policy": "proportional", "max_bytes": 10, "hit_ratio": 0.2,
+             "storage_bytes": 80, "saved_against_proportional": 0.0},
+            {**BAKED, "policy": "fifo", "max_bytes": 20, "hit_ratio": 0.5, "storage_bytes": 50,
+             "saved_against_proportional": None},
+        ],
+    ),
+    "cache-size-enough": (
+        {"cache_bakeoff": [
+            baked("fifo", 5, 99, 1, cluster="east", broker="b"),
+            *(baked("fifo", size, hits, 100 - hits, **ON_B)
+              for size, hits in ((10, 70), (20, 89), (40, 90))),
+            baked("belady", 10, 95, 5, **ON_B), baked("fifo", 10, 90, 10, **NEWER),
+            baked("lru", 40, 50, 50, **ON_B, hit_ratio=None),
+        ]}, {}, [
+            {**EAST, "trace": "t", "broker": "b", "policy": "fifo", "settings": {},
+             "enough_bytes": 20, "hit_ratio": 0.89, "best_hit_ratio": 0.9, "storage_bytes": 11},
+        ],
+    ),
+    "quarantined": (
+        {"quarantine": [
+            broken("BAD_TOPIC", 1), broken("BAD_TOPIC", 1, job="chunks"),
+            broken("BAD_TOPIC", 2, ts_wall_ms=START_MS + 1000),
+            broken("UNPARSEABLE", 3, ts_wall_ms=None, detail=None),
+        ]}, {}, [
+            {"reason_code": "BAD_TOPIC", "records": 2, "jobs": ["chunks"],
+             "commonest_detail": "topic", "newest": "2023-11-14T22:14:01Z"},
+            {"reason_code": "UNPARSEABLE", "records": 1, "jobs": None, "commonest_detail": None,
+             "newest": None},
+        ],
+    ),
+}
+
+
+def ask(capsys, warehouse, *words):
+    capsys.readouterr()
+    code = main(["query", *words, "--warehouse", warehouse])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def put(warehouse, tables):
+    Path(warehouse, "_weir").mkdir(parents=True)
+    for name, rows in tables.items():
+        unknown = {key for row in rows for key in row} - {*TABLES[name].names, "outcome"}
+        assert not unknown, unknown
+        write(warehouse, name, [{c: row.get(c) for c in TABLES[name].names} for row in rows[::-1]])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_question(case, tmp_warehouse, capsys):
+    tables, params, expected = CASES[case]
+    put(tmp_warehouse, tables)
+    options = [word for key, value in params.items() for word in ("--param", f"{key}={value}")]
+    code, out, err = ask(capsys, tmp_warehouse, case.split(",")[0], "--json", *options)
+    assert code == 0, err
+    assert json.loads(out) == expected
+    reads = set(QUESTIONS[case.split(",")[0]].reads)
+    assert set(tables) <= reads or reads == {"quota_usage"}
+
+
+def test_freshness_says_how_far_each_table_is(tmp_warehouse, capsys):
+    put(tmp_warehouse, {"throttle_events": [event(0, "mark"), event(700, "unmark")]})
+    write(tmp_warehouse, "throttle_events", [event(1000, "mark")])
+    code, out, _ = ask(capsys, tmp_warehouse, "freshness", "--json")
+    (row,) = json.loads(out)
+    assert code == 0
+    behind, committed = row.pop("behind_s"), row.pop("committed")
+    assert row == {"name": "throttle_events", "rows": 3, "files": 2, "version": 1,
+                   "newest_row": "2023-11-14T22:14:01Z"}
+    assert behind > 0 and committed > "2023"
+
+
+def test_every_question_has_a_case():
+    assert {case.split(",")[0] for case in CASES} | {"freshness"} == set(QUESTIONS)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_over_tables_that_are_not_there_answers_empty(name, tmp_warehouse, capsys):
+    put(tmp_warehouse, {})
+    assert ask(capsys, tmp_warehouse, name, "--json") == (0, "[]\n", "")
+    code, out, _ = ask(capsys, tmp_warehouse, name)
+    assert code == 0 and out.endswith("no rows\n")
+    code, out, _ = ask(capsys, tmp_warehouse, name, "--csv")
+    assert code == 0 and len(out.splitlines()) == 1
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=lambda q: q.name)
+def test_a_question_is_one_sentence_and_uses_its_parameters(question):
+    assert question.meaning.endswith(".") and question.meaning[:-1].count(". ") == 0
+    assert all(f"${p.name}" in question.sql for p in question.params)
+    assert question.sql.count("$") >= len(question.params)
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["top-offender"], "did you mean top-offenders?"),
+    (["top_offenders"], "did you mean top-offenders?"),
+    (["noisy neighbors"], "did you mean noisy-neighbours?"),
+    (["xyzzy"], "neither SQL nor a ready question (allowed: top-offenders, "),
+    (["throttle_events"], 'read it with query "FROM throttle_events LIMIT 20"'),
+    (["SELECT 1", "--param", "rows=1"], "--param: goes with a ready question"),
+    (["top-offenders", "--param", "row=1"], "no such parameter (did you mean rows?)"),
+    (["freshness", "--param", "rows=1"], "no such parameter (it has none)"),
+    (["top-offenders", "--param", "rows"], "write name=value"),
+    (["top-offenders", "--param", "rows=0"], "allowed: 1 or more"),
+    (["top-offenders", "--param", "since=now"], "--param since=now: is not a time"),
+    (["throttle-time", "--param", "by=topic"], "by=topic: allowed: namespace, tenant"),
+    ([], "query --list has them"),
+])
+def test_a_mistake_is_told_with_what_is_allowed(words, says, tmp_warehouse, capsys):
+    put(tmp_warehouse, {})
+    code, out, err = ask(capsys, tmp_warehouse, *words)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_the_list_needs_no_warehouse(tmp_path, capsys):
+    code, out, _ = ask(capsys, str(tmp_path / "none"), "--list", "--json")
+    listed = {q["name"]: q for q in json.loads(out)}
+    assert code == 0 and set(listed) == set(QUESTIONS)
+    assert set(listed["throttle-time"]["parameters"]) == {"by", "since", "until", "rows"}
+    code, out, _ = ask(capsys, str(tmp_path / "none"), "--list")
+    assert all(q.meaning in out for q in QUESTIONS.values())
+    code, out, _ = ask(capsys, str(tmp_path / "none"), "--list", "--csv")
+    assert out.splitlines()[0] == "name,parameters,meaning"
+
+
+def test_the_page_of_questions_is_current():
+    page = Path(__file__).resolve().parents[2] / "docs" / "queries.md"
+    assert page.read_text("utf-8") == docs_queries.render(), "run python -m app.docs"
