@@ -255,7 +255,7 @@ prepare_jars() {
 # ---------------------------------------------------------------- the compiled cores
 # What is compiled lies under a hash of its own sources (udfs/compiled_cache.py); the mark of this
 # script under a hash of all, so that it need not ask Python.
-sources_hash() { (cd "$here" && cat app/*.py state/*.py state/*/*.py udfs/*.py) | digest; }
+sources_hash() { (cd "$here" && cat app/ingest/*.py app/ingest/parsing/*.py state/*.py state/*/*.py udfs/*.py) | digest; }
 
 cores_mark() { printf '%s\n' "$NUMBA_CACHE_DIR/complete-$(sources_hash)"; }
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# A script's own folder comes first in the path; there app/warehouse/tables.py would be a module `tables`.
+# A script's own folder comes first in the path; there app/errors.py would be a module `errors`.
 sys.path[:] = [p for p in sys.path if not p or Path(p).resolve() != HERE]
 if (HERE / "__init__.py").exists():
     sys.path.insert(0, str(HERE.parent))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from state.rate_limits.wire import decode_command
 from udfs.protobuf import fields
+from udfs.wire import decode_command
 
 PRODUCER_NAME, SEQUENCE_ID, UUID, NUM_CHUNKS, TOTAL_BYTES, CHUNK_ID = 1, 2, 26, 27, 28, 29
 """Numbers of the fields of Pulsar's MessageMetadata that a chunk has."""

@@ -1,4 +1,10 @@
-"""Alert rules on the tables: `check` judges them once, `watch` until stopped; `rules` lists."""
+"""Alert rules on the tables, and the sinks that are notified.
+
+The commands `alerts check`, `alerts watch` and `alerts rules`, and the process beside a run.
+`rounds` is where to start reading: a round evaluates each rule (`evaluation`), compares it with
+the recorded alerts (`episodes`, `journal`) and delivers the changes (`sinks`). Imports
+`app.warehouse` and `app.config`.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ NO_SOURCE = (
 
 
 class PolicyDocument(Model):
-    """Limits of one scope and name (event contract, section 5); checked by `app.config.policies`."""
+    """Limits of one scope and name (event contract, section 5); see `app.config.policies`."""
 
     scope: str
     name: str

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from app.config.base import Model, as_text, resolved, shown
-from state.rate_limits import wire
+from udfs import wire
 from udfs.protobuf import MOST_NUMBER
 
 FieldNumber = Annotated[int, Field(ge=1, le=MOST_NUMBER)]

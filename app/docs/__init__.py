@@ -1,5 +1,5 @@
 """Generators of the reference pages in `docs/`: `python -m app.docs` writes them.
 
-`pages` lists them; each other module renders one page from the definitions in the code. Imports the
-rooms whose definitions it prints.
+Start with `pages`, which lists them; each other module renders one page from the definitions in
+the code. Imports the rooms whose definitions it prints.
 """

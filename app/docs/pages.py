@@ -30,6 +30,3 @@ def main(folder: Path) -> None:
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")
 
-
-if __name__ == "__main__":
-    main(Path(__file__).resolve().parent.parent / "docs")

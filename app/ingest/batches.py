@@ -1,7 +1,8 @@
 """Arrow batches of the size that suits the work, whatever size Spark hands over.
 
 Spark has one limit of rows per Arrow batch for every Python stage. The stateful operator takes a
-row per blob, so that its limit must be small (`app.stream.session`); parsing wants many records at once.
+row per blob, so that its limit must be small (`app.stream.session`); parsing wants many records at
+once.
 """
 
 from __future__ import annotations

@@ -21,14 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.ingest.messages import Kind, Message
 from app.warehouse.tables import TABLES
 from state.chunks.operator import PARTS
 
 Array = np.ndarray
 STAGED = "chunk_payloads"
 WHOLE = "chunk_messages"
-ADDED = "+"
-"""Prefix of the table name in an answer that tells of a file that is to become part of it."""
 GROUP_BYTES = 4 << 20
 """Payload bytes of a row group of a staged file: what is read for one chunk of it."""
 SLICE_BYTES = 32 << 20
@@ -95,14 +94,14 @@ class Payloads:
     inline_bytes: int
     largest_bytes: int
     """Messages that declare more are not assembled."""
-    _added: list[tuple[str, str]] = field(default_factory=list)
+    _added: list[Message] = field(default_factory=list)
     _open: OrderedDict[str, tuple[pq.ParquetFile, Array]] = field(default_factory=OrderedDict)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_added": [], "_open": OrderedDict()}
 
-    def drain(self) -> list[tuple[str, str]]:
-        """(table, what to add) of the files that were written since the last call."""
+    def drain(self) -> list[Message]:
+        """The files that were written since the last call."""
         added, self._added = self._added, []
         return added
 
@@ -123,9 +122,9 @@ class Payloads:
         return path
 
     def _note(self, table: str, path: str, files: Files, rows: int) -> None:
-        told = {"path": path, "bytes": files.size(path),
+        file = {"path": path, "bytes": files.size(path),
                 "stats": json.dumps({"numRecords": rows})}
-        self._added.append((table, json.dumps(told)))
+        self._added.append(Message(Kind.FILE, table, json.dumps(file).encode()))
 
     def write_whole(self, rows: pa.Table) -> None:
         """Join the chunks of completed messages and write them as rows of `chunk_messages`.

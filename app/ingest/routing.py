@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from app.ingest.batches import regrouped
 from app.ingest.contract import DIGESTS, Limits, Parsed, from_table, parse_batch
+from app.ingest.messages import Kind, Message
 from app.ingest.parsing.layout import INDEX
 from app.ingest.payloads import Payloads
 from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
@@ -33,7 +34,7 @@ from udfs.users import user_of
 
 Array = np.ndarray
 PACKED = "job string, shard int, ts timestamp, blob binary"
-CLOCK_ROW = ""
+CLOCK = Message(Kind.CLOCK).address
 """Job of a row that carries nothing but the latest wall time."""
 LATEST_MS = 253_402_300_799_999
 """9999-12-31: later wall times move the stream's clock no further."""
@@ -46,8 +47,6 @@ PRINCIPAL = "principal"
 RAW_TOPIC = "topic as it stands"
 POLICY = KIND_INDEX["policy"]
 DISPATCH = KIND_INDEX["dispatch"]
-STAGED_ROW = "+"
-"""Job of a row that tells of a staged file instead of carrying records."""
 PLACES = ("payload_file", "payload_row")
 BLOB_BYTES = 3 << 19
 """Limit of one blob, which only a single record can exceed. Spark puts up to
@@ -181,12 +180,12 @@ def pack_parsed(
         places += [shard for shard, _, _ in parts]
         picked = [chosen for _, _, chosen in parts]
         blobs += packer_.blobs(route.columns, picked, [home for _, home, _ in parts], content)
-        for told in route.payloads.drain() if route.payloads is not None else ():
-            jobs.append(STAGED_ROW)
+        for file in route.payloads.drain() if route.payloads is not None else ():
+            jobs.append(file.address)
             places.append(0)
-            blobs.append(json.dumps(told).encode())
+            blobs.append(file.body)
     if not jobs and latest is not None:
-        jobs, places, blobs = [CLOCK_ROW], [0], [b""]
+        jobs, places, blobs = [CLOCK], [0], [b""]
     moment = None if latest is None else min(latest, LATEST_MS) * 1000
     return pa.record_batch(
         [

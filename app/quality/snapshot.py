@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.warehouse.checkpoints import APPLICATION, FOLDER
+from app.warehouse import manifest
+from app.warehouse.checkpoints import APPLICATION, ARCHIVE, FOLDER
 from app.warehouse.relations import Warehouse
 from app.warehouse.small_files import read_text
 from app.warehouse.tables import TABLES
@@ -49,7 +50,5 @@ def _queries(settings: Settings, warehouse: Warehouse) -> list[str]:
     if warehouse.folder is not None:
         folder = warehouse.folder / FOLDER
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    from app.stream.archive import NAME
-    from app.stream.govern import query_name
-
-    return [*map(query_name, settings.queries), NAME]
+    started = manifest.load(settings)
+    return [*((started and started.queries) or ()), ARCHIVE]

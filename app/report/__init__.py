@@ -1,4 +1,8 @@
-"""The command `report`: one page of HTML that says what happened, without network or scripts."""
+"""The command `report`: one page of HTML about what happened, without network or scripts.
+
+Start with `build`; each module of `sections` makes one section, `findings` the sentences at the
+top. Imports `app.warehouse`, `app.config` and the pages of `app.quality`.
+"""
 
 from __future__ import annotations
 

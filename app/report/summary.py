@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.report import findings as demo_report
+from app.report import findings
 from app.report.model import Row, Section, Tile
 from app.report.reader import Reader
 from app.report.sections import (
@@ -79,7 +79,7 @@ def _facts(reader: Reader) -> Row:
     return {
         "pauses": reader.row(throttling.TOTALS), "quotas": reader.row(quotas.SUMMARY),
         "backlogs": reader.row(backlogs.SUMMARY),
-        "soon": reader.row(backlogs.SOON, within=demo_report.SOON_S)["topics"],
+        "soon": reader.row(backlogs.SOON, within=findings.SOON_S)["topics"],
         "ids": reader.row(principals.SUMMARY), "large": large_messages.totals(reader),
         "cache": reads["hits"] / reads["reads"] if reads["reads"] else None,
         "quarantined": reader.row(data_quality.QUARANTINED)["records"],
@@ -144,22 +144,22 @@ def _findings(reader: Reader) -> list[str]:
     said = []
     total = reader.row(_PAUSED)
     if total["topics"]:
-        events = reader.rows(_MARKS.format(columns=_listed(demo_report.THROTTLE_COLUMNS)))
-        said += demo_report.sentences(demo_report.summarise(
+        events = reader.rows(_MARKS.format(columns=_listed(findings.THROTTLE_COLUMNS)))
+        said += findings.sentences(findings.summarise(
             events, [total], [], reader.ask("shared-limits", SHARED)))
-    said += demo_report.producer_id_sentences(
-        reader.columns("producer_id_decisions", demo_report.DECISION_COLUMNS))
-    large = demo_report.large_message_sentence(
-        reader.columns("chunk_messages", demo_report.MESSAGE_COLUMNS),
-        reader.columns("chunk_events", demo_report.CHUNK_EVENT_COLUMNS),
-        reader.columns("incomplete_messages", demo_report.INCOMPLETE_COLUMNS))
+    said += findings.producer_id_sentences(
+        reader.columns("producer_id_decisions", findings.DECISION_COLUMNS))
+    large = findings.large_message_sentence(
+        reader.columns("chunk_messages", findings.MESSAGE_COLUMNS),
+        reader.columns("chunk_events", findings.CHUNK_EVENT_COLUMNS),
+        reader.columns("incomplete_messages", findings.INCOMPLETE_COLUMNS))
     said += [] if large is None else [large]
-    said += demo_report.backlog_sentences(
-        reader.rows(_CHECKS.format(columns=_listed(demo_report.BACKLOG_CHECK_COLUMNS))),
-        reader.rows(_AHEAD.format(columns=_listed(demo_report.BACKLOG_SUBSCRIPTION_COLUMNS)),
-                    within=demo_report.SOON_S),
-        reader.columns("backlog_evictions", demo_report.BACKLOG_EVICTION_COLUMNS))
-    cached = demo_report.cache_sentence(reader.rows(cache.TOTALS))
+    said += findings.backlog_sentences(
+        reader.rows(_CHECKS.format(columns=_listed(findings.BACKLOG_CHECK_COLUMNS))),
+        reader.rows(_AHEAD.format(columns=_listed(findings.BACKLOG_SUBSCRIPTION_COLUMNS)),
+                    within=findings.SOON_S),
+        reader.columns("backlog_evictions", findings.BACKLOG_EVICTION_COLUMNS))
+    cached = findings.cache_sentence(reader.rows(cache.TOTALS))
     return [*said, *([] if cached is None else [cached])]
 
 

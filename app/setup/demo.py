@@ -14,7 +14,7 @@ from app.generate.configuration import document
 from app.generate.scenario import load_scenario
 from app.generate.trace import Trace, plan_trace
 from app.generate.write import write_files, write_policies
-from app.report import findings as demo_report
+from app.report import findings
 from app.setup.demo_folder import prepare
 
 FILES_PER_BATCH = 10
@@ -41,20 +41,20 @@ def demo(out: Path, seed: int, events: int) -> int:
     _judge(config)
     console.print(f"Judged and committed in {time.monotonic() - began:.0f} s. What was found:\n",
                   markup=False)
-    demo_report.render(_summary(out / "warehouse"), console, _of_other_jobs(out / "warehouse"))
-    other = demo_report.other_protocol(
-        _rows(out / "warehouse" / "topic_throttle_stats", demo_report.STATS_COLUMNS),
+    findings.render(_summary(out / "warehouse"), console, _of_other_jobs(out / "warehouse"))
+    other = findings.other_protocol(
+        _rows(out / "warehouse" / "topic_throttle_stats", findings.STATS_COLUMNS),
         _with_exchange(config),
     )
     if other is not None:
         console.print()
-        console.print(demo_report.indented(other))
+        console.print(findings.indented(other))
     caches = _caches_compared(config, out)
     if caches is not None:
         console.print()
-        console.print(demo_report.indented(caches))
+        console.print(findings.indented(caches))
     _write_report(config, out / "report.html", console)
-    demo_report.render_next_steps(out, console)
+    findings.render_next_steps(out, console)
     return 0
 
 
@@ -111,7 +111,7 @@ def _with_exchange(config: Path) -> list[dict[str, Any]]:
     tables = replay_here(asked, ["rate_limits"])
     if "topic_throttle_stats" not in tables:
         return []
-    columns = list(demo_report.STATS_COLUMNS)
+    columns = list(findings.STATS_COLUMNS)
     return tables["topic_throttle_stats"].select(columns).to_pylist()
 
 
@@ -134,34 +134,34 @@ def _caches_compared(config: Path, out: Path) -> str | None:
             f"{result.advice} The curves are in {picture}.")
 
 
-def _summary(warehouse: Path) -> demo_report.Summary:
+def _summary(warehouse: Path) -> findings.Summary:
     from app.report.reader import Reader, Span
     from app.warehouse.relations import Warehouse
 
-    return demo_report.summarise(
-        _rows(warehouse / "throttle_events", demo_report.THROTTLE_COLUMNS),
-        _rows(warehouse / "topic_throttle_stats", demo_report.STATS_COLUMNS),
-        _rows(warehouse / "quarantine", demo_report.QUARANTINE_COLUMNS),
+    return findings.summarise(
+        _rows(warehouse / "throttle_events", findings.THROTTLE_COLUMNS),
+        _rows(warehouse / "topic_throttle_stats", findings.STATS_COLUMNS),
+        _rows(warehouse / "quarantine", findings.QUARANTINE_COLUMNS),
         Reader(Warehouse(str(warehouse)), Span()).ask("shared-limits", 1000),
     )
 
 
 def _of_other_jobs(warehouse: Path) -> list[str]:
     """What the jobs besides rate_limits found; a table without rows adds nothing."""
-    large = demo_report.large_message_sentence(
-        _rows(warehouse / "chunk_messages", demo_report.MESSAGE_COLUMNS),
-        _rows(warehouse / "chunk_events", demo_report.CHUNK_EVENT_COLUMNS),
-        _rows(warehouse / "incomplete_messages", demo_report.INCOMPLETE_COLUMNS),
+    large = findings.large_message_sentence(
+        _rows(warehouse / "chunk_messages", findings.MESSAGE_COLUMNS),
+        _rows(warehouse / "chunk_events", findings.CHUNK_EVENT_COLUMNS),
+        _rows(warehouse / "incomplete_messages", findings.INCOMPLETE_COLUMNS),
     )
-    backlog = demo_report.backlog_sentences(
-        _rows(warehouse / "backlog_checks", demo_report.BACKLOG_CHECK_COLUMNS),
-        _rows(warehouse / "backlog_subscriptions", demo_report.BACKLOG_SUBSCRIPTION_COLUMNS),
-        _rows(warehouse / "backlog_evictions", demo_report.BACKLOG_EVICTION_COLUMNS),
+    backlog = findings.backlog_sentences(
+        _rows(warehouse / "backlog_checks", findings.BACKLOG_CHECK_COLUMNS),
+        _rows(warehouse / "backlog_subscriptions", findings.BACKLOG_SUBSCRIPTION_COLUMNS),
+        _rows(warehouse / "backlog_evictions", findings.BACKLOG_EVICTION_COLUMNS),
     )
-    cache = demo_report.cache_sentence(
-        _rows(warehouse / "cache_stats", demo_report.CACHE_COLUMNS))
-    decisions = _rows(warehouse / "producer_id_decisions", demo_report.DECISION_COLUMNS)
-    return [*demo_report.producer_id_sentences(decisions), *([] if large is None else [large]),
+    cache = findings.cache_sentence(
+        _rows(warehouse / "cache_stats", findings.CACHE_COLUMNS))
+    decisions = _rows(warehouse / "producer_id_decisions", findings.DECISION_COLUMNS)
+    return [*findings.producer_id_sentences(decisions), *([] if large is None else [large]),
             *backlog, *([] if cache is None else [cache])]
 
 

@@ -17,7 +17,7 @@ from app.setup.validate import unset_variables
 from app.stream import assignment, integrity
 from app.stream.jars import coordinates
 from app.stream.session import build_session, stop_session
-from app.warehouse import manifest, writable
+from app.warehouse import checkpoints, manifest, writable
 from app.warehouse.small_files import local_path
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _numbers(settings: Settings, spark: SparkSession) -> str:
 def _tables(settings: Settings, spark: SparkSession) -> Check:
     """Whether the tables have what the checkpoints have committed to them."""
     try:
-        queries = {**assignment.known(settings), "archive": (integrity.ARCHIVE,)}
+        queries = {**assignment.known(settings), checkpoints.ARCHIVE: (checkpoints.ARCHIVE,)}
         lost = list(integrity.problems(settings, queries))
     except UserError as error:
         lost = [str(error)]

@@ -15,7 +15,7 @@ from app.config.settings import load_settings
 from app.errors import UserError
 from udfs.compiled_cache import is_current
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("app", "state", "udfs", "configs")
 LAUNCHER = """\
 #!/bin/sh

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
 
-NAME = "archive"
 WRITTEN = "table_name string, path string, day string, bytes bigint, stats string"
 _WRITTEN = pa.schema(
     [("table_name", pa.string()), ("path", pa.string()), ("day", pa.string()),
@@ -313,7 +312,7 @@ def start(
     spark: SparkSession, settings: Settings, trigger: dict[str, Any] | None = None
 ) -> StreamingQuery:
     """Start the archive of the source."""
-    writer = Writer(settings, NAME, spark)
+    writer = Writer(settings, checkpoints.ARCHIVE, spark)
     writer.prepare(["events", "quarantine"])
     limits, jobs = Limits(settings.max_future_ms), list(settings.jobs)
     raw = open_stream(spark, settings)
@@ -327,9 +326,9 @@ def start(
             file_writer(roots, storage, limits, jobs, settings.archive_payload), WRITTEN
         )
     return (
-        frame.writeStream.queryName(NAME)
+        frame.writeStream.queryName(checkpoints.ARCHIVE)
         .outputMode("append")
-        .option("checkpointLocation", checkpoints.location(settings, NAME))
+        .option("checkpointLocation", checkpoints.location(settings, checkpoints.ARCHIVE))
         .trigger(**(trigger or {"processingTime": f"{settings.archive_trigger_ms} milliseconds"}))
         .foreachBatch(Archivist(writer, by_spark))
         .start()

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.ingest.contract import Limits
-from app.ingest.payloads import ADDED, WHOLE
-from app.ingest.routing import PACKED, STAGED_ROW, packer
+from app.ingest.messages import Kind, Message
+from app.ingest.payloads import WHOLE
+from app.ingest.routing import PACKED, packer
 from app.ingest.sources import open_stream
 from app.ingest.worker import settle
 from app.stream.assignment import query_name
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 ANSWERS = "table_name string, blob binary"
 STATE = "state binary"
-SIGNAL = ""
-"""Table name of an answer that is for the driver: the `idle_advance_ms` that was needed."""
 
 
 def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> DataFrame:
@@ -79,9 +78,10 @@ def stepper(
         settle()
         job = jobs.get(key[0])
         blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
-        if key[0] == STAGED_ROW:
-            yield _frame([_added(*json.loads(blob)) for blob in blobs])
         if job is None:
+            about = Message.of(key[0])
+            if about.kind is Kind.FILE:  # on its way to the committer
+                yield _frame([Message(about.kind, about.name, blob) for blob in blobs])
             return
         stream_ms = max(state.getCurrentWatermarkMs(), 0)
         answer = job.step(state.get[0] if state.exists else None, blobs, stream_ms)
@@ -91,11 +91,6 @@ def stepper(
         yield _answers(answer, group[key[0]])
 
     return step
-
-
-def _added(table: str, told: str) -> tuple[str, bytes]:
-    """An answer that tells of a file."""
-    return ADDED + table, told.encode()
 
 
 def _answers(answer: Step, operator: Operator) -> pd.DataFrame:
@@ -108,19 +103,19 @@ def _answers(answer: Step, operator: Operator) -> pd.DataFrame:
                 whole = whole.append_column(part, rows.column(part))
             operator.payloads.write_whole(whole)
         else:
-            found.append((name, encode(rows)))
+            found.append(Message(Kind.DATA, name, encode(rows)))
     if operator.payloads is not None:
-        found += [_added(*told) for told in operator.payloads.drain()]
+        found += operator.payloads.drain()
     if answer.needed_idle_advance_ms is not None:
-        found.append((SIGNAL, str(answer.needed_idle_advance_ms).encode()))
+        found.append(Message(Kind.LATE, body=str(answer.needed_idle_advance_ms).encode()))
     return _frame(found)
 
 
-def _frame(answers: Sequence[tuple[str, bytes]]) -> pd.DataFrame:
+def _frame(answers: Sequence[Message]) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame({"table_name": pd.Series([name for name, _ in answers], dtype=object),
-                         "blob": pd.Series([blob for _, blob in answers], dtype=object)})
+    return pd.DataFrame({"table_name": pd.Series([a.address for a in answers], dtype=object),
+                         "blob": pd.Series([a.body for a in answers], dtype=object)})
 
 
 def encode(rows: pa.Table) -> bytes:
@@ -160,26 +155,28 @@ class Committer:
 
     def __call__(self, answers: DataFrame, batch: int) -> None:
         collected = answers.toArrow()
-        blobs: dict[str, list[Any]] = {}
+        found: dict[Kind, dict[str, list[Any]]] = {kind: {} for kind in Kind}
         columns = (collected.column("table_name"), collected.column("blob"))
-        for name, blob in zip(*columns, strict=True):
-            blobs.setdefault(name.as_py(), []).append(blob.as_buffer())
-        for signal in blobs.pop(SIGNAL, ()):
+        for address, blob in zip(*columns, strict=True):
+            message = Message.of(address.as_py(), blob.as_buffer())
+            found[message.kind].setdefault(message.name, []).append(message.body)
+        for needed_ms in found[Kind.LATE].get("", ()):
             if self._on_late is not None:
-                self._on_late(int(signal.to_pybytes()))
-        for name in [name for name in blobs if name.startswith(ADDED)]:
-            self._add_files(name.removeprefix(ADDED), blobs.pop(name), batch)
-        if self._feed is not None and COMMANDS in blobs:
-            self._feed.publish(self._rows(COMMANDS, blobs[COMMANDS]))
-        for name, parts in blobs.items():
-            self._writer.append(name, self._rows(name, parts), batch)
+                self._on_late(int(needed_ms.to_pybytes()))
+        for table, files in found[Kind.FILE].items():
+            self._add_files(table, files, batch)
+        rows = found[Kind.DATA]
+        if self._feed is not None and COMMANDS in rows:
+            self._feed.publish(self._rows(COMMANDS, rows[COMMANDS]))
+        for table, parts in rows.items():
+            self._writer.append(table, self._rows(table, parts), batch)
         self._writer.settle()
 
-    def _add_files(self, table: str, told: Sequence[Any], batch: int) -> None:
+    def _add_files(self, table: str, listed: Sequence[Any], batch: int) -> None:
         from deltalake.transaction import AddAction
 
         now = time.time_ns() // 1_000_000
-        files = {one["path"]: one for one in (json.loads(t.to_pybytes()) for t in told)}
+        files = {one["path"]: one for one in (json.loads(f.to_pybytes()) for f in listed)}
         self._writer.add_files(table, [
             AddAction(path, one["bytes"], {}, now, True, one["stats"])
             for path, one in files.items()

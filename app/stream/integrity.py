@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.warehouse import checkpoints
-from app.warehouse.checkpoints import Commit
+from app.warehouse.checkpoints import ARCHIVE, Commit
 from app.warehouse.commit import table_path
 from app.warehouse.small_files import local_path
 from app.warehouse.tables import written_tables
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 SHARED = "quarantine"
 """The table of every query, whose rows say nothing about one."""
-ARCHIVE = "archive"
 
 
 def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:

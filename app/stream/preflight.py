@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.stream import assignment, integrity, run_lock
-from app.warehouse import manifest, writable
+from app.warehouse import checkpoints, manifest, writable
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.stream.assignment import Plan
 
-ARCHIVE = (integrity.ARCHIVE,)
+ARCHIVE = (checkpoints.ARCHIVE,)
 """What the query of the archive has for jobs."""
 
 
@@ -69,6 +69,6 @@ def chosen(settings: Settings, jobs: Sequence[str] | None) -> dict[str, tuple[st
     The settings stay whole: which records the archive keeps must not depend on who runs beside.
     """
     queries = assigned(settings, jobs).queries
-    if jobs is None or integrity.ARCHIVE in jobs:
-        queries[integrity.ARCHIVE] = ARCHIVE
+    if jobs is None or checkpoints.ARCHIVE in jobs:
+        queries[checkpoints.ARCHIVE] = ARCHIVE
     return queries

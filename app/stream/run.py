@@ -25,8 +25,7 @@ from app.stream.source_watch import SourceWatch
 from app.telemetry.health import Health
 from app.terminal import log
 from app.terminal.interrupt import stoppable
-from app.warehouse import last_configuration as configuration
-from app.warehouse import manifest
+from app.warehouse import last_configuration, manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +94,7 @@ def _with_spark(
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
             manifest.claim(settings, partitions)
             assignment.apply(settings, made)
-            configuration.keep(settings)
+            last_configuration.keep(settings)
         with listening(spark, stopping, python=not interactive):
             for note in made.notes():
                 progress.say(note)

@@ -22,8 +22,8 @@ LOCAL_CHECKPOINTS = (
 )
 
 OPERATOR_ROWS = 1000
-"""Blobs that the stateful operator is given in one Arrow batch; with `app.ingest.routing.BLOB_BYTES` it
-stays below Arrow's limit of 2 GiB, whatever a trigger takes."""
+"""Blobs that the stateful operator is given in one Arrow batch; with
+`app.ingest.routing.BLOB_BYTES` it stays below Arrow's limit of 2 GiB, whatever a trigger takes."""
 
 REQUIRED = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -31,7 +31,7 @@ REQUIRED = {
     "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
     # Blobs of bytes and int64 columns go to Python through Arrow, never through rows.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Spark's only limit of rows for every Python stage; `app.ingest.batches` joins what is to be parsed.
+    # Spark's only limit of rows for every Python stage; `app.ingest.batches` joins what is parsed.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(OPERATOR_ROWS),
 }
 """What the results depend on: not for the user to change."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from app.errors import UserError
 from app.ingest.sources.kafka_probe import Unreachable, topics
-from state.rate_limits import wire
+from udfs import wire
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,9 @@
-"""Metrics for Prometheus: `metrics` serves them, and `run` does if it is told to."""
+"""Metrics for Prometheus: the command `metrics` serves them, and `run` where it is configured.
+
+Start with `exporter`; `catalogue` lists every metric, `engine` keeps figures up to date with the
+tables, `health` with the queries of a run. Imports `app.warehouse`, `app.config`, `app.alerts` and
+the sources of `app.ingest`.
+"""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ FOLDER = "_weir/checkpoints"
 APPLICATION = "weir-application-id"
 COMMITTED = "weir-committed.json"
 COPYING = ".copying"
+ARCHIVE = "archive"
+"""The query that keeps records as they came, beside those of the jobs."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """What SQL from outside may say: one statement that reads, over the tables and nothing else.
 
-DuckDB itself refuses files outside the warehouse (`app.warehouse.relations.connect`). That is not enough: a
-COPY in a WITH clause counts as a SELECT and writes, some table functions run the text that they are
-given, and a name that is no table's may be a file of the warehouse. So the parsed statement is
-looked at as well, by lists of what is known to be harmless: whatever a later DuckDB adds is refused
-until somebody has looked at it.
+DuckDB itself refuses files outside the warehouse (`app.warehouse.relations.connect`). That is not
+enough: a COPY in a WITH clause counts as a SELECT and writes, some table functions run the text
+that they are given, and a name that is no table's may be a file of the warehouse. So the parsed
+statement is looked at as well, by lists of what is known to be harmless: whatever a later DuckDB
+adds is refused until somebody has looked at it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.ingest.payloads import joined
-from app.ingest.routing import CLOCK_ROW, PACKED, Route, needed, typed_packer
-from app.stream.govern import ANSWERS, SIGNAL, decode, encode
+from app.ingest.routing import CLOCK, PACKED, Route, needed, typed_packer
+from app.stream.govern import ANSWERS, decode, encode
 from app.stream.operators import Operator, operators
 from app.warehouse.commit import shaped, table_path
 from app.warehouse.tables import TABLES
@@ -93,7 +93,7 @@ def packed_here(
     for packed in typed_packer(routes, settings.shards)(iter(batches)):
         columns = (packed.column(name).to_pylist() for name in PACKED_PARTS)
         for job, shard, blob in zip(*columns, strict=True):
-            if job != CLOCK_ROW:
+            if job != CLOCK:
                 blobs.setdefault((job, shard), []).append(blob)
     return blobs, latest or 0
 
@@ -131,7 +131,7 @@ def judge(
     packed = narrowed(events, routes).mapInArrow(typed_packer(routes, settings.shards), PACKED)
     step = _stepper({name: o.job for name, o in group.items()}, stream_ms)
     answers = (
-        packed.where(packed.job != CLOCK_ROW)
+        packed.where(packed.job != CLOCK)
         .select("job", "shard", "blob")
         .groupBy("job", "shard")
         .applyInArrow(step, ANSWERS)
@@ -179,8 +179,7 @@ def _tables(answers: pa.Table, group: Mapping[str, Operator]) -> dict[str, pa.Ta
     blobs: dict[str, list[Any]] = {}
     columns = (answers.column("table_name"), answers.column("blob"))
     for name, blob in zip(*columns, strict=True):
-        if name.as_py() != SIGNAL:
-            blobs.setdefault(name.as_py(), []).append(blob.as_buffer())
+        blobs.setdefault(name.as_py(), []).append(blob.as_buffer())
     return {
         name: shaped(decode(parts), TABLES[name], constants.get(name, {}))
         for name, parts in blobs.items()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.ingest.contract import Limits
-from app.ingest.routing import CLOCK_ROW, Route, packer
+from app.ingest.routing import CLOCK, Route, packer
 from state.events import KIND_INDEX, SCHEMA
 from state.records import INGEST_KEY
 
@@ -57,6 +57,6 @@ def parsed(
         columns = (packed.column(c).to_pylist() for c in ("job", "shard", "blob"))
         latest_us = max(latest_us, pc.max(packed.column("ts").cast(pa.int64())).as_py() or 0)
         for name, shard, blob in zip(*columns, strict=True):
-            if name != CLOCK_ROW:
+            if name != CLOCK:
                 found.setdefault(shard, []).append(blob)
     return found, latest_us // 1000 - IDLE_ADVANCE_MS

@@ -10,7 +10,7 @@ import yaml
 from app.cli import main
 from app.config.base import masked, without_users
 from app.config.settings import load_settings
-from app.warehouse import last_configuration as configuration
+from app.warehouse import last_configuration
 
 HUSH = "hush"
 URL = f"http://me:{HUSH}@host:8080"
@@ -46,7 +46,7 @@ def test_a_secret_is_in_no_output_of_validate_and_not_in_the_warehouse(
         out, err = capsys.readouterr()
         assert out and HUSH not in out + err
     settings = load_settings(file)
-    assert HUSH not in json.dumps(configuration.described(settings))
+    assert HUSH not in json.dumps(last_configuration.described(settings))
     if "warehouse" not in document:
         assert HUSH not in repr(settings)
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from app.ingest.contract import Limits, parse
-from app.ingest.payloads import ADDED, STAGED, WHOLE, Files, Payloads, joined, redact
+from app.ingest.messages import Kind
+from app.ingest.payloads import STAGED, WHOLE, Files, Payloads, joined, redact
 from app.stream.archive import events_rows, quarantine_rows
 from app.warehouse.tables import TABLES
 from state.events import JOBS
@@ -92,8 +93,8 @@ def test_staged_rows_are_read_by_their_number(payloads: Payloads) -> None:
     rng = random.Random(2)
     contents = [rng.randbytes(rng.choice((0, 10, 3_000_000))) for _ in range(12)]
     file = payloads.stage(rows_of(contents))
-    [(table, told)] = payloads.drain()
-    assert (table, json.loads(told)["path"]) == (STAGED, file)
+    [added] = payloads.drain()
+    assert (added.kind, added.name, json.loads(added.body)["path"]) == (Kind.FILE, STAGED, file)
     assert payloads.drain() == []
     copied: Payloads = pickle.loads(pickle.dumps(payloads))
     for store in (payloads, copied):
@@ -138,8 +139,8 @@ def test_whole_messages_become_rows_of_their_table(payloads: Payloads, tmp_path:
         if name not in rows.column_names and name != "payload":
             rows = rows.append_column(name, pa.nulls(3, table.schema.field(name).type))
     payloads.write_whole(rows)
-    [(name, told)] = payloads.drain()
-    file = pq.ParquetFile(tmp_path / "whole" / json.loads(told)["path"])
-    assert name == WHOLE and ADDED
+    [added] = payloads.drain()
+    file = pq.ParquetFile(tmp_path / "whole" / json.loads(added.body)["path"])
+    assert (added.kind, added.name) == (Kind.FILE, WHOLE)
     assert file.schema_arrow.equals(table.schema)
     assert [p[-1] for p in file.read().column("payload").to_pylist()] == [0, 1, 2]

@@ -22,10 +22,10 @@ from app.stream.failures import QueryFailed
 from app.stream.run import run
 from app.stream.throttle_feed import ThrottleFeed, messages
 from app.warehouse.commit import Writer
-from state.rate_limits.wire import ThrottleCommand, decode_command
 from tests.servers.kafka import Kafka
 from tests.stream.test_throttle_feed import command
 from tests.throttle_rows import START_MS, frame
+from udfs.wire import ThrottleCommand, decode_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ import pytest
 
 from app.cli import main
 from app.config.settings import Settings, load_settings
-from app.warehouse import last_configuration as configuration
+from app.warehouse import last_configuration
 from app.warehouse.questions import QUESTIONS
 from app.warehouse.tables import TABLES
 from tests.report.warehouse import IMAGE, LONG, NAMES, SCRIPT, USER, fill
@@ -176,7 +176,7 @@ def test_the_configuration_that_a_run_kept_is_shown_without_secrets(
 ) -> None:
     write(tmp_warehouse, "topic_throttle_stats", [stats(0, SCRIPT)])
     settings = make_settings(storage_options={"aws_secret_access_key": "hunter2"})
-    configuration.keep(settings)
+    last_configuration.keep(settings)
     answer = said(capsys, tmp_warehouse)
     assert answer["config_hash"] == settings.config_hash()
     told = answer["sections"]["configuration"]
@@ -189,7 +189,7 @@ def test_a_configuration_that_is_named_comes_before_the_kept_one(
     make_settings: Callable[..., Settings], tmp_warehouse: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    configuration.keep(make_settings())
+    last_configuration.keep(make_settings())
     file = tmp_path / "weir.yaml"
     file.write_text(f"warehouse: {tmp_warehouse}\nshards: 4\n")
     answer = said(capsys, tmp_warehouse, "--config", str(file))
@@ -202,9 +202,9 @@ def test_a_kept_configuration_that_cannot_be_read_is_left_out(
     text: str, make_settings: Callable[..., Settings]
 ) -> None:
     settings = make_settings()
-    configuration.keep(settings)
-    Path(settings.warehouse, configuration.NAME).write_text(text)
-    assert configuration.load(settings) is None
+    last_configuration.keep(settings)
+    Path(settings.warehouse, last_configuration.NAME).write_text(text)
+    assert last_configuration.load(settings) is None
 
 
 @pytest.mark.parametrize(("options", "says"), [

@@ -36,7 +36,8 @@ PYTHON = f"""#!/bin/bash
 case "$*" in
   "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; touch "$3/pyvenv.cfg" ;;
   *" pip install "*) echo "pip $*" >> "$CALLS" ;;
-  "-m app.stream.jars "*) mkdir -p "$3"; touch "$3/delta.jar" "$3/kafka.jar"; echo jars >> "$CALLS" ;;
+  "-m app.stream.jars "*)
+    mkdir -p "$3"; touch "$3/delta.jar" "$3/kafka.jar"; echo jars >> "$CALLS" ;;
   "-m app.setup.warm") echo cores >> "$CALLS" ;;
   "-m app.setup.package env "*|"-m app.setup.package cores "*) touch "$4" ;;
   *) exec {shlex.quote(sys.executable)} "$@" ;;

@@ -16,8 +16,8 @@ from app.stream.failures import Passing, failure, without_secrets
 from app.stream.govern import Committer, encode
 from app.stream.operators import operators
 from app.stream.throttle_feed import MESSAGES, ThrottleFeed, messages
-from state.rate_limits.wire import Fields, ThrottleCommand, decode_command, encode_command
 from tests.throttle_rows import COMMON, START_MS, TOPIC, frame
+from udfs.wire import Fields, ThrottleCommand, decode_command, encode_command
 
 BIG = 2**53 + 1
 ON = {"topic": "commands", "options": {"kafka.bootstrap.servers": "a:1"}}

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from app.docs.pages import pages
 from app.errors import UserError
 from app.warehouse.query import query
-from state.rate_limits.wire import ThrottleCommand, encode_command
 from tests.throttle_rows import OTHER, event, write
 from udfs import register_duckdb
 from udfs.decoding import chunk_of, sender_of
 from udfs.functions import FUNCTIONS, Function
+from udfs.wire import ThrottleCommand, encode_command
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "functions.md"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.ingest.parsing import decoder as lines
+from app.ingest.parsing import decoder
 from app.ingest.parsing.block import Block, new_block, put_columns
 from app.ingest.parsing.layout import INDEX, NAMES, TEXT_SLOTS, bit
 from app.ingest.parsing.scanner import DECLINED, KEYS, NULL, OK, gather, scan
@@ -113,7 +113,7 @@ def _decode_part(block: Block, strings: Any, status: Array, rows: Array) -> list
     declined = pa.array(rows[status[rows] == DECLINED])
     texts = iter(strings.take(declined).cast(pa.large_binary()).to_pylist())
     decoded = [
-        lines.decode(next(texts)) if status[row] == DECLINED else lines.NO_VALUE for row in rows
+        decoder.decode(next(texts)) if status[row] == DECLINED else decoder.NO_VALUE for row in rows
     ]
     for row, line in zip(rows.tolist(), decoded, strict=True):
         if line.reason is not None:

@@ -2,8 +2,8 @@
 
 It takes plain records only: one flat object of ASCII strings without escapes, integers, booleans
 and nulls, no known key twice, every value fitting its column. Anything else is declined, row by
-row, and left to `app.ingest.parsing.decoder`, whose decoder is the authority; so this pass must never accept what
-that decoder would judge otherwise (a property test compares the two).
+row, and left to `app.ingest.parsing.decoder`, which is the authority; so this pass must never
+accept what the decoder would read otherwise (a property test compares the two).
 """
 
 from __future__ import annotations

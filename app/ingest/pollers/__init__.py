@@ -1,4 +1,5 @@
-"""Pollers ask the admin interfaces of Pulsar and Kafka and write contract events into a spool folder.
+"""Pollers ask the admin interfaces of Pulsar and Kafka and write contract events into a spool
+folder.
 
 `spool` keeps the folder, `pulsar` and `kafka` ask. Imports `app.config`.
 """

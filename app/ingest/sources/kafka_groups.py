@@ -1,8 +1,8 @@
 """Offsets of a Kafka cluster's consumer groups and logs, polled.
 
-The polls run on the driver, beside the queries: `app.ingest.pollers.kafka.poll` writes the records of each poll
-as one file into a spool folder. Here the files of that folder are read, like any others, so a
-record has an identity that stays and a run that starts again goes on where it was.
+The polls run on the driver, beside the queries: `app.ingest.pollers.kafka.poll` writes the records
+of each poll as one file into a spool folder. Here the files of that folder are read, like any
+others, so a record has an identity that stays and a run that starts again goes on where it was.
 """
 
 from __future__ import annotations

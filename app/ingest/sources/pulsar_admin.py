@@ -1,8 +1,9 @@
 """A Pulsar cluster's admin interface, polled; or a folder of polls that someone else recorded.
 
-The polls run on the driver, beside the queries: `app.ingest.pollers.pulsar.poll` writes the records of each poll
-as one file into a spool folder. Here the files of that folder are read, like any others, so a
-record has an identity that stays and a run that starts again goes on where it was.
+The polls run on the driver, beside the queries: `app.ingest.pollers.pulsar.poll` writes the
+records of each poll as one file into a spool folder. Here the files of that folder are read, like
+any others, so a record has an identity that stays and a run that starts again goes on where it
+was.
 
 With `source.path` nothing is polled: the polls recorded there are mapped in the order of their
 times, once, and their records read from the same spool folder.

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from app.errors import UserError
 from app.ingest.contract import Limits, parse_batch
-from app.ingest.routing import CLOCK_ROW, pack_parsed
+from app.ingest.routing import CLOCK, pack_parsed
 from app.ingest.sources.files import lines_of
 from app.stream.operators import Operator, operators
 from app.warehouse.relations import Warehouse
@@ -111,7 +111,7 @@ def _from_files(settings: Settings, group: Mapping[str, Operator], path: Path) -
             packed = pack_parsed(parsed, lines, routes, settings.shards, now_ms)
             for row in packed.to_pylist():
                 latest = max(latest, int(row["ts"].timestamp() * 1000)) if row["ts"] else latest
-                if row["job"] != CLOCK_ROW:
+                if row["job"] != CLOCK:
                     shards.setdefault(row["shard"], []).append(row["blob"])
     ordered = tuple(tuple(found) for _, found in sorted(shards.items()))
     return Trace(str(path), ordered, latest, _counts(ordered), refused)

@@ -33,7 +33,7 @@ COMMAND = (sys.executable, "-m", "app.ingest.pollers.kafka.apart")
 
 
 class ClientProcess:
-    """`app.ingest.pollers.kafka.client.Client` with each call in another process, which lives until `close`."""
+    """`Client` with each call in another process, which lives until `close`."""
 
     def __init__(
         self, settings: KafkaGroupsSettings, stopping: threading.Event | None = None,

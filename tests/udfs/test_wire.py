@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.rate_limits import layout as L
-from state.rate_limits import wire
-from state.rate_limits.wire import (
+from udfs import wire
+from udfs.wire import (
     MOST,
     MOST_NUMBER,
     REASONS,

@@ -1,0 +1,48 @@
+"""What passes from the packer to the operator, and from the operator to the committer.
+
+Both travel as rows of a name and a blob. Most rows carry records for a job, or rows of a table, and
+have its name. The others are notes, told apart by the first character of that name, which no job
+and no table begins with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Kind(Enum):
+    """What a message is about; the value begins its address."""
+
+    DATA = ""
+    """Records for a job, or rows of a table."""
+    CLOCK = "@"
+    """Nothing but the time that stands beside it: a batch without records for these jobs."""
+    FILE = "+"
+    """A data file that a task has written becomes part of the named table."""
+    LATE = "!"
+    """The `idle_advance_ms` (ms) that would have kept records which came too late."""
+
+
+_NOTES = {kind.value: kind for kind in Kind if kind.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One row: its kind, the job or table it is for, and what it carries."""
+
+    kind: Kind
+    name: str = ""
+    body: Any = b""
+
+    @property
+    def address(self) -> str:
+        """The text of the row's name column."""
+        return self.kind.value + self.name
+
+    @classmethod
+    def of(cls, address: str, body: Any = b"") -> Message:
+        """The message of a row."""
+        kind = _NOTES.get(address[:1], Kind.DATA)
+        return cls(kind, address[len(kind.value):], body)
