@@ -129,7 +129,7 @@ def test_an_answer_that_needs_more_memory_than_it_may_is_refused(start, sql, for
 
 @pytest.mark.parametrize(("words", "said"), [
     (["--timeout", "0"], "--timeout 0: allowed: more than 0"),
-    (["--timeout", "5"], "--timeout 5: '5' is not a duration"),
+    (["--timeout", "5"], "--timeout 5: '5' has no unit"),
     (["--timeout", "-5s"], "--timeout -5s: '-5s' is not a duration"),
     (["--memory", "1KB"], "--memory 1KB: allowed: a size from 64MB on"),
     (["--memory", "much"], "--memory much: allowed: a size from 64MB on"),

@@ -30,15 +30,15 @@ def told(lines: list[bytes | None], fast: bool) -> list[Any]:
 
 def declined(lines: list[bytes]) -> list[bool]:
     """Which lines the scanner leaves to the decoder."""
-    import app.parse as parse
+    import app.ingest.parsing.parser as parse
 
     seen: list[bytes] = []
-    original = parse.lines.decode
-    parse.lines.decode = lambda text: (seen.append(text), original(text))[1]
+    original = parse.decoder.decode
+    parse.decoder.decode = lambda text: (seen.append(text), original(text))[1]
     try:
         parse_block(pa.array(lines, pa.binary()))
     finally:
-        parse.lines.decode = original
+        parse.decoder.decode = original
     return [text in seen for text in lines]
 
 
