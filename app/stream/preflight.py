@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
@@ -29,7 +29,7 @@ def refuse(
     manifest.check(settings)
     writable.require(settings)
     run_lock.refuse(settings.warehouse, locked(settings, jobs))
-    integrity.check(settings, queries)
+    integrity.check(settings, _on_their_own(settings, jobs, queries))
 
     from app.alerts import beside as alerts
     from app.ingest import sources  # what they need takes a second to come
@@ -44,6 +44,15 @@ def refuse(
     if list(queries.values()) != [ARCHIVE]:
         throttle_feed.check(settings)
     return queries
+
+
+def _on_their_own(
+    settings: Settings, jobs: Sequence[str] | None, queries: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """The queries that have a checkpoint, or begin one; not those that this run takes apart from
+    another, whose checkpoint is still that of the other."""
+    apart = {name for split in assigned(settings, jobs).splits for name in split.apart}
+    return {name: group for name, group in queries.items() if name not in apart}
 
 
 def locked(settings: Settings, jobs: Sequence[str] | None) -> list[str]:
