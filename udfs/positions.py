@@ -48,7 +48,7 @@ def _parse(data: Array, offsets: Array, ledger: Array, entry: Array, ok: Array) 
 def parse_positions(array: pa.Array) -> tuple[Array, Array, Array]:
     """Ledger ids, entry ids (int64) and whether each string is two integers joined by a colon.
 
-    Only the form is judged: negative ids pass. What fails, null included, has ids 0.
+    Only the form is checked: negative ids pass. What fails, null included, has ids 0.
     """
     strings = plain(array)
     n = len(strings)

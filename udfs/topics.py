@@ -116,7 +116,7 @@ def _classify(
 
 
 def classify_topics(names: pa.Array) -> Array:
-    """INCOMPLETE and NOT_PERSISTENT (uint8) of each name, as `split_topic` would judge it."""
+    """INCOMPLETE and NOT_PERSISTENT (uint8) of each name, as `split_topic` classifies it."""
     strings = plain(names)
     flags = np.zeros(len(strings), np.uint8)
     _classify(bytes_of(strings), offsets_of(strings), _SEPARATOR, *_SCHEMES, flags)

@@ -1,4 +1,4 @@
-"""The configuration that fits a trace, and its policies: what `run` needs to judge it."""
+"""The configuration that fits a trace, and its policies: what `run` needs to process it."""
 
 from __future__ import annotations
 

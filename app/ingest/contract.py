@@ -1,4 +1,4 @@
-"""The event contract at the door: records in, columns and verdicts out.
+"""The event contract: records in, columns and verdicts out.
 
 `parse` takes JSON as a source gives it, `from_table` records that are columns already. Neither
 raises for anything that a record may contain: what cannot be used is a row of `Parsed.bad`.
@@ -20,7 +20,7 @@ from app.errors import UserError
 from app.ingest.parsing.block import Block, new_block, put_columns, to_table
 from app.ingest.parsing.layout import NAMES, bit
 from app.ingest.parsing.parser import parse_block
-from app.ingest.validation import Judgement, judge
+from app.ingest.validation import Verdicts, validate
 from state.events import JOBS, SCHEMA
 from udfs.arrow import null_mask
 from udfs.topics import normal_topic
@@ -44,7 +44,7 @@ class Parsed:
     """n records as columns, and what is wrong with them; row i is record i."""
 
     block: Block
-    judgement: Judgement
+    verdicts: Verdicts
     jobs: tuple[str, ...]
     """The enabled jobs."""
 
@@ -64,12 +64,12 @@ class Parsed:
     @property
     def valid(self) -> Array:
         """Records that break no rule, MISSING_CLOCK apart (bool)."""
-        return self.judgement.valid
+        return self.verdicts.valid
 
     @cached_property
     def job_ok(self) -> dict[str, Array]:
         """By enabled job, the records that it applies: valid, of its kinds, with its clock."""
-        applies = self.judgement.applies
+        applies = self.verdicts.applies
         return {job: (applies >> JOBS.index(job) & 1).astype(np.bool_) for job in self.jobs}
 
     @cached_property
@@ -78,17 +78,17 @@ class Parsed:
 
         A record that no job reads and no rule refuses belongs here too, or it would be nowhere.
         """
-        return self.valid & ((self.judgement.applies != 0) | (self.judgement.missing_clock == 0))
+        return self.valid & ((self.verdicts.applies != 0) | (self.verdicts.missing_clock == 0))
 
     @property
     def bad(self) -> pa.Table:
         """One row per failed rule: row, reason_code, detail, job; in order of row and rule."""
-        return self.judgement.bad
+        return self.verdicts.bad
 
     @property
     def kind(self) -> Array:
         """Index of each record's kind in `KINDS`, -1 unknown (int8)."""
-        return self.judgement.kind
+        return self.verdicts.kind
 
     def codes(self, column: str) -> Array:
         """Positions of a text column among its distinct values, -1 null (int32)."""
@@ -100,10 +100,10 @@ class Parsed:
         codes, names = self.block.text("topic")
         partition = np.where(self.block.has("partition"), self.block.number("partition"), -1)
         partition = np.maximum(partition, -1)
-        keys = codes.astype(np.int64) << 33 | (partition + 1) << 1 | self.judgement.kafka
+        keys = codes.astype(np.int64) << 33 | (partition + 1) << 1 | self.verdicts.kafka
         numbers, first = _distinct(keys, codes)
         values = [
-            normal_topic(name, int(partition[row]), bool(self.judgement.kafka[row]))
+            normal_topic(name, int(partition[row]), bool(self.verdicts.kafka[row]))
             for name, row in zip(names.take(pa.array(codes[first])).to_pylist(), first, strict=True)
         ]
         indices = pa.array(numbers, pa.int32(), mask=numbers < 0)
@@ -142,9 +142,9 @@ def parse(
     """Parse and validate an Arrow binary or string array of JSON records.
 
     `ingest_ms` is the time of reading (ms since the epoch); None in a replay, which does not
-    judge how far in the future a record lies.
+    check how far in the future a record lies.
     """
-    return _judged(parse_block(values), limits, ingest_ms, jobs)
+    return _validated(parse_block(values), limits, ingest_ms, jobs)
 
 
 def parse_batch(
@@ -180,12 +180,12 @@ def from_table(
                 column = _numbers(name, column, block)
             columns[name] = _typed(name, column, block)
     put_columns(block, slice(None), columns)
-    return _judged(block, limits or Limits(), ingest_ms, jobs)
+    return _validated(block, limits or Limits(), ingest_ms, jobs)
 
 
-def _judged(block: Block, limits: Limits, ingest_ms: int | None, jobs: Sequence[str]) -> Parsed:
+def _validated(block: Block, limits: Limits, ingest_ms: int | None, jobs: Sequence[str]) -> Parsed:
     latest = None if ingest_ms is None else ingest_ms + limits.max_future_ms
-    return Parsed(block, judge(block, jobs, latest), tuple(jobs))
+    return Parsed(block, validate(block, jobs, latest), tuple(jobs))
 
 
 def _typed(name: str, column: pa.Array, block: Block) -> pa.Array:

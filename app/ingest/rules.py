@@ -30,7 +30,7 @@ RULES: tuple[tuple[str, str], ...] = (
     ("BAD_POLICY", "`policy_json` is not a policy document; of one with unknown limit keys the"
      " detail names these, and the rest of the document holds"),
 )
-"""Codes and what they say, in the order of the rows of one record."""
+"""Codes and their meanings, in the order of the rows of one record."""
 (
     UNPARSEABLE, BAD_TYPE, UNKNOWN_EVENT_TYPE, MISSING_REQUIRED, MISSING_CLOCK, CLOCK_OUT_OF_RANGE,
     NEGATIVE_AMOUNT, BAD_POSITION, BAD_PRODUCER_ID, BAD_TOPIC, BAD_SUB_TYPE,
@@ -47,7 +47,7 @@ COLUMN_OF_RULE = {
     CHUNK_IN_BATCH: "num_messages",
     CHUNK_NON_PERSISTENT: "topic",
 }
-"""Rules that judge one column."""
+"""Rules on one column."""
 
 POLLED_FEEDS = ("pulsar_admin", "kafka_groups")
 """Feeds without a monotonic clock: only backlog reads their records, policies excepted."""

@@ -1,7 +1,7 @@
-"""The record-local rules of the contract (section 6), judged for a whole block at once.
+"""The record-local rules of the contract (section 6), applied to a whole block at once.
 
-One compiled pass over bit sets and numbers; names, positions and policies are judged once per
-distinct value before it. What failed is spelt out only for the records that did.
+One compiled pass over bit sets and numbers; names, positions and policies are validated once
+per distinct value before it. Reasons are written out only for the records that failed.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class _Numbers(NamedTuple):
 
 
 @dataclass
-class Judgement:
-    """What holds of each record of a block."""
+class Verdicts:
+    """The result of the rules for each record of a block."""
 
     valid: Array
     """Every rule but MISSING_CLOCK holds (bool); of a policy, if only keys are unknown, too."""
@@ -97,7 +97,7 @@ class Judgement:
 
 
 @numba.njit(cache=True, nogil=True)
-def _judge(
+def _validate(
     present: Array, empty: Array, negative: Array, bad_type: Array, codes: _Codes, flags: _Flags,
     numbers: _Numbers, masks: Masks, enabled: np.uint8, latest: int, failed: Array,
     missing: Array, applies: Array, no_clock: Array, kinds: Array, kafka: Array,
@@ -175,8 +175,8 @@ def _judge(
         failed[i] = fail
 
 
-def judge(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Judgement:
-    """Judge a block for the enabled jobs; wall times above `latest_ms` (None: any) are too far."""
+def validate(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Verdicts:
+    """Validate a block for the enabled jobs; wall times above `latest_ms` fail (None: none do)."""
     n = block.n
     failed = np.zeros(n, np.int32)
     failed[list(block.unparseable)] = 1 << UNPARSEABLE
@@ -187,7 +187,7 @@ def judge(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Judgement
     found = [_policy(text) for text in block.text("policy_json")[1].to_pylist()]
     problems = [text for text, _ in found]
     flags = _flags(block, problems)
-    _judge(
+    _validate(
         block.present, block.empty, block.negative, block.bad_type,
         _Codes(*(block.text(name)[0] for name in _Codes._fields)), flags,
         _Numbers(*(block.number(name) for name in _Numbers._fields)), MASKS, np.uint8(enabled),
@@ -208,7 +208,7 @@ def judge(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Judgement
                 failed, missing, no_clock, kinds, latest, wrong, wrong_markers, problems
             ),
         )
-    return Judgement(valid, np.where(valid, applies, np.uint8(0)), no_clock, kinds, kafka, bad)
+    return Verdicts(valid, np.where(valid, applies, np.uint8(0)), no_clock, kinds, kafka, bad)
 
 
 def _policy(text: str) -> tuple[str | None, bool]:

@@ -1,4 +1,4 @@
-"""The command `demo`: a trace is generated, judged by the real pipeline, and summed up."""
+"""The command `demo`: generates a trace, runs the real pipeline on it and summarises the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES_PER_BATCH = 10
 
 
 def demo(out: Path, seed: int, events: int) -> int:
-    """Generates `events` records below `out`, judges them and prints what was found."""
+    """Generate `events` records below `out`, process them and print the findings."""
     console = Console(highlight=False)
     trace = plan_trace(load_scenario("demo"), events, seed)
     prepare(out, events, seed)
@@ -38,8 +38,8 @@ def demo(out: Path, seed: int, events: int) -> int:
         markup=False, soft_wrap=True,
     )
     began = time.monotonic()
-    _judge(config)
-    console.print(f"Judged and committed in {time.monotonic() - began:.0f} s. What was found:\n",
+    _process(config)
+    console.print(f"Processed and committed in {time.monotonic() - began:.0f} s. What was found:\n",
                   markup=False)
     findings.render(_summary(out / "warehouse"), console, _of_other_jobs(out / "warehouse"))
     other = findings.other_protocol(
@@ -89,7 +89,7 @@ def write_config(trace: Trace, out: Path) -> Path:
     return path
 
 
-def _judge(config: Path) -> None:
+def _process(config: Path) -> None:
     """Run over the whole trace; a run that was stopped ends the demo."""
     from app.config.settings import load_settings
     from app.stream.run import work

@@ -123,7 +123,7 @@ def _plain(column: Any) -> Any:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _judged(
+def _validated(
     batches: Batches, limits: Limits, jobs: Sequence[str], with_payload: bool
 ) -> Iterator[tuple[str, pa.Table]]:
     for batch in regrouped(batches):
@@ -144,7 +144,7 @@ def file_writer(
 
     def write(batches: Batches) -> Batches:
         held: dict[str, list[pa.Table]] = {}
-        for name, rows in _judged(batches, limits, jobs, with_payload):
+        for name, rows in _validated(batches, limits, jobs, with_payload):
             held.setdefault(name, []).append(rows)
             parts = held[name]
             if (
@@ -251,7 +251,7 @@ def row_blobs(
     """A function for `mapInArrow`: raw records in, rows of ANSWERS out, for Spark to write."""
 
     def pack(batches: Batches) -> Batches:
-        for name, rows in _judged(batches, limits, jobs, with_payload):
+        for name, rows in _validated(batches, limits, jobs, with_payload):
             columns = [_plain(rows.column(f.name)).cast(f.type) for f in TABLES[name].schema]
             blob = encode(pa.table(columns, schema=TABLES[name].schema))
             yield pa.record_batch([pa.array([name]), pa.array([blob], pa.binary())],

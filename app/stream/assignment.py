@@ -1,7 +1,7 @@
-"""Which query judges which jobs, so that a job goes on where it was, whatever else has changed.
+"""Which query runs which jobs, so that a job continues where it was, whatever else has changed.
 
 A query's progress in the source, and the state of its jobs, lie in its checkpoint. So a job stays
-with the query that has judged it. Jobs that are new to a warehouse begin at the source's start in
+with the query that has run it. Jobs that are new to a warehouse begin at the source's start in
 a query of their own. Where the configuration takes the jobs of a query apart, or leaves some out,
 its checkpoint is copied: each part goes on from the same record, and jobs that are left out wait
 there. Jobs that have come to different places are never joined.
@@ -98,7 +98,7 @@ def plan(settings: Settings, only: Sequence[str] | None = None) -> Plan:
 def _carry_on(
     made: Plan, name: str, jobs: Sequence[str], parts: list[tuple[str, ...]], taken: set[str]
 ) -> None:
-    """The queries of the jobs that `name` has judged so far."""
+    """The queries of the jobs that `name` has run so far."""
     left_out = tuple(job for job in jobs if all(job not in part for part in parts))
     if not parts:
         return  # none of its jobs is configured: all of them wait, where they are
@@ -125,7 +125,7 @@ def _limit(made: Plan, only: Sequence[str] | None) -> None:
             del made.queries[name]
         elif len(asked) < len(jobs):
             raise UserError(
-                f"--jobs {asked[0]}: the query {name} judges {', '.join(jobs)} together\n"
+                f"--jobs {asked[0]}: the query {name} runs {', '.join(jobs)} together\n"
                 f"name all of them, or write groups of their own in queries: they then go on apart"
             )
     if made.splits and not any(split.query in made.queries or set(split.apart) & set(made.queries)
@@ -151,22 +151,22 @@ def known(settings: Settings) -> dict[str, tuple[str, ...]]:
         return {name: tuple(jobs) for name, jobs in kept.queries.items()}
     queries = {name: _jobs_of(name) for name in checkpoints.found(settings)}
     queries = {name: jobs for name, jobs in queries.items() if jobs}
-    judged: dict[str, str] = {}
+    owner: dict[str, str] = {}
     for name, jobs in queries.items():
         for job in jobs:
-            if job in judged:
-                first, second = (checkpoints.location(settings, n) for n in (judged[job], name))
+            if job in owner:
+                first, second = (checkpoints.location(settings, n) for n in (owner[job], name))
                 raise UserError(
-                    f"warehouse: two queries have judged {job}, so its rows may stand twice in "
+                    f"warehouse: two queries have run {job}, so its rows may be twice in "
                     f"the tables: {first} and {second}\n"
                     "take another warehouse, or remove the checkpoint that is not to go on"
                 )
-            judged[job] = name
+            owner[job] = name
     return queries
 
 
 def _jobs_of(query: str) -> tuple[str, ...]:
-    """The jobs of a query by its name; none for a query that judges nothing."""
+    """The jobs of a query by its name; none for a query without jobs."""
     if query == "govern":
         return JOBS
     jobs = tuple(query.removeprefix("govern-").split("-"))
@@ -174,7 +174,7 @@ def _jobs_of(query: str) -> tuple[str, ...]:
 
 
 def apply(settings: Settings, made: Plan) -> None:
-    """Take apart what is to be taken apart, and keep in the manifest who judges what.
+    """Split the queries that the plan splits, and record which query runs which jobs.
 
     Raises UserError where a batch of a query that is to be taken apart has not ended.
     """

@@ -1,4 +1,4 @@
-"""What a failed query means: something the user can fix, something that passes, or our fault."""
+"""Classifies a failed query: an error the user can fix, a passing one, or an internal error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _FIXABLE = (
     (
         re.compile(r"state of (?P<job>\w+) has version \S+, this release reads \S+"),
         "{found}\nrun the release that wrote it; or take another warehouse and have the archive "
-        "of this one judged: source {{format: delta, path: {warehouse}/events}}",
+        "of this one processed: source {{format: delta, path: {warehouse}/events}}",
     ),
     (re.compile(r"No space left on device"), "no space left on the device of the warehouse"),
 )
@@ -61,7 +61,7 @@ _FEED_FIXABLE = (
 
 
 class QueryFailed(Exception):
-    """A streaming query ended by a fault of ours."""
+    """A streaming query ended by an internal error."""
 
 
 class Passing(Exception):
@@ -69,7 +69,7 @@ class Passing(Exception):
 
 
 def failure(name: str, text: str, settings: Settings) -> Exception:
-    """The exception that says what the end of query `name` with the error `text` means."""
+    """The exception for the end of query `name` with the error `text`."""
     text = without_secrets(text, settings)
     ours = _OURS.search(text)
     if ours:
@@ -78,8 +78,8 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
     for pattern, message in _FEED_FIXABLE if feed else _FIXABLE:
         found = pattern.search(text)
         if found:
-            said = message.format(found=found[0], warehouse=settings.warehouse.rstrip("/"))
-            return UserError(f"query {name}: {said}")
+            shown = message.format(found=found[0], warehouse=settings.warehouse.rstrip("/"))
+            return UserError(f"query {name}: {shown}")
     found = _PASSING.search(text)
     if found:
         return Passing(found[0].rpartition(".")[2] + (" of throttle_feed" if feed else ""))
@@ -107,7 +107,7 @@ def _masked(text: str, written: dict[str, str], resolved: dict[str, str]) -> str
 
 
 def _cause(text: str) -> str:
-    """The line of a stack trace that says most: the innermost cause."""
+    """The most specific line of a stack trace: the innermost cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception): ", line)]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]

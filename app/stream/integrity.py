@@ -1,8 +1,8 @@
-"""Whether tables and checkpoints still fit each other, looked at before a run goes on.
+"""Checks before a run continues that tables and checkpoints still fit each other.
 
-A query's checkpoint knows the last batch that it has written to each table. A table that has lost
+A query's checkpoint records the last batch that it has written to each table. A table that has lost
 it (a log file emptied by a loss of power, a folder that was deleted) would miss those rows for
-ever, and a query without its checkpoint would judge everything a second time.
+ever, and a query without its checkpoint would process everything a second time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 SHARED = "quarantine"
-"""The table of every query, whose rows say nothing about one."""
+"""The table of every query, whose rows do not belong to one query."""
 
 
 def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
@@ -38,7 +38,7 @@ def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterat
     for query, jobs in queries.items():
         tables = tables_of(settings, jobs)
         if not checkpoints.begun(settings, query):
-            yield from _judged_before(settings, query, tables)
+            yield from _without_checkpoint(settings, query, tables)
             continue
         commits = checkpoints.committed(settings, query)
         for name, commit in commits.items():
@@ -56,7 +56,7 @@ def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(found) if name != SHARED]
 
 
-def _judged_before(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
+def _without_checkpoint(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
     """Tables that hold rows of a query whose checkpoint is gone."""
     filled = [
         name for name in tables
@@ -67,8 +67,8 @@ def _judged_before(settings: Settings, query: str, tables: Sequence[str]) -> Ite
         yield (
             f"warehouse: {shown} of {settings.warehouse} hold rows, but the checkpoint "
             f"{checkpoints.location(settings, query)} that they come from is missing\n"
-            "put it back from a copy; or remove these tables, and everything is judged again from "
-            "the start of the source; or take another warehouse"
+            "put it back from a copy; or remove these tables, and everything is processed again "
+            "from the start of the source; or take another warehouse"
         )
 
 
@@ -100,7 +100,7 @@ def _lost(settings: Settings, query: str, name: str, commit: Commit) -> Iterator
 
 def _kept(settings: Settings, query: str, commit: Commit, has: int) -> bool:
     """Whether a table whose newest batch is `has` lacks nothing that will not come again: a batch
-    that has not ended is judged once more."""
+    that has not ended is processed once more."""
     again = commit.batch > checkpoints.last_ended(settings, query)
     return has >= (commit.before if again else commit.batch)
 
@@ -113,7 +113,7 @@ def _remedy(settings: Settings, query: str, path: str, commit: Commit, has: int)
     at_end = not empty or empty[-1:] == [str(file) for file in _log(path)][-1:]
     if local_path(settings.warehouse) and commit.batch == last and has >= commit.before and at_end:
         files = [*empty[-1:], f"{checkpoints.location(settings, query)}/commits/{last}"]
-        return there + "\nhave the batch judged again: rm " + " ".join(files)
+        return there + "\nhave the batch processed again: rm " + " ".join(files)
     return there + "\nput the table back from a copy, or take another warehouse"
 
 

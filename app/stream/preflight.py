@@ -61,7 +61,7 @@ def locked(settings: Settings, jobs: Sequence[str] | None) -> list[str]:
 
 
 def assigned(settings: Settings, jobs: Sequence[str] | None) -> Plan:
-    """The queries that judge the configured jobs, cut down to `jobs` if given."""
+    """The queries of the configured jobs, limited to `jobs` if given."""
     allowed = [*settings.jobs, *ARCHIVE]
     for job in jobs or ():
         if job not in allowed:

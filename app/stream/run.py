@@ -279,5 +279,5 @@ class Late:
         self._allowed_ms = needed_ms
         self._progress.warn(
             f"TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; "
-            f"the records are in quarantine\nidle_advance_ms: {needed_ms} would have judged them"
+            f"the records are in quarantine\nidle_advance_ms: {needed_ms} would have kept them"
         )

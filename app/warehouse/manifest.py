@@ -32,7 +32,7 @@ class Manifest:
     shards: int
     created_ms: int
     queries: dict[str, list[str]] | None = None
-    """Jobs by the query that judges them; None in a manifest of an earlier version."""
+    """Jobs by the query that runs them; None in a manifest of an earlier version."""
 
 
 def load(settings: Settings) -> Manifest | None:
@@ -92,7 +92,7 @@ def claim(settings: Settings, partitions: int) -> Manifest:
 
 
 def record(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
-    """Keep which query judges which jobs."""
+    """Record which query runs which jobs."""
     manifest = load(settings)
     wanted = {name: list(jobs) for name, jobs in queries.items()}
     if manifest is not None and manifest.queries != wanted:

@@ -50,7 +50,7 @@ def what_if(
         raise UserError("what-if dispatch: give a limit: --msgs N, --bytes N, or both")
     connection = connect(Warehouse.of(settings), TRACE)
     trace = connection.sql(TRACE).to_arrow_table()
-    rows = sorted(_judge(trace, quota, scope), key=lambda r: (-r[7], r[:4]))
+    rows = sorted(_replay(trace, quota, scope), key=lambda r: (-r[7], r[:4]))
     if as_json:
         write_json(COLUMNS, rows, sys.stdout)
     else:
@@ -58,7 +58,7 @@ def what_if(
     return 0
 
 
-def _judge(trace: pa.Table, quota: Quota, scope: Scope) -> list[list[object]]:
+def _replay(trace: pa.Table, quota: Quota, scope: Scope) -> list[list[object]]:
     if not trace.num_rows:
         return []
     keys = [trace.column(name).combine_chunks().dictionary_encode() for name in COLUMNS[:3]]

@@ -1,4 +1,4 @@
-"""The command `what-if producer-ids`: which quota each user needs, by judging the archive again.
+"""The command `what-if producer-ids`: which quota each user needs, by replaying the archive.
 
 The job itself is run over the archived records under one bound after another, so what is advised
 is what the job would have done: first the same bound for every user, doubled until nobody needs
@@ -111,7 +111,7 @@ def _search(archived: _Archive, users: set[User], step: float, share: float) -> 
 
 
 class _Archive:
-    """The archived records of the job, ready to be judged again and again."""
+    """The archived records of the job, ready to be replayed repeatedly."""
 
     def __init__(self, settings: Settings) -> None:
         self._params = settings.job_params(JOB)
@@ -132,7 +132,7 @@ class _Archive:
     def without_quota(self) -> Counter[User]:
         """New ids of each user if nobody has a bound; users without any are left out."""
         new: Counter[User] = Counter()
-        for row in self._judged("producer_id_stats", self._blobs, self._others):
+        for row in self._replay("producer_id_stats", self._blobs, self._others):
             user = row["cluster"], row["user"]
             self.windows[user] += 1
             new[user] += row["new_ids"]
@@ -141,7 +141,7 @@ class _Archive:
     def in_force(self) -> dict[User, float]:
         """The bound of each user's last new id under the configured and archived policies."""
         last: dict[User, tuple[int, int, dict[str, Any]]] = {}
-        for row in self._judged("producer_id_decisions", self._all, self._configured):
+        for row in self._replay("producer_id_decisions", self._all, self._configured):
             user = row["cluster"], row["user"]
             at = row["ts_wall_ms"], row["row_no"]
             if user not in last or at >= last[user][:2]:
@@ -155,16 +155,16 @@ class _Archive:
         """Windows of each user with a throttled or rejected id, under these bounds."""
         bad: Counter[User] = Counter()
         for cluster in {cluster for cluster, _ in own} or {None}:
-            # a configured policy holds in every cluster, so each cluster is judged with its own
+            # a configured policy holds in every cluster, so each cluster is replayed with its own
             documents = [_policy(name, bound) for (c, name), bound in own.items() if c == cluster]
             if default is not None:
                 documents.append(_policy("<default>", default))
-            for row in self._judged("producer_id_stats", self._blobs, self._others + documents):
+            for row in self._replay("producer_id_stats", self._blobs, self._others + documents):
                 if row["throttle_time_avg_ms"] is not None and cluster in (None, row["cluster"]):
                     bad[row["cluster"], row["user"]] += 1
         return bad
 
-    def _judged(
+    def _replay(
         self, table: str, shards: list[list[bytes]], policies: list[str]
     ) -> list[dict[str, Any]]:
         """Rows of one table; the clock is moved on so that the last window is written, too."""

@@ -1,7 +1,7 @@
 """Replay: the same jobs over the archive, in batch, under any policy.
 
-What the live run recorded as too late or repeated is left out, so that the replay judges what the
-live run judged. A shard's records of the whole range are in memory at once.
+What the live run recorded as too late or repeated is left out, so that the replay gets what the
+live run got. A shard's records of the whole range are in memory at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def replay(
     """Output tables of some jobs over the whole archive of the warehouse."""
     events = spark.read.format("delta").load(table_path(settings, "events"))
     refused = spark.read.format("delta").load(table_path(settings, "quarantine"))
-    return judge(spark, settings, jobs, _without(events, refused))
+    return replay_rows(spark, settings, jobs, _without(events, refused))
 
 
 def _without(events: DataFrame, refused: DataFrame) -> DataFrame:
@@ -120,10 +120,10 @@ def _left_out_here(settings: Settings, events: pa.Table) -> pa.Array:
     return pa.array(lists, pa.list_(pa.string()))
 
 
-def judge(
+def replay_rows(
     spark: SparkSession, settings: Settings, jobs: Sequence[str], events: DataFrame
 ) -> dict[str, pa.Table]:
-    """Output tables of some jobs over rows of `events`, judged in one call per shard."""
+    """Output tables of some jobs over rows of `events`, replayed in one call per shard."""
     group = operators(settings, jobs)
     latest = events.selectExpr("max(ts_wall_ms)").collect()[0][0]
     stream_ms = max((latest or 0) - settings.idle_advance_ms, 0)

@@ -43,7 +43,7 @@ def shipped(names: Sequence[str], kinds: pa.Array, columns: Mapping[str, pa.Arra
 def parsed(
     lines: Sequence[bytes], job: str, route: Route, shards: int
 ) -> tuple[dict[int, list[bytes]], int]:
-    """The records of a job by shard, parsed and judged as a task does it; the stream time (ms)
+    """The records of a job by shard, parsed and validated as a task does it; the stream time (ms)
     after the last of them."""
     pack = packer({job: route}, shards, Limits(3_600_000), live=True)
     table = pa.table({

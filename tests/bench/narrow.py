@@ -3,7 +3,7 @@
 Spark parses (`from_json`) and picks the columns that rate_limits reads; integers are filled with
 a sentinel, since pandas would make doubles of a column with a null; rows are grouped by (job,
 shard) and reach the operator as pandas columns. From there on it is the same core and the same
-commit. The contract's rules are not judged, which is in this way's favour.
+commit. The contract's rules are not applied, which is in this way's favour.
 
 Names travel as text, or as 64-bit hashes. A core that gets hashes cannot name a topic in its
 answers, so hashes are no complete way: they show what the best of this kind could reach.

@@ -1,4 +1,4 @@
-"""What it costs to parse and judge an event, beside msgspec and polars.
+"""What it costs to parse and validate an event, beside msgspec and polars.
 
 Figures are CPU time of one core; the best of several runs over one block of generated records.
 """
@@ -26,7 +26,7 @@ import pyarrow as pa
 from app.ingest.contract import Limits, Parsed, from_table, parse
 from app.ingest.parsing.block import to_table
 from app.ingest.parsing.parser import parse_block
-from app.ingest.validation import judge
+from app.ingest.validation import validate
 from state.events import COLUMNS, JOBS
 
 T0 = 1_700_000_000_000
@@ -100,10 +100,10 @@ def main() -> None:
         "scan with dictionaries": best(lambda: parse_block(values), ROWS),
         "scan, one distinct uuid each": best(lambda: parse_block(uuids), ROWS),
         "decoder path": best(lambda: parse_block(few, fast=False), len(few), 3),
-        "rules": best(lambda: judge(parsed.block, JOBS, None), ROWS),
-        "rules, every record refused": best(lambda: judge(parsed.block, JOBS, 0), ROWS),
+        "rules": best(lambda: validate(parsed.block, JOBS, None), ROWS),
+        "rules, every record refused": best(lambda: validate(parsed.block, JOBS, 0), ROWS),
         "to Arrow": best(lambda: to_table(parsed.block), ROWS),
-        "topic names": best(lambda: Parsed(parsed.block, parsed.judgement, JOBS).topic, ROWS),
+        "topic names": best(lambda: Parsed(parsed.block, parsed.verdicts, JOBS).topic, ROWS),
         "parse, rules, to Arrow": best(lambda: parse(values, Limits(), T0, JOBS).table, ROWS),
         "typed records": best(lambda: from_table(parsed.table, JOBS), ROWS),
     }

@@ -85,8 +85,8 @@ def test_an_emptied_log_file_is_noticed_and_the_remedy_brings_its_rows_back(
 
     assert first.startswith(f"warehouse: the table {tmp_warehouse}/{table} has lost batch ")
     assert f"of the query {query}, whose log has an empty file ({last})" in first
-    if second.startswith("have the batch judged again: rm "):
-        for name in second.removeprefix("have the batch judged again: rm ").split():
+    if second.startswith("have the batch processed again: rm "):
+        for name in second.removeprefix("have the batch processed again: rm ").split():
             Path(name).unlink()
         again()
         assert every_row(tmp_warehouse) == before
@@ -94,7 +94,7 @@ def test_an_emptied_log_file_is_noticed_and_the_remedy_brings_its_rows_back(
         assert second == "put the table back from a copy, or take another warehouse"
 
 
-def test_the_last_batch_of_a_table_is_judged_again(
+def test_the_last_batch_of_a_table_is_processed_again(
     again: Run, tmp_warehouse: str, done: Settings
 ) -> None:
     """A table that the last batch has written to; those that it has not are not written twice."""
@@ -105,8 +105,8 @@ def test_the_last_batch_of_a_table_is_judged_again(
     log_of(tmp_warehouse, table)[-1].write_text("")
 
     _, remedy = refusal(again)
-    assert remedy.startswith("have the batch judged again: rm ")
-    for name in remedy.removeprefix("have the batch judged again: rm ").split():
+    assert remedy.startswith("have the batch processed again: rm ")
+    for name in remedy.removeprefix("have the batch processed again: rm ").split():
         Path(name).unlink()
     again()
 

@@ -98,7 +98,7 @@ def test_where_a_record_goes_does_not_depend_on_its_batch(
 
 
 @pytest.mark.parametrize("column", OPTIONAL_KEYS)
-def test_a_batch_in_which_a_key_is_null_throughout_is_judged_by_every_job(column: str) -> None:
+def test_a_batch_in_which_a_key_is_null_throughout_goes_to_every_job(column: str) -> None:
     lines = [line(without(record(kind.name), [column])) for kind in KINDS]
 
     stepped(lines)
@@ -116,7 +116,7 @@ def test_a_batch_in_which_a_column_is_null_throughout_is_archived(
 
 
 @pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
-def test_a_batch_of_one_kind_alone_is_judged_by_every_job_that_reads_it(kind: str) -> None:
+def test_a_batch_of_one_kind_alone_goes_to_every_job_that_reads_it(kind: str) -> None:
     lines = [line(record(kind, seq=seq)) for seq in range(3)]
 
     stepped(lines)

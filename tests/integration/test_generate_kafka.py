@@ -35,7 +35,7 @@ def pasted(kafka: Kafka, topic: str) -> list[list[str]]:
     ]
 
 
-def test_the_sequence_of_the_readme_judges_the_generated_trace(
+def test_the_sequence_of_the_readme_processes_the_generated_trace(
     kafka: Kafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -129,7 +129,7 @@ def traffic(broker: LoggingKafka) -> None:
 
 @pytest.fixture(scope="module")
 def told(folder: Path) -> Told:
-    """The records of request log and dump, judged by the contract."""
+    """The records of request log and dump, validated by the contract."""
     return records(folder, folder / "kafka-request.log.1", folder / "dump.txt")
 
 

@@ -1,4 +1,4 @@
-"""Which query judges which jobs, after the configuration has changed."""
+"""Which query runs which jobs, after the configuration has changed."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_part_of_a_query_cannot_be_run_by_name(make_settings: MakeSettings) ->
     with pytest.raises(UserError) as refused:
         assignment.plan(make_settings(), ["chunks"])
     assert str(refused.value).splitlines() == [
-        "--jobs chunks: the query govern judges rate_limits, chunks, producer_ids, backlog, "
+        "--jobs chunks: the query govern runs rate_limits, chunks, producer_ids, backlog, "
         "entry_cache together",
         "name all of them, or write groups of their own in queries: they then go on apart",
     ]
@@ -154,12 +154,12 @@ def test_checkpoints_without_a_manifest_are_known_too(make_settings: MakeSetting
     assert assignment.plan(settings).queries == {"govern": JOBS}
 
 
-def test_two_checkpoints_that_judged_the_same_job_are_refused(make_settings: MakeSettings) -> None:
+def test_two_checkpoints_of_the_same_job_are_refused(make_settings: MakeSettings) -> None:
     settings = make_settings()
     manifest.claim(settings, 2)
     folders = [come_to(settings, name) for name in ("chunks", "govern")]
 
-    with pytest.raises(UserError, match="two queries have judged chunks") as refused:
+    with pytest.raises(UserError, match="two queries have run chunks") as refused:
         assignment.plan(settings)
     assert all(str(folder) in str(refused.value) for folder in folders)
 

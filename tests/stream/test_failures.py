@@ -98,5 +98,5 @@ def test_state_of_another_release_names_what_to_do(settings: Settings) -> None:
     assert str(reason).splitlines() == [
         "query govern: state of rate_limits has version 2, this release reads 3",
         "run the release that wrote it; or take another warehouse and have the archive of this "
-        f"one judged: source {{format: delta, path: {settings.warehouse}/events}}",
+        f"one processed: source {{format: delta, path: {settings.warehouse}/events}}",
     ]

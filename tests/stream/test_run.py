@@ -85,8 +85,8 @@ def test_late_records_are_said_once_for_each_larger_value(
     said = capsys.readouterr().err.splitlines()
     assert {line.split()[1] for line in said} == {"WARNING"}
     assert [line.split(maxsplit=2)[2] for line in said] == [
-        first, "idle_advance_ms: 37166 would have judged them",
-        first, "idle_advance_ms: 50000 would have judged them",
+        first, "idle_advance_ms: 37166 would have kept them",
+        first, "idle_advance_ms: 50000 would have kept them",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The command `bakeoff`: judges the archive or a trace by every policy at every size.
+"""The command `bakeoff`: replays the archive or a trace under every policy at every size.
 
 What is found is printed, kept in `cache_bakeoff` and drawn. All in this process, without Spark.
 """
@@ -101,7 +101,7 @@ def bakeoff(
 
 
 def compare(settings: Settings, asked: Asked, say: Say) -> Result:
-    """Judges the trace; `say` is told of what takes long."""
+    """Replays the trace; `say` reports what takes long."""
     curves, sizes = choice.curves(asked.policies, asked.vary), choice.sizes(asked.sizes)
     trace = read_trace(settings, asked.trace)
     event = release_event(settings, trace)

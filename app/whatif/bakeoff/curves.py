@@ -3,8 +3,8 @@
 Each cluster and broker has a cache of its own, of the size that is asked for. A sampled cache
 stands for one 1 / rate as large, corrected twice: by the share of the bytes that the sample
 really has, and by one entry, because what does not fit is lost to a small cache as to a large one.
-So that it still holds enough entries, a small size is judged on a larger sample, in the end on the
-whole trace.
+So that it still holds enough entries, a small size is replayed on a larger sample, in the end on
+the whole trace.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def hit_ratio(counted: Mapping[str, float]) -> float | None:
 
 
 class BakeOff:
-    """A trace on which caches can be judged."""
+    """A trace that is replayed through caches."""
 
     def __init__(self, settings: Settings, trace: Trace, release_event: str) -> None:
         documents = (json.dumps(d, sort_keys=True) for d in settings.policy_dicts())
@@ -127,23 +127,23 @@ class BakeOff:
             by_rate.setdefault(self.rate_of(size, rate), []).append(size)
         found: dict[tuple[Curve, int | None], Point] = {}
         for own, mine in by_rate.items():
-            points = self._judged(curves, mine, own)
+            points = self._sampled(curves, mine, own)
             found |= {(p.curve, p.max_bytes): p for p in points}
         return [found[curve, size] for curve in curves for size in sizes]
 
     def rate_of(self, size: int, rate: float) -> float:
-        """The share of the entries that a size is judged on: the asked one, doubled as often as
-        the cache needs it."""
+        """The share of the entries that a size is replayed on: the requested one, doubled as often
+        as the cache needs it."""
         while rate <= LARGEST_SAMPLE and size * rate < LEAST_ENTRIES * self._entry_bytes:
             rate *= 2
         return rate if rate <= LARGEST_SAMPLE else 1.0
 
     def working_set(self, curve: Curve, rate: float) -> int:
         """The most bytes that a cache without a size limit held at once, of any broker."""
-        point = self._judged([curve], [None], rate)[0]
+        point = self._sampled([curve], [None], rate)[0]
         return max(int(counted["max_used_bytes"]) for counted in point.brokers.values())
 
-    def _judged(
+    def _sampled(
         self, curves: Sequence[Curve], sizes: Sequence[int | None], rate: float
     ) -> list[Point]:
         """On a sample, or on all entries where the sample of a short trace has none."""
@@ -159,7 +159,7 @@ class BakeOff:
         asked = [(curve, size) for curve in curves for size in sizes]
         found: list[dict[Place, Mapping[str, float]]] = [{} for _ in asked]
 
-        def judged(shard: int) -> list[tuple[str, str, list[dict[str, float]]]]:
+        def replayed(shard: int) -> list[tuple[str, str, list[dict[str, float]]]]:
             blobs, whole = trace.shards[shard], self._sizes[shard]
             share = _Share.of(_extent(blobs, self._reads), whole) if rate < 1.0 else _Share()
             spare = (1.0 - rate) * self._entry_bytes
@@ -179,7 +179,7 @@ class BakeOff:
             ]
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            for brokers in pool.map(judged, range(len(trace.shards))):
+            for brokers in pool.map(replayed, range(len(trace.shards))):
                 for cluster, broker, counted in brokers:
                     for i, counts in enumerate(counted):
                         found[i][cluster, broker] = counts

@@ -1,4 +1,4 @@
-"""What a bake-off is judged on: the cache's records of an archive, or of files of JSON lines."""
+"""The trace that a bake-off replays: the cache's records of an archive, or of JSON lines."""
 
 from __future__ import annotations
 

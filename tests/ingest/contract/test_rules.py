@@ -16,14 +16,14 @@ INGEST_MS = T0 + 1000
 Reason = tuple[str, str, str | None]
 
 
-def judged(*records: dict[str, Any] | bytes, jobs: tuple[str, ...] = JOBS) -> Parsed:
+def validated(*records: dict[str, Any] | bytes, jobs: tuple[str, ...] = JOBS) -> Parsed:
     lines = [one if isinstance(one, bytes) else line(one) for one in records]
     return parse(pa.array(lines, pa.binary()), Limits(), INGEST_MS, jobs)
 
 
 def reasons(*records: dict[str, Any] | bytes, jobs: tuple[str, ...] = JOBS) -> list[list[Reason]]:
     """Code, detail and job of every failed rule, by record; the same for typed records."""
-    parsed = judged(*records, jobs=jobs)
+    parsed = validated(*records, jobs=jobs)
     told: list[list[Reason]] = [[] for _ in records]
     for bad in parsed.bad.to_pylist():
         told[bad["row"]].append((bad["reason_code"], bad["detail"], bad["job"]))
@@ -31,7 +31,7 @@ def reasons(*records: dict[str, Any] | bytes, jobs: tuple[str, ...] = JOBS) -> l
 
 
 def test_every_kind_has_a_record_that_breaks_no_rule() -> None:
-    parsed = judged(*(record(kind.name) for kind in KINDS))
+    parsed = validated(*(record(kind.name) for kind in KINDS))
     assert parsed.bad.to_pylist() == []
     assert parsed.valid.all() and parsed.archivable.all()
     assert parsed.kind.tolist() == list(range(len(KINDS)))
@@ -187,10 +187,12 @@ def test_a_record_is_refused_with_every_reason(made: Any, expected: list[Reason]
 
 def test_only_enabled_jobs_miss_their_clock() -> None:
     bare = record("entry_added", ts_mono_ns=...)
-    parsed = judged(bare, jobs=("backlog",))
+    parsed = validated(bare, jobs=("backlog",))
     assert parsed.bad.num_rows == 0
     assert parsed.job_ok["backlog"].tolist() == [True]
-    parsed = judged(bare, record("dispatch", ts_mono_ns=..., ts_wall_ms=...), jobs=("rate_limits",))
+    parsed = validated(
+        bare, record("dispatch", ts_mono_ns=..., ts_wall_ms=...), jobs=("rate_limits",)
+    )
     assert [row["job"] for row in parsed.bad.to_pylist()] == ["rate_limits"]
     assert parsed.valid.tolist() == [True, True]
     assert parsed.job_ok["rate_limits"].tolist() == [False, False]
@@ -203,7 +205,7 @@ def test_a_policy_with_an_unknown_limit_holds_without_it() -> None:
         "newInTheNextRelease": 1, "alsoNew": "x", "managedLedgerCacheSizeMB": 8,
     }})
     bad_too = {"entry_bytes": -1}
-    parsed = judged(
+    parsed = validated(
         record("policy", policy_json=made), record("policy", policy_json=made, **bad_too),
         record("policy", policy_json="{}"),
     )
@@ -219,7 +221,7 @@ def test_a_policy_with_an_unknown_limit_holds_without_it() -> None:
 
 
 def test_a_record_that_no_job_can_apply_is_in_quarantine_alone() -> None:
-    parsed = judged(record("publish", ts_mono_ns=...), record("publish", topic="x"))
+    parsed = validated(record("publish", ts_mono_ns=...), record("publish", topic="x"))
     assert parsed.archivable.tolist() == [False, False]
     assert parsed.valid.tolist() == [True, False]
     assert sorted(set(parsed.bad["row"].to_pylist())) == [0, 1]
@@ -227,14 +229,14 @@ def test_a_record_that_no_job_can_apply_is_in_quarantine_alone() -> None:
 
 def test_polled_feeds_drive_backlog_only() -> None:
     polled = [record(k.name, source_feed="kafka_groups", ts_mono_ns=...) for k in KINDS]
-    parsed = judged(*polled)
+    parsed = validated(*polled)
     assert parsed.bad.num_rows == 0
     for job in JOBS:
         expected = [job in k.jobs and (job == "backlog" or k.name == "policy") for k in KINDS]
         assert parsed.job_ok[job].tolist() == expected
 
 
-def test_the_future_is_judged_only_when_a_record_is_first_read() -> None:
+def test_the_future_is_checked_only_when_a_record_is_first_read() -> None:
     far = pa.array([line(record("publish", ts_wall_ms=2**62))], pa.binary())
     for ingest_ms, valid in ((None, True), (T0, False), (2**63 - 1, True)):
         assert parse(far, Limits(), ingest_ms, JOBS).valid.tolist() == [valid]
@@ -244,13 +246,13 @@ def test_the_future_is_judged_only_when_a_record_is_first_read() -> None:
 def test_rows_of_a_block_are_told_in_order() -> None:
     records = [record("publish", topic="x", seq=i) if i % 3 else record("publish", seq="x")
                for i in range(3000)]
-    rows = judged(*records).bad
+    rows = validated(*records).bad
     assert rows["row"].to_pylist() == list(range(3000))
     assert rows["reason_code"].to_pylist() == ["BAD_TOPIC" if i % 3 else "BAD_TYPE"
                                                for i in range(3000)]
 
 
-def test_typed_records_are_judged_as_parsed_ones() -> None:
+def test_typed_records_are_validated_as_parsed_ones() -> None:
     records = [record(kind.name) for kind in KINDS]
     records += [
         record("publish", topic="x"), record("publish", ts_mono_ns=...), {},
@@ -258,7 +260,7 @@ def test_typed_records_are_judged_as_parsed_ones() -> None:
         record("dispatch", marker_ids=["3:-1"]),
         record("dispatch", payload="aGk=", partition=3, durable=False),
     ]
-    parsed = judged(*records)
+    parsed = validated(*records)
     plain = parsed.table.cast(SCHEMA)
     for table in (parsed.table, plain, pa.concat_tables([plain.slice(0, 9), plain.slice(9)])):
         typed = from_table(table, JOBS)
@@ -269,7 +271,7 @@ def test_typed_records_are_judged_as_parsed_ones() -> None:
 
 
 def test_topics_are_spelt_in_one_way() -> None:
-    parsed = judged(
+    parsed = validated(
         record("publish", topic="a/b/c"), record("publish", topic="persistent://a/b/c"),
         record("publish", topic="a/b/c", partition=1), record("publish", topic="a/b/c-partition-1"),
         record("produce_batch", topic="a/b/c", partition=1), record("broker_started"),

@@ -52,7 +52,7 @@ def test_advice_is_about_the_size_beyond_which_nothing_is_won() -> None:
     points += [point("proportional", size, 70) for size in sizes]
     assert advised_size(points, None) == 4
     assert advised_size(points, 8) == 8
-    assert advised_size(points, 9) == 4  # was not judged
+    assert advised_size(points, 9) == 4  # was not replayed
     assert sentence(points, 16) == (
         "At 16 bytes `expected_reads` saves 86 % of storage reads against `proportional`; 4 bytes "
         "would answer nearly as much."

@@ -164,7 +164,7 @@ def test_a_long_trace_is_sampled_and_the_error_measured(
     assert f"{records:,} records:" in err
 
 
-def test_the_configured_size_is_judged_and_advised(
+def test_the_configured_size_is_replayed_and_advised(
     lines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "weir.yaml"
@@ -242,7 +242,7 @@ def test_the_largest_size_holds_everything(
 @pytest.mark.parametrize("words", [
     [], ["--sample", "0.1"], ["--sample", "0.0001"], ["--sample", "0.1", "--sizes", "1,1GB"],
 ], ids=" ".join)
-def test_a_trace_of_one_read_is_judged(
+def test_a_trace_of_one_read_is_replayed(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its one entry is in no small sample."""
@@ -257,7 +257,7 @@ def test_a_trace_of_one_read_is_judged(
 
 
 @pytest.mark.parametrize("entry_bytes", [0, 2**31 - 1, 2**40])
-def test_entries_of_extreme_lengths_are_judged(
+def test_entries_of_extreme_lengths_are_replayed(
     entry_bytes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [{**r, "entry_bytes": entry_bytes} if r.get("entry_bytes") is not None else r

@@ -18,7 +18,7 @@ from state.entry_cache.operator import EntryCache
 from tests.state.cache_trace import PARAMS, blob, numbered
 from tests.state.test_reference import CHECKED
 from tests.state.trace import START_MS
-from tests.whatif.bakeoff.traces import SETTINGS, cache_records, generated, judged, write_lines
+from tests.whatif.bakeoff.traces import SETTINGS, bake_off, cache_records, generated, write_lines
 
 MS = 1_000_000
 STATS = {
@@ -32,7 +32,7 @@ ENTRY = 100
 def test_a_bake_off_counts_what_the_job_counts(tmp_path: Path) -> None:
     trace = generated(tmp_path / "events", "cache-key-shared", 12_000)
     size = 8_000
-    points = judged(trace).exact([Curve(policy) for policy in ONLINE], [size])
+    points = bake_off(trace).exact([Curve(policy) for policy in ONLINE], [size])
     counted: dict[str, Counter[str]] = {policy: Counter() for policy in ONLINE}
     params = {**SETTINGS.job_params(JOB),
               "variants": [{"policy": policy, "max_bytes": size} for policy in ONLINE]}
@@ -55,8 +55,8 @@ def test_a_bake_off_counts_what_the_job_counts(tmp_path: Path) -> None:
 def test_each_broker_has_a_cache_of_its_own(tmp_path: Path) -> None:
     one = cache_records()
     both = [*one, *({**r, "broker": "another"} for r in one)]
-    alone = judged(read_trace(SETTINGS, write_lines(tmp_path / "one.jsonl", one)))
-    together = judged(read_trace(SETTINGS, write_lines(tmp_path / "two.jsonl", both)))
+    alone = bake_off(read_trace(SETTINGS, write_lines(tmp_path / "one.jsonl", one)))
+    together = bake_off(read_trace(SETTINGS, write_lines(tmp_path / "two.jsonl", both)))
     curves, sizes = [Curve("expected_reads"), Curve("belady")], [20_000, 80_000]
     for single, double in zip(
         alone.exact(curves, sizes), together.exact(curves, sizes), strict=True

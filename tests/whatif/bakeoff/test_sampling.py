@@ -14,7 +14,7 @@ from app.whatif.bakeoff.curves import LEAST_ENTRIES, Curve, around, measured
 from app.whatif.bakeoff.sampling import OF_ENTRIES, sampled
 from app.whatif.bakeoff.trace import Trace, read_trace
 from state.entry_cache.layout import POLICIES
-from tests.whatif.bakeoff.traces import SETTINGS, cache_records, generated, judged, write_lines
+from tests.whatif.bakeoff.traces import SETTINGS, bake_off, cache_records, generated, write_lines
 
 RATE = 0.1
 
@@ -67,7 +67,7 @@ def test_a_smaller_sample_is_part_of_a_larger_one(large: Trace) -> None:
 
 
 def test_sampled_hit_ratios_are_near_the_exact_ones(large: Trace) -> None:
-    off = judged(large)
+    off = bake_off(large)
     curves = [Curve(policy) for policy in POLICIES]
     sizes = around(off.working_set(curves[0], RATE))
     estimated, exact = off.curves(curves, sizes, RATE), off.exact(curves, sizes)
@@ -88,7 +88,7 @@ def test_sampled_hit_ratios_are_near_the_exact_ones(large: Trace) -> None:
 
 
 def test_an_error_is_that_of_its_own_curve(large: Trace) -> None:
-    off = judged(large)
+    off = bake_off(large)
     curves = [Curve("fifo"), Curve("lru")]
     sizes = around(off.working_set(Curve("expected_reads"), RATE))[-3:]
     estimated = off.curves(curves, sizes, RATE)
@@ -101,7 +101,7 @@ def test_an_error_is_that_of_its_own_curve(large: Trace) -> None:
 
 
 def test_a_small_cache_gets_a_larger_sample(large: Trace) -> None:
-    off = judged(large)
+    off = bake_off(large)
     entry = sum(r["entry_bytes"] for r in rows_of(large.shards[0][0]) if r["entry_bytes"]) / sum(
         1 for r in rows_of(large.shards[0][0]) if r["entry_bytes"])
     enough = round(1.2 * LEAST_ENTRIES * entry)

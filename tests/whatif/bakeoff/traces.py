@@ -25,8 +25,8 @@ def generated(folder: Path, scenario: str, events: int) -> Trace:
     return read_trace(SETTINGS, folder)
 
 
-def judged(trace: Trace) -> BakeOff:
-    """The same, ready to be judged."""
+def bake_off(trace: Trace) -> BakeOff:
+    """A trace, ready to be replayed."""
     return BakeOff(SETTINGS, trace, "entry_released")
 
 

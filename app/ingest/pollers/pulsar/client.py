@@ -150,7 +150,7 @@ class Session:
             if not location:
                 parts = urlsplit(url)
                 self._base = f"{parts.scheme}://{parts.netloc}"
-                return self._judged(answer.status, body, path)
+                return self._document(answer.status, body, path)
             there = urljoin(url, location)
             if not there.startswith(("http://", "https://")):
                 raise NoAnswer(f"sent on to {there}, which is no HTTP address")
@@ -159,8 +159,8 @@ class Session:
             url = there
         raise NoAnswer(f"sent on more than {MOST_HOPS} times")
 
-    def _judged(self, status: int, body: bytearray, path: str) -> Any:
-        """What the answer says; an exception for all but a good one."""
+    def _document(self, status: int, body: bytearray, path: str) -> Any:
+        """The document of an answer, None for an empty one; an exception for every other status."""
         if status == 204 or (status == 200 and not body.strip()):
             return None
         if status == 200:
