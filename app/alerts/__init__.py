@@ -1,7 +1,7 @@
 """Alert rules on the tables, and the sinks that are notified.
 
-The commands `alerts check`, `alerts watch` and `alerts rules`, and the process beside a run.
-`rounds` is where to start reading: a round evaluates each rule (`evaluation`), compares it with
+The commands `alerts check`, `alerts watch` and `alerts rules`, and the process that runs beside
+`run`. Start with `rounds`: a round evaluates each rule (`evaluation`), compares it with
 the recorded alerts (`episodes`, `journal`) and delivers the changes (`sinks`). Imports
 `app.warehouse` and `app.config`.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def check(
     settings: Settings, as_json: bool = False, at_ms: int | None = None, only: Sequence[str] = ()
 ) -> int:
-    """Judge every rule on the warehouse of `settings`, in event time; 1 while one fires."""
+    """Evaluate every rule on the warehouse of `settings`, in event time; 1 while one fires."""
     from app.alerts.rounds import check_command
 
     return check_command(settings, as_json, at_ms, only)
@@ -28,7 +28,7 @@ def watch(
     settings: Settings, interval_ms: int | None = None, as_json: bool = False,
     only: Sequence[str] = (),
 ) -> int:
-    """Judge every rule again and again, until SIGTERM or SIGINT; 0."""
+    """Evaluate every rule repeatedly, until SIGTERM or SIGINT; 0."""
     from app.alerts.rounds import watch_command
 
     return watch_command(settings, interval_ms, as_json, only)

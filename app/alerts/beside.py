@@ -1,8 +1,8 @@
-"""Judges the alert rules beside a run, in a process of its own that the stream does not wait for.
+"""Evaluates the alert rules during a run, in a process that the stream does not wait for.
 
-The run writes its configuration into the process's standard input and leaves that open. Its end
-means that the run has ended, in whatever way: one more round is made over what was committed last,
-and the process ends as well.
+The run writes its configuration to the standard input of the process and leaves it open. End of
+file means that the run has ended, for whatever reason: the process makes one more round over the
+last commit and ends.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from app.warehouse.small_files import DELTA_RS, local_path
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 LAST_ROUND_S = 60.0
-"""How long the round after the end of the run may take."""
+"""Time limit of the round after the end of the run."""
 LONGEST_PAUSE_S = 300.0
 NICENESS = 10
-"""The stream goes first where both want a core."""
+"""The stream has priority when cores are scarce."""
 
 
 def check(settings: Settings) -> None:
-    """Refuse rule files that cannot be read, before Spark starts: a UserError says why."""
+    """Refuse rule files that cannot be read, before Spark starts, with a UserError."""
     from app.alerts.rule_files import rules_of
 
     if settings.alerts.interval_ms and settings.alerts.rule_files is not None:
@@ -39,16 +39,16 @@ def check(settings: Settings) -> None:
 
 
 @contextmanager
-def beside(settings: Settings, say: Say) -> Iterator[None]:
-    """Judge the rules every `alerts.interval_ms`, and once more at the end; null is off."""
+def beside(settings: Settings, log: Log) -> Iterator[None]:
+    """Evaluate the rules every `alerts.interval_ms`, and once more at the end; null is off."""
     if not settings.alerts.interval_ms:
         yield
         return
     if not _within_reach(settings.warehouse):
-        say("alerts: not judged, since only Spark reaches this warehouse")
+        log("alerts: not evaluated, since only Spark reaches this warehouse")
         yield
         return
-    keeper = _Keeper(settings, say)
+    keeper = _Keeper(settings, log)
     keeper.start()
     try:
         yield
@@ -62,22 +62,22 @@ def _within_reach(warehouse: str) -> bool:
 
 
 class _Keeper:
-    """Starts the process, and starts it again with growing pauses should it die."""
+    """Starts the process, and restarts it with growing pauses if it dies."""
 
-    def __init__(self, settings: Settings, say: Say) -> None:
+    def __init__(self, settings: Settings, log: Log) -> None:
         self._document = settings.model_dump_json().encode() + b"\n"
-        self._say = say
+        self._log = log
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep, name="alerts", daemon=True)
 
     def start(self) -> None:
-        """Start the process and what looks after it."""
+        """Start the process and the thread that supervises it."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the process make its last round, and end it if that takes too long."""
+        """Let the process make its last round, and kill it if that takes too long."""
         with self._lock:
             self._stopping.set()
             process = self._process
@@ -85,7 +85,7 @@ class _Keeper:
                 process.stdin.close()
         self._thread.join(LAST_ROUND_S)
         if self._thread.is_alive() and process is not None:
-            self._say(f"alerts: the last round took longer than {LAST_ROUND_S:.0f} s, so it ends")
+            self._log(f"alerts: the last round exceeds {LAST_ROUND_S:.0f} s and is cancelled")
             process.kill()
             self._thread.join()
 
@@ -98,7 +98,7 @@ class _Keeper:
                 return
             if time.monotonic() - began > LONGEST_PAUSE_S:
                 pause_s = 1.0
-            self._say(f"alerts: their process ended ({code}); again in {pause_s:.0f} s")
+            self._log(f"alerts: the process ended with code {code}; restart in {pause_s:.0f} s")
             if self._stopping.wait(pause_s):
                 return
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -113,7 +113,7 @@ class _Keeper:
             process = subprocess.Popen(
                 [sys.executable, "-m", "app.alerts.beside"], stdin=subprocess.PIPE,
                 stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,  # a Ctrl-C is the run's: it ends this process in order
+                start_new_session=True,  # Ctrl-C is handled by the run, which ends this process
             )
             self._process = process
             assert process.stdin is not None and process.stderr is not None
@@ -121,9 +121,9 @@ class _Keeper:
                 process.stdin.write(self._document)
                 process.stdin.flush()
             except BrokenPipeError:
-                pass  # its exit code says more
+                pass  # the exit code is reported below
         for text in process.stderr:
-            self._say(f"alerts: {text.decode(errors='replace').rstrip()}")
+            self._log(f"alerts: {text.decode(errors='replace').rstrip()}")
         return process.wait()
 
 
@@ -145,7 +145,7 @@ def main() -> int:
 
     threading.Thread(target=wait_for_end, daemon=True).start()
 
-    def say(text: str) -> None:
+    def log(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     formats = sorted({s.format for s in settings.alerts.sinks if isinstance(s, StdoutSink)})
@@ -154,12 +154,12 @@ def main() -> int:
     try:
         evaluator = Evaluator(settings)
     except UserError as error:
-        say(f"{error}; no alerts are judged")
+        log(f"{error}; no alerts are evaluated")
         return 0
-    told = keep_watching(
-        evaluator, interval_ms, stopping, say, formats, first_after_ms=interval_ms
+    logged = keep_watching(
+        evaluator, interval_ms, stopping, log, formats, first_after_ms=interval_ms
     )
-    one_round(evaluator, threading.Event(), say, formats, told)
+    one_round(evaluator, threading.Event(), log, formats, logged)
     return 0
 
 

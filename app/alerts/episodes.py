@@ -1,7 +1,7 @@
-"""From stretches of time in which something held to the changes of an alert's state.
+"""Derives the changes of an alert's state from the time ranges in which its condition held.
 
-Nothing here depends on when or how often a check runs: what fires at a time follows from the
-stretches and that time alone. What has been recorded before decides only which changes are new.
+The result does not depend on when or how often rules are evaluated: the alerts that fire at a time
+follow from the stretches and that time alone. Recorded changes only decide which changes are new.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ Labels = tuple[tuple[str, str], ...]
 PENDING, FIRING, INACTIVE, RESOLVED = "pending", "firing", "inactive", "resolved"
 ACTIVE = (PENDING, FIRING)
 ORDER = {PENDING: 0, FIRING: 1, INACTIVE: 2, RESOLVED: 2}
-"""Changes of one time by what comes first."""
+"""Order of the changes of one time."""
 FOLLOWS = {
     PENDING: (INACTIVE, RESOLVED), FIRING: (PENDING, INACTIVE, RESOLVED),
-    # A stretch that went on, and ended, after it had been called resolved: it ends where it did.
+    # A stretch that continued and ended after it was recorded as resolved: its end is recorded.
     INACTIVE: (PENDING,), RESOLVED: (FIRING, RESOLVED),
 }
-"""The states that each state can follow; nothing recorded counts as resolved at no time."""
+"""The states that each state can follow; without a record an alert is resolved (`NEVER`)."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Something held for `labels` from start to end (ms, end open), `value` at most."""
+    """A condition held for `labels` from start to end (ms, end exclusive), `value` at most."""
 
     labels: Labels
     start_ms: int
@@ -61,9 +61,9 @@ NEVER = Last(RESOLVED, -(2**63), 0)
 
 
 def joined(stretches: Iterable[Stretch], now_ms: int) -> list[Stretch]:
-    """Stretches of the same labels that touch or overlap as one; what begins after now is left out.
+    """Stretches of the same labels that touch or overlap as one, without those after now.
 
-    The end stays as it is given, also where it lies after now. Words are those of the last one.
+    The end is kept, even after now. Words are those of the last stretch.
     """
     result: list[Stretch] = []
     begun = [s for s in stretches if s.start_ms < now_ms]
@@ -79,7 +79,7 @@ def joined(stretches: Iterable[Stretch], now_ms: int) -> list[Stretch]:
 
 
 def changes(stretches: Iterable[Stretch], for_ms: int, now_ms: int) -> list[Change]:
-    """Every change up to now, oldest first for each labels.
+    """Every change up to now, oldest first for each set of labels.
 
     Pending at the start of a stretch, firing `for_ms` later if it lasts so long (at once without a
     wait), resolved at its end once that lies before now; inactive, if it ends without having fired.
@@ -99,7 +99,7 @@ def changes(stretches: Iterable[Stretch], for_ms: int, now_ms: int) -> list[Chan
 
 
 def by_labels(history: Iterable[Change]) -> dict[Labels, list[Change]]:
-    """The changes of each labels, in their order."""
+    """The changes of each set of labels, in their order."""
     result: dict[Labels, list[Change]] = {}
     for change in history:
         result.setdefault(change.labels, []).append(change)
@@ -107,19 +107,19 @@ def by_labels(history: Iterable[Change]) -> dict[Labels, list[Change]]:
 
 
 def latest(history: Iterable[Change]) -> dict[Labels, Change]:
-    """The change that holds for each labels."""
+    """The newest change of each set of labels."""
     return {change.labels: change for change in history}
 
 
 def unrecorded(
     history: Iterable[Change], recorded: Mapping[Labels, Last], now_ms: int
 ) -> list[Change]:
-    """The changes that the recorded state does not know yet, oldest first for each labels.
+    """The changes that are not recorded yet, oldest first for each set of labels.
 
-    Records are never rewritten. Where a stretch that had been called resolved went on, because
-    its rows came late, the alert is recorded as firing again from now; where what fired is no
-    longer to be seen, as resolved now. Nothing is said of an alert whose newest record is later
-    than now: the tables have been further than they are.
+    Records are never rewritten. If a stretch that is recorded as resolved continued, because its
+    rows arrived late, the alert is recorded as firing again from now; if the rows of a firing
+    alert have disappeared, as resolved now. An alert whose newest record is later than now has
+    no new change: the tables were further ahead before.
     """
     grouped = by_labels(history)
     new: list[Change] = []
@@ -140,7 +140,7 @@ def _new_of_one(
             continue
         if state not in FOLLOWS[change.state]:
             continue
-        # Of one that goes on perhaps only the end is still looked at.
+        # Of a stretch that continues perhaps only the end is still read.
         since_ms = min(since_ms, change.since_ms) if state in ACTIVE else change.since_ms
         new.append(replace(change, since_ms=since_ms))
         state = change.state
@@ -160,10 +160,10 @@ def _new_of_one(
 def bounded(
     history: list[Change], recorded: Mapping[Labels, Last], limit: int
 ) -> tuple[list[Change], int]:
-    """The changes of at most `limit` alerts that hold, and how many more there are.
+    """The changes of at most `limit` alerts that hold, and the number of those suppressed.
 
-    Kept are those that are recorded as holding, then those that began first. Of alerts that have
-    ended the newest are kept, as many again.
+    Alerts that are recorded as holding are kept first, then those that began first. Of alerts that
+    have ended the newest `limit` are kept.
     """
     grouped = by_labels(history)
 

@@ -1,4 +1,4 @@
-"""Judges alert rules on the committed tables, on a connection that reads and nothing else."""
+"""Evaluates alert rules on the committed tables, on a read-only connection."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NEEDED = ("start_ms", "end_ms", "value")
 RESERVED = ("alertname", "severity")
 LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_ROWS = 100_000
-"""Rows of a rule that are looked at; of more, those of the alerts that come first."""
+"""Rows of a rule that are evaluated; of more, those of the alerts with the highest priority."""
 GROUPS = 2
-"""So many times the limit of a rule are the alerts that are looked at then."""
+"""Then so many times the limit of the rule is the number of alerts that are evaluated."""
 _ALL, _KEPT = "_weir_rule_rows", "_weir_rule_alerts"
 LIMITS = {"threads": "1", "memory_limit": "1GB"}
-"""What the SQL of rules may take of the machine: it runs beside the stream."""
+"""Resource limits of the SQL of rules: it runs at the same time as the stream."""
 _WINDOWS = """
 SELECT min(newest) FROM (
   SELECT max(window_start_ms + window_ms) AS newest, max(window_ms) AS window_ms,
@@ -39,57 +39,57 @@ SELECT min(newest) FROM (
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A rule, the time at which it was judged, and its changes up to then."""
+class Evaluated:
+    """A rule, the time at which it was evaluated, and its changes up to then."""
 
     rule: Rule
     now_ms: int
     history: list[Change]
     left_out: int = 0
-    """Alerts that hold beyond the limit of the rule."""
+    """The number of alerts suppressed by the limit of the rule."""
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What a round over all rules gave, and what is wrong with those that gave nothing."""
+class Evaluation:
+    """The results of a round over all rules, and the errors of rules without a result."""
 
-    judged: list[Judged]
+    evaluated: list[Evaluated]
     broken: list[str]
 
 
-def judge_all(
+def evaluate_all(
     warehouse: Warehouse, rules: Sequence[Rule], settings: AlertSettings,
     recorded: Mapping[tuple[str, Labels], Last], at_ms: int | None = None,
-) -> Judgement:
-    """Judge every rule at `at_ms` (ms since the epoch; None: the time its tables have reached).
+) -> Evaluation:
+    """Evaluate every rule at `at_ms` (ms since the epoch; None: the time its tables have reached).
 
-    A rule that cannot be judged is reported by name and does not keep the others from it.
+    A rule that cannot be evaluated is reported by name; the others are evaluated.
     """
-    judged: list[Judged] = []
+    evaluated: list[Evaluated] = []
     broken: list[str] = []
     for rule, connection in _connections(warehouse, rules, settings, at_ms):
         known = {labels: last for (name, labels), last in recorded.items() if name == rule.name}
         try:
             if isinstance(connection, UserError):
                 raise UserError(f"alert rule {rule.name}: {connection}") from connection
-            found = judge(connection, rule, at_ms, known, settings)
+            found = evaluate(connection, rule, at_ms, known, settings)
         except UserError as error:
             broken.append(str(error))
         else:
-            judged += [found] if found is not None else []
-    return Judgement(judged, broken)
+            evaluated += [found] if found is not None else []
+    return Evaluation(evaluated, broken)
 
 
-def judge(
+def evaluate(
     connection: duckdb.DuckDBPyConnection, rule: Rule, at_ms: int | None,
     known: Mapping[Labels, Last], settings: AlertSettings,
-) -> Judged | None:
-    """One rule; None while its tables have reached no time."""
+) -> Evaluated | None:
+    """Evaluate one rule; None while its tables are empty."""
     where = f"alert rule {rule.name}"
     if rule.for_ms > settings.lookback_ms // 2:
         raise UserError(
             f"{where}: for: {rule.for_ms} ms is more than half of alerts.lookback_ms "
-            f"({settings.lookback_ms}), so nobody could see that it lasted"
+            f"({settings.lookback_ms}), so the rows of that time may be out of reach"
         )
     clock = _clock(rule, where)
     for sql in (rule.sql, clock):
@@ -122,17 +122,17 @@ def judge(
         _stretch(dict(zip(names, row, strict=True)), labels, where) for row in rows
     ]
     history, left_out = bounded(changes(stretches, rule.for_ms, at_ms), known, rule.limit)
-    return Judged(rule, at_ms, history, left_out + beyond)
+    return Evaluated(rule, at_ms, history, left_out + beyond)
 
 
 def _most_important(
     connection: duckdb.DuckDBPyConnection, rule: Rule, labels: Sequence[str], at_ms: int,
     known: Mapping[Labels, Last],
 ) -> tuple[list[tuple[Any, ...]], int]:
-    """The rows of a rule for as many alerts as it may keep, and how many more hold.
+    """The rows of a rule for the alerts it may keep, and the number of further ones that hold.
 
-    These are the alerts that are recorded as holding, then those that hold and began first, and of
-    those that have ended the newest. `bounded` chooses among them.
+    Alerts that are recorded as holding come first, then those that hold and began first, and of
+    those that have ended the newest. `bounded` selects among them.
     """
     names = [f'"{name}"' for name in labels]
     active = [dict(about) for about, last in known.items() if last.state in ACTIVE]
@@ -168,7 +168,7 @@ def _most_important(
 
 
 def summary(rule: Rule, change: Change) -> str:
-    """The sentence about a change; a UserError if the rule's has a name that no row has."""
+    """The summary of a change; a UserError if its template names a column that no row has."""
     words: dict[str, Any] = {
         **dict(change.words), **dict(change.labels),
         "since": instant_of(change.since_ms), "until": instant_of(change.until_ms),
@@ -279,7 +279,7 @@ def _whole(value: Any, name: str, where: str) -> int | None:
 
 
 def _text(value: Any) -> str:
-    """A column of a row in words."""
+    """A column of a row as text."""
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "" if value is None else str(value)

@@ -1,8 +1,8 @@
-"""The table `alerts`: read from where it was left, and appended to so that nothing stands twice.
+"""The table `alerts`: read incrementally, and appended to so that no change is written twice.
 
 Every append carries the next version of one application transaction. Of two evaluators that
-worked from the same state one is refused by the Delta log; it reads what the other wrote, and
-finds nothing left to say.
+start from the same state the Delta log refuses one; it reads the rows of the other and has nothing
+to add.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app.alerts.episodes import (
     latest,
     unrecorded,
 )
-from app.alerts.evaluation import Judged, summary
+from app.alerts.evaluation import Evaluated, summary
 from app.config.alert_rule import Rule
 from app.errors import UserError
 from app.warehouse.relations import Warehouse, connect
@@ -50,16 +50,16 @@ class Journal:
         self._identity: object = None
         self._version = -1
         self.newest: dict[Key, Row] = {}
-        """The newest row of each alert and labels."""
+        """The newest row of each alert and set of labels."""
         self.number = 0
         """The number of the newest change."""
 
     def load(self) -> None:
-        """Take in what has been written since the last time."""
+        """Read the rows that were written since the last call."""
         delta = self._warehouse.open(TABLE.name)
         identity = None if delta is None else delta.metadata().id
         if identity != self._identity:
-            # Another table than before: it was removed, and perhaps made anew.
+            # Another table than before: it was removed and perhaps created again.
             self._identity, self._version, self.newest, self.number = identity, -1, {}, 0
         self._delta = delta
         if self._delta is None or self._delta.version() == self._version:
@@ -70,7 +70,7 @@ class Journal:
         self._version = self._delta.version()
 
     def recorded(self) -> dict[Key, Last]:
-        """The newest state of each alert and labels."""
+        """The newest state of each alert and set of labels."""
         return {
             key: Last(row["state"], row["at_ms"], row["since_ms"], _number(row["value"]))
             for key, row in self.newest.items()
@@ -88,25 +88,25 @@ class Journal:
             return []
         return self._rows(number, also)
 
-    def record(self, judged: Sequence[Judged]) -> tuple[list[Row], list[str]]:
-        """Append what is new of the judged rules; the rows written, and rules that have no words
-        for it."""
+    def record(self, evaluated: Sequence[Evaluated]) -> tuple[list[Row], list[str]]:
+        """Append the new changes of the evaluated rules; the rows written, and errors of rules
+        whose summary cannot be filled in."""
         for attempt in range(ATTEMPTS):
             self.load()
-            rows, broken = self._new_rows(judged)
+            rows, broken = self._new_rows(evaluated)
             if not rows or self._append(rows):
                 return rows, broken
             time.sleep(random.uniform(0, 0.05 * (attempt + 1)))
         raise UserError(
-            f"{self._warehouse.location(TABLE.name)}: others write to it all the time\n"
-            "let one run or one alerts watch judge the rules"
+            f"{self._warehouse.location(TABLE.name)}: other processes write to it all the time\n"
+            "let one run or one alerts watch evaluate the rules"
         )
 
-    def _new_rows(self, judged: Sequence[Judged]) -> tuple[list[Row], list[str]]:
+    def _new_rows(self, evaluated: Sequence[Evaluated]) -> tuple[list[Row], list[str]]:
         recorded = self.recorded()
         rows: list[Row] = []
         broken: list[str] = []
-        for one in judged:
+        for one in evaluated:
             known = {k[1]: last for k, last in recorded.items() if k[0] == one.rule.name}
             try:
                 rows += [self._row(one, change)
@@ -118,24 +118,25 @@ class Journal:
             row["number"] = number
         return rows, broken
 
-    def _row(self, judged: Judged, change: Change) -> Row:
-        last = self.newest.get((judged.rule.name, change.labels))
-        gone = last is not None and change.labels not in by_labels(judged.history)
-        # What is no longer in the tables has no words but those that were said of it.
-        return row_of(judged.rule, change, last["summary"] if last is not None and gone else None)
+    def _row(self, evaluated: Evaluated, change: Change) -> Row:
+        last = self.newest.get((evaluated.rule.name, change.labels))
+        gone = last is not None and change.labels not in by_labels(evaluated.history)
+        # An alert whose rows are gone keeps the summary of its newest record.
+        kept = last["summary"] if last is not None and gone else None
+        return row_of(evaluated.rule, change, kept)
 
     def _append(self, rows: list[Row]) -> bool:
-        """Append to the version that was loaded; False if somebody else has been quicker."""
+        """Append to the version that was loaded; False if another writer was faster."""
         delta = self._delta
         if delta is None:
-            # Somebody else may have made it, and written: what is new is looked up once more.
+            # Another process may have created it and written: the new changes are computed again.
             self._create()
             return False
         version = (delta.transaction_version(APPLICATION) or 0) + 1
         marker = CommitProperties(app_transactions=[Transaction(APPLICATION, version)])
         table = pa.Table.from_pylist(rows, schema=TABLE.schema)
         try:
-            # A table of an older Weir takes in the columns that it lacks.
+            # A table of an older Weir receives the columns that it lacks.
             write_deltalake(
                 delta, table, mode="append", schema_mode="merge", commit_properties=marker
             )
@@ -158,7 +159,7 @@ class Journal:
                 storage_options=options,
             )
         except CommitFailedError:
-            return  # somebody else has made it at the same moment
+            return  # another process has created it at the same moment
         except (DeltaError, OSError) as error:
             reason = str(error).splitlines()[0][:200]
             raise UserError(f"{location}: cannot be written\n{reason}") from error
@@ -178,18 +179,18 @@ class Journal:
 
 
 def key_of(row: Row) -> Key:
-    """What a row is about."""
+    """Alert and labels of a row."""
     return row["alert"], tuple(row["labels"])
 
 
 def firing_rows(
-    judged: Sequence[Judged], newest: Mapping[Key, Row]
+    evaluated: Sequence[Evaluated], newest: Mapping[Key, Row]
 ) -> tuple[list[Row], list[str]]:
-    """The alerts that fire as their newest data show them, with the times that are recorded in
-    `newest`; and rules that have no words for them."""
+    """The alerts that fire with their newest values, with the times that are recorded in `newest`;
+    and errors of rules whose summary cannot be filled in."""
     rows: list[Row] = []
     broken: list[str] = []
-    for one in judged:
+    for one in evaluated:
         for labels, change in latest(one.history).items():
             known = newest.get((one.rule.name, labels))
             is_known = known is not None and known["state"] == FIRING
@@ -206,7 +207,7 @@ def firing_rows(
 
 
 def row_of(rule: Rule, change: Change, words: str | None = None) -> Row:
-    """A change as the table has it, yet without a number; `words` in place of the summary."""
+    """A change as a row of the table, without a number; `words` replaces the summary."""
     return {
         "alert": rule.name, "labels": list(change.labels), "state": change.state,
         "at_ms": change.at_ms, "since_ms": change.since_ms,

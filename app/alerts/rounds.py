@@ -1,4 +1,4 @@
-"""Rounds over the alert rules: judge, record, tell; once, or again and again until stopped."""
+"""Rounds over the alert rules: evaluate, record, notify; once, or repeatedly until stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.alerts.episodes import FIRING, RESOLVED
-from app.alerts.evaluation import Judgement, judge_all
+from app.alerts.evaluation import Evaluation, evaluate_all
 from app.alerts.journal import Journal, Row, firing_rows
 from app.alerts.rule_files import rules_of
 from app.alerts.sinks import Delivery, plain
@@ -25,7 +25,7 @@ from app.warehouse.writable import obstacle
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass
@@ -35,25 +35,25 @@ class Round:
     rules: int
     firing: list[Row] = field(default_factory=list)
     changes: list[Row] = field(default_factory=list)
-    """What it has recorded."""
+    """The recorded changes."""
     broken: list[str] = field(default_factory=list)
-    """Rules that could not be judged, by name."""
+    """Rules that could not be evaluated, by name."""
     undelivered: list[str] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     """Alerts beyond the limit of a rule, by its name."""
 
     def notes(self) -> list[str]:
-        """What is worth a line beside the alerts themselves."""
-        beyond = [f"alert rule {name}: {count} more alerts hold than its limit lets in"
+        """Problems of the round, a line each."""
+        beyond = [f"alert rule {name}: {count} alerts suppressed by its limit"
                   for name, count in self.left_out.items()]
         return [*self.broken, *beyond, *self.undelivered]
 
 
 class Evaluator:
-    """Judges the rules of a configuration on its warehouse, records and tells what is new."""
+    """Evaluates the rules of a configuration on its warehouse, records changes and notifies."""
 
     def __init__(self, settings: Settings, only: Sequence[str] = ()) -> None:
-        """With `only`, rules of these names are judged; sinks are told of all."""
+        """With `only`, rules of these names are evaluated; sinks receive all changes."""
         self._settings = settings
         self._warehouse = Warehouse.of(settings)
         self.rules = rules_of(settings.alerts, only)
@@ -62,31 +62,31 @@ class Evaluator:
         self._delivery = Delivery(settings, self._journal, [rule.name for rule in every])
 
     def look(self, at_ms: int | None) -> Round:
-        """What fires at a time, by the data alone; nothing is recorded, nobody is told."""
-        found = judge_all(self._warehouse, self.rules, self._settings.alerts, {}, at_ms)
-        firing, wordless = firing_rows(found.judged, {})
-        left_out = {one.rule.name: one.left_out for one in found.judged if one.left_out}
+        """The alerts that fire at a time, by the data alone; nothing is recorded or delivered."""
+        found = evaluate_all(self._warehouse, self.rules, self._settings.alerts, {}, at_ms)
+        firing, wordless = firing_rows(found.evaluated, {})
+        left_out = {one.rule.name: one.left_out for one in found.evaluated if one.left_out}
         return Round(len(self.rules), firing, [], found.broken + wordless, [], left_out)
 
     def round(self, stopping: threading.Event) -> Round:
-        """Judge every rule, record what is new, and deliver what sinks have not taken yet."""
+        """Evaluate every rule, record the changes, and deliver what sinks have not accepted."""
         self._warehouse.require()
         self._journal.load()
-        found = self._judge()
-        written, wordless = self._journal.record(found.judged)
+        found = self._evaluate()
+        written, wordless = self._journal.record(found.evaluated)
         firing, _ = firing_rows(
-            [one for one in found.judged
+            [one for one in found.evaluated
              if not any(text.startswith(f"alert rule {one.rule.name}:") for text in wordless)],
             self._journal.newest,
         )
         undelivered = self._delivery.deliver(stopping, firing)
-        left_out = {one.rule.name: one.left_out for one in found.judged if one.left_out}
+        left_out = {one.rule.name: one.left_out for one in found.evaluated if one.left_out}
         return Round(
             len(self.rules), firing, written, found.broken + wordless, undelivered, left_out
         )
 
-    def _judge(self) -> Judgement:
-        return judge_all(
+    def _evaluate(self) -> Evaluation:
+        return evaluate_all(
             self._warehouse, self.rules, self._settings.alerts, self._journal.recorded()
         )
 
@@ -96,10 +96,10 @@ def check_command(
     only: Sequence[str] = (),
 ) -> int:
     """One round; 1 while an alert fires, else 0. At a time of the past, and in a warehouse that
-    cannot be written, it only looks.
+    cannot be written, nothing is recorded.
 
-    A rule that cannot be judged is reported by name and does not keep the others from being
-    judged; it is a UserError if nothing fires.
+    A rule that cannot be evaluated is reported by name and does not keep the others from being
+    evaluated; it is a UserError if nothing fires.
     """
     evaluator = Evaluator(settings, only)
     refused = None
@@ -127,7 +127,7 @@ def watch_command(
     settings: Settings, interval_ms: int | None = None, as_json: bool = False,
     only: Sequence[str] = (),
 ) -> int:
-    """Rounds until SIGTERM or SIGINT; 0. What goes wrong is said once and tried again."""
+    """Rounds until SIGTERM or SIGINT; 0. A repeated error is logged once."""
     stopping = threading.Event()
     earlier = {
         number: signal.signal(number, lambda *_: stopping.set())
@@ -153,24 +153,24 @@ def watch_command(
 
 
 def keep_watching(
-    evaluator: Evaluator, interval_ms: int, stopping: threading.Event, say: Say,
+    evaluator: Evaluator, interval_ms: int, stopping: threading.Event, log: Log,
     formats: Sequence[str], first_after_ms: int = 0,
 ) -> set[str]:
-    """A round every `interval_ms`, from start to start, until `stopping` is set; what was wrong in
-    the last one."""
-    told: set[str] = set()
+    """A round every `interval_ms`, from start to start, until `stopping` is set; the errors of the
+    last one."""
+    logged: set[str] = set()
     due = time.monotonic() + first_after_ms / 1000
     while not stopping.wait(max(due - time.monotonic(), 0)):
         due = time.monotonic() + interval_ms / 1000
-        told = one_round(evaluator, stopping, say, formats, told)
-    return told
+        logged = one_round(evaluator, stopping, log, formats, logged)
+    return logged
 
 
 def one_round(
-    evaluator: Evaluator, stopping: threading.Event, say: Say, formats: Sequence[str],
-    told: set[str],
+    evaluator: Evaluator, stopping: threading.Event, log: Log, formats: Sequence[str],
+    logged: set[str],
 ) -> set[str]:
-    """One round; says what is wrong unless it was in `told`, and answers what is wrong now."""
+    """One round; logs errors that are not in `logged`, and returns all of them."""
     try:
         found = evaluator.round(stopping)
     except UserError as error:
@@ -180,8 +180,8 @@ def one_round(
         for each in formats:
             show_changes(found.changes, each)
     for note in notes:
-        if note not in told:
-            say(note)
+        if note not in logged:
+            log(note)
     return set(notes)
 
 

@@ -1,4 +1,4 @@
-"""Alert rules from YAML files: read, checked, and listed."""
+"""Alert rules from YAML files: reads, validates and lists them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rules_command(rules: Sequence[Rule], as_json: bool) -> int:
 
 
 def _joined(found: Sequence[tuple[str, list[Rule]]]) -> dict[str, Rule]:
-    """The rules of several places by name; each name stands once."""
+    """The rules of several files by name; names are unique."""
     places: dict[str, str] = {}
     rules: dict[str, Rule] = {}
     for place, several in found:
@@ -53,7 +53,7 @@ def _joined(found: Sequence[tuple[str, list[Rule]]]) -> dict[str, Rule]:
             if rule.name in rules:
                 other = places[rule.name]
                 where = "more than once" if other == place else f"in {other} as well"
-                raise UserError(f"{place}: name: {rule.name} stands {where}; names are unique")
+                raise UserError(f"{place}: name: {rule.name} is used {where}; names are unique")
             places[rule.name], rules[rule.name] = place, rule
     return rules
 

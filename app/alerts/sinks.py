@@ -1,9 +1,9 @@
-"""Tells others about alerts: webhooks and Alertmanager.
+"""Notification sinks: webhooks and Alertmanager.
 
-The table `alerts` is the state. Each sink has the number of the last change that it has taken,
-below `_weir/alerts` of the warehouse; what it has not taken is sent with the next round, however
-long it was down. A sink that was never there before is told what fires now, and no history.
-Delivery is at least once: a crash between the answer and the note of it sends again.
+The table `alerts` is the state. The number of the last change that a sink has accepted is stored
+below `_weir/alerts` of the warehouse; later changes are sent with the next round, however long the
+sink was down. A new sink receives the firing alerts and no history. Delivery is at least once:
+after a crash between the answer and the note of it the change is sent again.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
 MOST_IN_ONE = 100
 """Alerts in one request."""
 ROUNDS = 4
-"""So many rounds may fail until Alertmanager takes an alert for resolved."""
+"""So many rounds may fail before an alert expires in Alertmanager."""
 SHORTEST_LIFE_MS = 300_000
 
 
 class Refused(Exception):
-    """A sink did not take what was sent; the message has no secrets."""
+    """A sink refused a request; the message contains no secrets."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A sink has taken all changes up to `number`, except those with the numbers in `but`."""
+    """A sink has accepted all changes up to `number`, except those with the numbers in `but`."""
 
     number: int
     but: list[int]
@@ -64,9 +64,9 @@ class Delivery:
         self._current: dict[Key, Row] = {}
 
     def deliver(self, stopping: threading.Event, current: Sequence[Row] = ()) -> list[str]:
-        """One round over all sinks, side by side; what went wrong, a line each.
+        """One round over all sinks in parallel; the errors, a line each.
 
-        `current` has the alerts that fire as their newest data show them.
+        `current` holds the firing alerts with their newest values.
         """
         self._current = {key_of(row): row for row in current}
         sinks = self._settings.alerts.http_sinks
@@ -79,7 +79,7 @@ class Delivery:
                 return [text for text in pool.map(lambda s: self._one(s, stopping), sinks) if text]
 
     def _one(self, sink: HttpSink, stopping: threading.Event) -> str | None:
-        """One sink; what went wrong, if anything."""
+        """Deliver to one sink; the error, if any."""
         try:
             taken = self._taken(sink)
             changes = self._changes(taken)
@@ -94,11 +94,11 @@ class Delivery:
             self._note(sink, taken, self._journal.number)
         except (Refused, UserError) as error:
             self._resent_at.pop(sink.identity, None)
-            return f"{sink.title}: {error}; what it has missed is sent later"
+            return f"{sink.title}: {error}; missed changes are sent later"
         return None
 
     def _taken(self, sink: HttpSink) -> Taken:
-        """What a sink has taken so far."""
+        """The changes that a sink has accepted so far."""
         kept = read_text(self._settings, _note_of(sink))
         if kept is not None:
             return Taken(**json.loads(kept))
@@ -106,7 +106,7 @@ class Delivery:
         return self._note(sink, Taken(-1, sorted(firing)), self._journal.number, keep=True)
 
     def _note(self, sink: HttpSink, taken: Taken, number: int, keep: bool = False) -> Taken:
-        """Note that a sink has taken everything up to a number; with `keep`, all but its list."""
+        """Store that a sink has accepted all up to a number; with `keep`, except its list."""
         left = taken.but if keep else [n for n in taken.but if n > number]
         new = Taken(max(taken.number, number), left)
         if new != taken:
@@ -114,7 +114,7 @@ class Delivery:
         return new
 
     def _changes(self, taken: Taken) -> list[Row]:
-        """What a sink has not taken yet, in order."""
+        """The changes that a sink has not accepted yet, in order."""
         wanted = set(self._names)
         return [row for row in self._journal.after(taken.number, taken.but)
                 if row["state"] in (FIRING, RESOLVED) and row["alert"] in wanted]
@@ -126,7 +126,7 @@ class Delivery:
         }
 
     def _for_alertmanager(self, sink: AlertmanagerSink, changes: Sequence[Row]) -> list[Row]:
-        """What fires, if it is time to say so again or something is new; and what has ended."""
+        """Firing alerts, if a resend is due or there is a change; and alerts that have ended."""
         passed_s = time.monotonic() - self._resent_at.get(sink.identity, float("-inf"))
         if not changes and passed_s * 1000 < sink.resend_ms:
             return []
@@ -136,18 +136,18 @@ class Delivery:
         return [*firing, *(row for row in ended.values() if row["state"] == RESOLVED)]
 
     def _as_it_stands(self, row: Row) -> Row:
-        """A recorded alert with the value and words of now: the record has those of its first."""
+        """A recorded alert with its current value and summary; the record has the first ones."""
         now = self._current.get(key_of(row), row)
         return {**row, "value": now["value"], "summary": now["summary"]}
 
     def _life_ms(self, sink: AlertmanagerSink) -> int:
-        """How long Alertmanager may keep an alert that it does not hear of again."""
+        """How long Alertmanager keeps an alert that is not sent again."""
         longest = max(self._settings.alerts.interval_ms or 0, sink.resend_ms)
         return max(ROUNDS * longest, SHORTEST_LIFE_MS)
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Whether nobody else delivers at this moment; an object store cannot tell."""
+        """Whether no other process delivers at this moment; always true on an object store."""
         root = local_path(self._settings.warehouse)
         if root is None:
             yield True
@@ -168,7 +168,7 @@ class Delivery:
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Rows in portions for one request each."""
+    """Rows in batches of one request each."""
     return (rows[start:start + MOST_IN_ONE] for start in range(0, len(rows), MOST_IN_ONE))
 
 
@@ -177,7 +177,7 @@ def _note_of(sink: HttpSink) -> str:
 
 
 def post(sink: HttpSink, body: Any, stopping: threading.Event) -> None:
-    """Send JSON to a sink, again with growing pauses; Refused if it does not take it."""
+    """Send JSON to a sink, with retries and growing pauses; Refused if it does not accept it."""
     data = json.dumps(body, ensure_ascii=False).encode()
     address = sink.address()
     if isinstance(sink, AlertmanagerSink):
@@ -196,22 +196,22 @@ def post(sink: HttpSink, body: Any, stopping: threading.Event) -> None:
 def _attempt(
     address: str, data: bytes, headers: dict[str, str], seconds: float
 ) -> tuple[str | None, bool]:
-    """Why one attempt failed, and whether another may help; None if it did not."""
+    """The error of one attempt, None on success; and whether a retry may help."""
     try:
-        # A redirect is not followed: it would carry secrets to somebody else.
+        # A redirect is not followed: it would send secrets to another host.
         with exchange(
             connections_to(address), "POST", address, seconds, body=data, headers=headers
         ) as answer:
             if 200 <= answer.status < 300:
                 return None, False
             again = answer.status >= 500 or answer.status in (408, 429)
-            return f"answers with status {answer.status}{_said(answer)}", again
+            return f"answers with status {answer.status}{_beginning(answer)}", again
     except NoAnswer as error:
         return str(error), error.again
 
 
-def _said(answer: BaseHTTPResponse) -> str:
-    """The beginning of an answer that refuses."""
+def _beginning(answer: BaseHTTPResponse) -> str:
+    """The beginning of the body of an error response."""
     try:
         text = answer.read1(300).decode(errors="replace")
     except HTTPError:
@@ -221,14 +221,14 @@ def _said(answer: BaseHTTPResponse) -> str:
 
 
 def plain(row: Row) -> dict[str, Any]:
-    """A row as JSON; its `number` is the same however often it is sent."""
+    """A row as JSON; its `number` is the same each time it is sent."""
     value = row["value"]
     kept = None if value is None or not math.isfinite(value) else value
     return {**row, "labels": dict(row["labels"]), "value": kept}
 
 
 def _alert(sink: AlertmanagerSink, row: Row, life_ms: int) -> dict[str, Any]:
-    """A row as Alertmanager's API v2 has it (postableAlert)."""
+    """A row as a postableAlert of Alertmanager's API v2."""
     now_ms = time.time_ns() // 1_000_000
     ends_ms = now_ms + life_ms if row["state"] == FIRING else min(row["at_ms"], now_ms)
     annotations = {
@@ -236,7 +236,7 @@ def _alert(sink: AlertmanagerSink, row: Row, life_ms: int) -> dict[str, Any]:
         "value": "" if row["value"] is None else f"{row['value']:g}",
     }
     return {
-        # An empty label is none to Alertmanager.
+        # Alertmanager drops empty labels.
         "labels": {**sink.labels, **{k: v for k, v in row["labels"] if v},
                    "alertname": row["alert"], "severity": row["severity"]},
         "annotations": {k: v for k, v in annotations.items() if v},

@@ -1,4 +1,4 @@
-"""A server on loopback that takes what sinks post, and refuses as it is told."""
+"""A server on loopback that records the requests of sinks, with the statuses that a test sets."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def receiving() -> Iterator[Receiver]:
             self.send_response(status)
             if status in (301, 302, 307):
                 self.send_header("Location", "/elsewhere")
-            said = b"" if status == 200 else b"not\n today"
-            self.send_header("Content-Length", str(len(said)))
+            text = b"" if status == 200 else b"not\n today"
+            self.send_header("Content-Length", str(len(text)))
             self.end_headers()
-            self.wfile.write(said)
+            self.wfile.write(text)
 
         def log_message(self, *_: Any) -> None:
             """Quiet."""

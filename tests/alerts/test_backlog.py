@@ -116,7 +116,7 @@ def test_a_topic_that_was_without_a_backlog_for_long_holds_nothing_back(firing):
     assert firing([check(503)]) == []
 
 
-def test_topics_of_other_intervals_are_judged_by_their_own(firing):
+def test_topics_of_other_intervals_are_evaluated_by_their_own(firing):
     slow = [check(m, OTHER, 10 * MINUTE, size_usage=0.9) for m in (0, 1)]
     fired = [(NEAR, OTHER, "size", 0, 0.9)]
     assert firing([*slow, *checks(range(20))]) == fired

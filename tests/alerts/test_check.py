@@ -108,7 +108,7 @@ def test_nothing_fires_on_tables_without_rows(make_settings, tmp_path, capsys):
     assert not (tmp_path / "alerts").exists()
 
 
-@pytest.mark.parametrize(("changes", "says"), [
+@pytest.mark.parametrize(("changes", "message"), [
     ({"sql": "SELECT topik FROM topic_throttle_stats"}, 'alert rule broken: .*"topik" not found'),
     ({"sql": "SELECT 1 AS start_ms, 2 AS end_ms"}, "alert rule broken: sql gives no value"),
     ({"sql": "DROP TABLE alerts"}, "alert rule broken: allowed is one statement that reads"),
@@ -116,7 +116,7 @@ def test_nothing_fires_on_tables_without_rows(make_settings, tmp_path, capsys):
     ({"summary": "{owner}"}, "alert rule broken: summary: 'owner' cannot be filled in"),
 ])
 def test_a_broken_rule_is_named_and_does_not_hide_another(
-    make_settings, tmp_warehouse, tmp_path, capsys, changes, says
+    make_settings, tmp_warehouse, tmp_path, capsys, changes, message
 ):
     write(tmp_warehouse, "topic_throttle_stats", [window(0)])
     broken = rule(name="broken", **changes)
@@ -126,7 +126,7 @@ def test_a_broken_rule_is_named_and_does_not_hide_another(
     def of(folder):
         return make_settings(alerts={"rule_files": [str(folder)]})
 
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=message):
         alerts.check(of(folder))
     (folder / "more.yaml").write_text(json.dumps([rule(name="loud")]))
     capsys.readouterr()
@@ -136,7 +136,7 @@ def test_a_broken_rule_is_named_and_does_not_hide_another(
     assert "alert rule broken" in shown.err
 
 
-@pytest.mark.parametrize(("rules", "says"), [
+@pytest.mark.parametrize(("rules", "message"), [
     ([rule(sevrity=1)], r"rules.yaml: \[0\] \(r\): sevrity: unknown key \(did you mean severity"),
     ([rule(x=1)], r"x: unknown key \(allowed: name, sql, now, for, severity, summary, runbook,"),
     ([rule(**{"for": -1})], r"rules.yaml: \[0\] \(r\): for: -1 has no unit \(allowed: such as 90s"),
@@ -146,11 +146,11 @@ def test_a_broken_rule_is_named_and_does_not_hide_another(
     ([rule(name="a b")], r"name: 'a b' is not a name \(allowed: a letter"),
     ([rule(limit=0)], "limit: 0 is below 1"),
     ([rule(limit=0), rule(labels=[""])], "1 more mistake: "),
-    ([rule(), rule()], "rules.yaml: name: r stands more than once"),
+    ([rule(), rule()], "rules.yaml: name: r is used more than once"),
     (["rule"], r"rules.yaml: \[0\]: 'rule' is not a mapping"),
 ])
-def test_a_mistake_in_a_rule_file_names_file_and_key(tmp_path, make_settings, rules, says):
-    with pytest.raises(UserError, match=says):
+def test_a_mistake_in_a_rule_file_names_file_and_key(tmp_path, make_settings, rules, message):
+    with pytest.raises(UserError, match=message):
         alerts.rules(make_settings(alerts={"rule_files": [str(rules_of(tmp_path, *rules))]}))
 
 

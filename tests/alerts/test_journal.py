@@ -46,9 +46,9 @@ def test_two_that_worked_from_the_same_state_write_a_change_once(evaluator, tmp_
     first, second = evaluator(), evaluator()
     for one in (first, second):
         one._journal.load()
-    judged = [one._judge() for one in (first, second)]
-    written = [one._journal.record(found.judged)[0]
-               for one, found in zip((first, second), judged, strict=True)]
+    evaluated = [one._evaluate() for one in (first, second)]
+    written = [one._journal.record(found.evaluated)[0]
+               for one, found in zip((first, second), evaluated, strict=True)]
     assert [len(rows) for rows in written] == [1, 0]
     assert kept(tmp_warehouse) == [
         (1, "pending", TOPIC, 0), (2, "firing", TOPIC, 60_000), (3, "resolved", TOPIC, 60_000),
@@ -61,7 +61,7 @@ def test_the_second_append_to_one_version_is_refused(evaluator, tmp_warehouse):
     go(first)
     minutes(tmp_warehouse, 1)
     second._journal.load()
-    rows, _ = second._journal._new_rows(second._judge().judged)
+    rows, _ = second._journal._new_rows(second._evaluate().evaluated)
     assert go(first).changes and rows
     assert not second._journal._append(rows)
     assert len(kept(tmp_warehouse)) == 3
@@ -82,7 +82,7 @@ def test_a_round_after_a_crash_goes_on_from_what_was_written(evaluator, tmp_ware
     minutes(tmp_warehouse, 0, **BUSY)
     one = evaluator()
     one._journal.load()
-    one._journal.record(one._judge().judged)  # and the process dies before it tells anybody
+    one._journal.record(one._evaluate().evaluated)  # and the process dies before it delivers
     assert go(evaluator()).changes == []
     assert len(kept(tmp_warehouse)) == 2
 
@@ -114,12 +114,12 @@ def test_a_table_of_an_older_weir_takes_in_the_number(evaluator, tmp_warehouse):
     row = {
         "alert": "busy", "labels": [("cluster", "east"), ("topic", TOPIC)], "state": "firing",
         "at_ms": START_MS - 60_000, "since_ms": START_MS - 120_000, "value": 6000.0,
-        "severity": "critical", "summary": "said before", "runbook": "", "checked_ms": START_MS,
+        "severity": "critical", "summary": "earlier", "runbook": "", "checked_ms": START_MS,
     }
     minutes(tmp_warehouse, 0)
     deltalake.write_deltalake(f"{tmp_warehouse}/alerts", pa.Table.from_pylist([row], schema=old))
     (change,) = go(evaluator()).changes
-    assert (change["state"], change["number"], change["summary"]) == ("resolved", 1, "said before")
+    assert (change["state"], change["number"], change["summary"]) == ("resolved", 1, "earlier")
     assert go(evaluator()).changes == []
 
 
@@ -141,7 +141,7 @@ def test_a_newer_table_is_refused_by_name(evaluator, tmp_warehouse):
         go(evaluator())
 
 
-def test_a_missing_warehouse_is_said(evaluator):
+def test_a_missing_warehouse_is_reported(evaluator):
     with pytest.raises(UserError, match=r"warehouse: .* does not exist"):
         go(evaluator())
 
@@ -152,7 +152,7 @@ def test_alerts_beyond_the_limit_of_a_rule_are_counted(evaluator, tmp_warehouse)
     found = go(evaluator(limit=2))
     assert [dict(row["labels"])["topic"] for row in found.firing] == ["a", "b"]
     assert found.left_out == {"busy": 1}
-    assert found.notes() == ["alert rule busy: 1 more alerts hold than its limit lets in"]
+    assert found.notes() == ["alert rule busy: 1 alerts suppressed by its limit"]
 
 
 def test_rules_look_back_so_far_and_a_long_alert_keeps_its_beginning(make_settings, tmp_warehouse):
@@ -170,8 +170,9 @@ def test_rules_look_back_so_far_and_a_long_alert_keeps_its_beginning(make_settin
     assert (row["state"], row["since_ms"], row["at_ms"]) == (
         "resolved", START_MS, START_MS + 600_000
     )
-    (said,) = round_with(100_000).broken
-    assert said.startswith("alert rule busy: for: 60000 ms is more than half of alerts.lookback_ms")
+    (error,) = round_with(100_000).broken
+    assert error.startswith(
+        "alert rule busy: for: 60000 ms is more than half of alerts.lookback_ms")
 
 
 def test_a_rule_of_many_alerts_has_those_that_began_first(make_settings, tmp_warehouse):
@@ -197,7 +198,7 @@ def test_a_rule_of_many_alerts_has_those_that_began_first(make_settings, tmp_war
     assert go(Evaluator(settings)).changes == [], "the same alerts the next time"
 
 
-@pytest.mark.parametrize(("changes", "says"), [
+@pytest.mark.parametrize(("changes", "message"), [
     ({"sql": RULE["sql"].replace("messages AS value", "'x' AS value")}, "which is no number"),
     ({"sql": RULE["sql"].replace("cluster, topic", "cluster, topic, 1 AS severity"),
       "labels": None}, "severity cannot be a label"),
@@ -213,14 +214,14 @@ def test_a_rule_of_many_alerts_has_those_that_began_first(make_settings, tmp_war
     ({"sql": "SELECT 1 AS start_ms, 2 AS end_ms, getenv('HOME') AS value", "labels": []},
      "alert rule busy: "),
 ])
-def test_what_is_wrong_with_a_rule_is_said(make_settings, tmp_warehouse, changes, says):
+def test_what_is_wrong_with_a_rule_is_said(make_settings, tmp_warehouse, changes, message):
     write(tmp_warehouse, "topic_throttle_stats", [window(0, **BUSY)])
     rules = [{**RULE, **changes}, {**RULE, "name": "sound"}]
     alerts = {"rules": rules, "rule_files": [], "query_timeout_ms": 1000}
     found = go(Evaluator(make_settings(alerts=alerts)))
-    (said,) = found.broken
-    assert said.startswith("alert rule busy: ")
-    assert re.search(says, said), said
+    (error,) = found.broken
+    assert error.startswith("alert rule busy: ")
+    assert re.search(message, error), error
     assert [row["alert"] for row in found.firing] == ["sound"]
 
 

@@ -94,7 +94,7 @@ def test_a_quota_is_near_from_eighty_per_cent_on(firing, utilisation, fires):
     assert firing([window(1, utilisation=0.5)]) == []
 
 
-def test_users_are_judged_apart_and_one_that_lags_a_window_is_not_taken_for_quiet(firing):
+def test_users_are_evaluated_apart_and_one_that_lags_a_window_is_not_taken_for_quiet(firing):
     mine, others = {"utilisation": 0.9}, {"user": "bob", "utilisation": 0.2}
     fired = [(NEAR, "alice", 0, 0.9)]
     assert firing([window(0, **mine), *windows([0, 1], **others)]) == fired

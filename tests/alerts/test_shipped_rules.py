@@ -165,7 +165,7 @@ def checkpoint(warehouse, query, batches, committed, ago_s):
     ((3, 2, 700), (3, 3, 100), ["archive"]),
     ((1, 0, 700), (1, 0, 700), ["archive", "govern"]),
 ])
-def test_a_query_that_does_not_get_on_fires(firing, tmp_warehouse, archive, govern, stalled):
+def test_a_query_without_progress_fires(firing, tmp_warehouse, archive, govern, stalled):
     checkpoint(tmp_warehouse, "archive", *archive)
     checkpoint(tmp_warehouse, "govern", *govern)
     found = firing("query-stalled")
@@ -270,7 +270,7 @@ def test_an_audit_that_fails_fires_until_the_next_one_of_the_table(firing):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_every_rule_has_a_page_that_says_what_it_means_how_to_confirm_and_what_to_do(name):
+def test_every_rule_has_a_page_with_its_meaning_how_to_confirm_it_and_what_to_do(name):
     rule = RULES[name]
     assert rule.runbook == f"docs/runbooks/{name}.md"
     page = (ROOT / rule.runbook).read_text("utf-8")
@@ -298,7 +298,7 @@ def test_the_queries_of_a_page_run(name, tmp_warehouse):
             connection.execute(sql)
 
 
-def test_every_rule_reads_the_tables_of_the_warehouse_and_says_so_in_words():
+def test_every_rule_reads_the_tables_of_the_warehouse_and_has_a_summary():
     known = {*TABLES, *VIEWS, STATES, QUERIES}
     for rule in RULES.values():
         assert known & set(re.findall(r"\w+", rule.sql)), rule.name

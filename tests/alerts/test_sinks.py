@@ -1,4 +1,4 @@
-"""Who is told about alerts: each change once it is recorded, however long a sink was down."""
+"""Notification sinks: each recorded change is delivered, however long a sink was down."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def minutes(warehouse, *numbers, topic=TOPIC, **changes):
           [window(number, topic=topic, **changes) for number in numbers])
 
 
-def test_a_webhook_is_told_of_each_change_once(receiver, evaluator, tmp_warehouse, monkeypatch):
+def test_a_webhook_receives_each_change_once(receiver, evaluator, tmp_warehouse, monkeypatch):
     monkeypatch.setenv("HOOK", "s3cret")
     hook = {"type": "webhook", "url": f"{receiver.url}/hook?a=b",
             "headers": {"Authorization": "Bearer ${env:HOOK}"}}
@@ -97,7 +97,7 @@ def test_what_changed_while_a_sink_was_down_is_sent_later(receiver, evaluator, t
     receiver.answers = [503] * 4
     down = go(evaluator(hook)).undelivered
     assert down == [f"webhook {receiver.url}: answers with status 503 (not today);"
-                    " what it has missed is sent later"]
+                    " missed changes are sent later"]
     minutes(tmp_warehouse, 1)
     assert len(go(evaluator(hook)).undelivered) == 1 and receiver.attempts == 4
     minutes(tmp_warehouse, 2, **BUSY)
@@ -118,8 +118,8 @@ def test_an_answer_that_no_repetition_mends_is_not_repeated(
 ):
     minutes(tmp_warehouse, 0, **BUSY)
     receiver.answers = [status]
-    (said,) = go(evaluator({"type": "webhook", "url": receiver.url})).undelivered
-    assert f"answers with status {status} (not today)" in said and receiver.attempts == 1
+    (found,) = go(evaluator({"type": "webhook", "url": receiver.url})).undelivered
+    assert f"answers with status {status} (not today)" in found and receiver.attempts == 1
 
 
 @contextmanager
@@ -144,12 +144,12 @@ def slowly(beginning):
             thread.join(5)
 
 
-@pytest.mark.parametrize(("beginning", "said"), [
+@pytest.mark.parametrize(("beginning", "errors"), [
     (b"HTTP/1.1 200 OK\r\nX-Long: ", ["no whole answer in time (0.3 s)"]),
     (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", []),
 ])
 def test_an_answer_that_trickles_in_counts_by_its_status(
-    evaluator, tmp_warehouse, beginning, said
+    evaluator, tmp_warehouse, beginning, errors
 ):
     minutes(tmp_warehouse, 0, **BUSY)
     with slowly(beginning) as url:
@@ -157,7 +157,7 @@ def test_an_answer_that_trickles_in_counts_by_its_status(
         found = go(evaluator({"type": "webhook", "url": url, "timeout_ms": 300, "retries": 0}))
         assert time.monotonic() - begun < 10
     assert found.undelivered == [
-        f"webhook {url}: {text}; what it has missed is sent later" for text in said
+        f"webhook {url}: {text}; missed changes are sent later" for text in errors
     ]
 
 
@@ -194,12 +194,12 @@ def test_one_sink_that_is_down_keeps_nothing_from_another(receiver, evaluator, t
     found = go(evaluator(dead, {"type": "webhook", "url": receiver.url}))
     assert found.undelivered == [
         f"webhook http://127.0.0.1:{port}/********: cannot be reached (Connection refused);"
-        " what it has missed is sent later"
+        " missed changes are sent later"
     ]
     assert states(receiver) == [("firing", TOPIC)] and len(found.changes) == 2
 
 
-def test_a_new_sink_is_told_what_fires_and_no_history(receiver, evaluator, tmp_warehouse):
+def test_a_new_sink_receives_the_firing_alerts_and_no_history(receiver, evaluator, tmp_warehouse):
     minutes(tmp_warehouse, 0, 2, **BUSY)
     minutes(tmp_warehouse, 1)
     minutes(tmp_warehouse, 0, 1, 2, topic=OTHER, **BUSY)
@@ -275,7 +275,7 @@ def test_alertmanager_hears_again_of_what_fires_and_once_of_what_is_resolved(
     assert [a["labels"]["topic"] for a in receiver.bodies()[-1]] == [OTHER]
 
 
-def test_alertmanager_is_told_the_value_of_now(receiver, evaluator, tmp_warehouse):
+def test_alertmanager_receives_the_current_value(receiver, evaluator, tmp_warehouse):
     minutes(tmp_warehouse, 0, messages=1060)
     one = evaluator({"type": "alertmanager", "url": receiver.url, "resend_ms": 1})
     go(one)
@@ -301,7 +301,7 @@ def test_one_evaluator_delivers_at_a_time(receiver, evaluator, tmp_warehouse):
     assert states(receiver) == [("firing", TOPIC)]
 
 
-def test_only_named_rules_are_judged_and_nothing_of_others_is_lost(
+def test_only_named_rules_are_evaluated_and_nothing_of_others_is_lost(
     receiver, make_settings, tmp_warehouse
 ):
     rules = [RULE, {**RULE, "name": "other"}]
@@ -316,15 +316,15 @@ def test_only_named_rules_are_judged_and_nothing_of_others_is_lost(
         Evaluator(settings, ["othr"])
 
 
-@pytest.mark.parametrize(("sink", "says"), [
+@pytest.mark.parametrize(("sink", "message"), [
     ({"type": "pager"}, r"sinks\[0\].*'pager'"),
     ({"type": "webhook"}, r"sinks\[0\].webhook.url: field required"),
     ({"type": "webhook", "url": "ftp://x"}, r"url: is not an address \(allowed: http://"),
     ({"type": "webhook", "url": "http://h", "resend_ms": 1}, "resend_ms: unknown key"),
     ({"type": "alertmanager", "url": "http://h", "retries": -1}, "retries: -1 is below 0"),
 ])
-def test_a_mistake_in_a_sink_names_its_key(sink, says):
-    with pytest.raises(UserError, match=says):
+def test_a_mistake_in_a_sink_names_its_key(sink, message):
+    with pytest.raises(UserError, match=message):
         load_settings(None, {"alerts": {"sinks": [sink]}})
 
 
@@ -341,8 +341,8 @@ def test_secrets_are_neither_shown_nor_written(
     ]
     minutes(tmp_warehouse, 0, **BUSY)
     one = evaluator(*sinks)
-    said = go(one).undelivered
-    assert len(said) == 3 and "hush" not in str(said)
+    found = go(one).undelivered
+    assert len(found) == 3 and "hush" not in str(found)
     settings = make_settings(alerts={"sinks": sinks[:2]})
     assert "hush" not in repr(settings) + str(settings.display())
     monkeypatch.delenv("HOOK_URL")

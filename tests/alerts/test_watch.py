@@ -50,15 +50,15 @@ def configuration(folder, **alerts):
     return path
 
 
-def test_watch_judges_again_and_again_until_it_is_stopped(tmp_path, tmp_warehouse):
+def test_watch_evaluates_again_and_again_until_it_is_stopped(tmp_path, tmp_warehouse):
     command = [sys.executable, "-m", "app.cli", "alerts", "watch", "--json", "--config",
                str(configuration(tmp_path))]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         assert process.stdout is not None and process.stderr is not None
-        said = process.stderr.readline()
-        assert said == f"weir: warehouse: {tmp_warehouse} does not exist\n"
+        logged = process.stderr.readline()
+        assert logged == f"weir: warehouse: {tmp_warehouse} does not exist\n"
         minutes(tmp_warehouse, 0, **BUSY)
         first = json.loads(process.stdout.readline())
         minutes(tmp_warehouse, 1)
@@ -69,7 +69,7 @@ def test_watch_judges_again_and_again_until_it_is_stopped(tmp_path, tmp_warehous
         ("firing", TOPIC), ("resolved", TOPIC)
     ]
     assert (process.returncode, rest) == (0, "")
-    assert "does not exist" not in more, "what is wrong is said once"
+    assert "does not exist" not in more, "a repeated error is logged once"
 
 
 def test_watch_needs_an_interval_and_rules_that_can_be_read(tmp_path, capsys):
@@ -78,8 +78,8 @@ def test_watch_needs_an_interval_and_rules_that_can_be_read(tmp_path, capsys):
     assert "alerts.interval_ms: is null" in capsys.readouterr().err
     Path(tmp_path, "rules", "busy.yaml").write_text("[{name: x}]")
     assert main(["alerts", "watch", "--config", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"weir: {tmp_path}/rules/busy.yaml: [0] (x): sql: field required")
+    logged = capsys.readouterr().err
+    assert logged.startswith(f"weir: {tmp_path}/rules/busy.yaml: [0] (x): sql: field required")
     for command in (["alerts", "check"], ["validate"]):
         assert main([*command, "--config", str(path)]) == 2
         assert f"{tmp_path}/rules/busy.yaml: [0] (x): sql" in capsys.readouterr().err
@@ -100,20 +100,20 @@ def test_a_packed_configuration_carries_the_rules(tmp_path):
     assert sent.rule_files == [] and rules_of(sent) == rules_of(load_settings(path).alerts)
 
 
-def test_what_is_wrong_is_said_once_and_again_when_it_comes_back(make_settings, tmp_warehouse):
+def test_an_error_is_logged_once_and_again_when_it_comes_back(make_settings, tmp_warehouse):
     evaluator = Evaluator(make_settings(alerts={"rules": [RULE], "rule_files": []}))
-    said: list[str] = []
-    told: set[str] = set()
+    logged: list[str] = []
+    errors: set[str] = set()
     for step in range(4):
         if step == 2:
             minutes(tmp_warehouse, 0)
-        told = one_round(evaluator, threading.Event(), said.append, ["text"], told)
+        errors = one_round(evaluator, threading.Event(), logged.append, ["text"], errors)
         if step == 2:
             Path(tmp_warehouse).rename(f"{tmp_warehouse}-elsewhere")
-    assert len(said) == 2 and all("does not exist" in text for text in said)
+    assert len(logged) == 2 and all("does not exist" in text for text in logged)
 
 
-def test_the_rules_are_judged_beside_a_run_and_once_more_at_its_end(
+def test_the_rules_are_evaluated_beside_a_run_and_once_more_at_its_end(
     make_settings, tmp_warehouse, monkeypatch
 ):
     with receiving() as receiver:
@@ -123,16 +123,16 @@ def test_the_rules_are_judged_beside_a_run_and_once_more_at_its_end(
             "sinks": [{"type": "webhook", "url": "${env:HOOK_URL}"}],
         })
         minutes(tmp_warehouse, 0, **BUSY)
-        said: list[str] = []
-        with beside(settings, said.append):
+        logged: list[str] = []
+        with beside(settings, logged.append):
             wait_for(lambda: receiver.posts)
         last = settings.model_copy(
             update={"alerts": settings.alerts.model_copy(update={"interval_ms": 3_600_000})}
         )
-        with beside(last, said.append):
+        with beside(last, logged.append):
             minutes(tmp_warehouse, 1)
         assert states(receiver) == [("firing", TOPIC), ("resolved", TOPIC)]
-    assert said == []
+    assert logged == []
 
 
 def test_the_process_beside_a_run_starts_again_when_it_dies_and_ends_with_the_run(
@@ -149,27 +149,27 @@ def test_the_process_beside_a_run_starts_again_when_it_dies_and_ends_with_the_ru
 
     monkeypatch.setattr("app.alerts.beside.subprocess.Popen", remembered)
     minutes(tmp_warehouse, 0)
-    said: list[str] = []
-    with beside(settings, said.append):
+    logged: list[str] = []
+    with beside(settings, logged.append):
         wait_for(lambda: started)
         os.kill(started[0], signal.SIGKILL)
         wait_for(lambda: len(started) == 2)
-    assert said == ["alerts: their process ended (-9); again in 1 s"]
+    assert logged == ["alerts: the process ended with code -9; restart in 1 s"]
     assert not any(Path(f"/proc/{pid}").exists() for pid in started)
 
 
 def test_a_run_whose_rules_cannot_be_read_goes_on_without(make_settings, tmp_path):
-    said: list[str] = []
-    with beside(make_settings(alerts={"rule_files": [str(tmp_path)]}), said.append):
-        wait_for(lambda: said)
-    assert said == [f"alerts: {tmp_path}: no alert rules (*.yaml) there; no alerts are judged"]
+    logged: list[str] = []
+    with beside(make_settings(alerts={"rule_files": [str(tmp_path)]}), logged.append):
+        wait_for(lambda: logged)
+    assert logged == [f"alerts: {tmp_path}: no alert rules (*.yaml) there; no alerts are evaluated"]
 
 
 def test_nothing_is_started_where_it_is_off_or_out_of_reach(make_settings):
-    said: list[str] = []
-    with beside(make_settings(alerts=None), said.append):
+    logged: list[str] = []
+    with beside(make_settings(alerts=None), logged.append):
         pass
-    assert said == []
-    with beside(make_settings(warehouse="hdfs://h/w", alerts={}), said.append):
+    assert logged == []
+    with beside(make_settings(warehouse="hdfs://h/w", alerts={}), logged.append):
         pass
-    assert said == ["alerts: not judged, since only Spark reaches this warehouse"]
+    assert logged == ["alerts: not evaluated, since only Spark reaches this warehouse"]

@@ -218,7 +218,7 @@ CASES = {
              "throttles": 0},
         ],
     ),
-    "told-to-pause": (
+    "throttle-commands": (
         {"producer_throttle": [
             command(0, "p", 1000), command(1000, "p", 500, reason="BrokerProduceQuotaExceeded"),
             command(0, None, 0),

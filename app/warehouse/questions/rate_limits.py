@@ -170,7 +170,7 @@ ORDER BY max(utilisation) DESC, throttles DESC, cluster, broker, limiter, limite
 LIMIT $rows
 """.strip()
 
-_TOLD_TO_PAUSE = """
+_THROTTLE_COMMANDS = """
 SELECT cluster, topic, coalesce(producer_name, concat(cnx_id, '/', producer_id)) AS producer,
   count(request_id) FILTER (WHERE exception IS NULL) AS commands,
   count(*) FILTER (WHERE rule = 'client_unsupported') AS unsupported,
@@ -227,9 +227,9 @@ QUESTIONS = (
         " utilisation.", ("limiter_stats",), _NEAR_LIMIT,
     ),
     Question(
-        "told-to-pause", "Producers whose client was sent a command to pause (protocol=pip385):"
+        "throttle-commands", "Producers whose client was sent a command to pause (protocol=pip385):"
         " commands, marks without one since the client does not know it, announced time, sends"
-        " that timed out.", ("producer_throttle",), _TOLD_TO_PAUSE,
+        " that timed out.", ("producer_throttle",), _THROTTLE_COMMANDS,
     ),
     Question(
         "breached-quotas", "Every quota of every job that was breached: in how many windows, and"
