@@ -90,7 +90,7 @@ while [ $# -gt 0 ]; do
         command=$1
         case $command in
           # Without Spark every option is the command's own, also one that spark-submit knows.
-          generate|validate|tables|query|alerts|bakeoff|explain|report|metrics)
+          generate|validate|tables|query|explain|report|quality|alerts|metrics|bakeoff|what-if)
             while [ $# -gt 0 ]; do
               case $1 in --dry-run) dry_run=1 ;; *) app+=("$1") ;; esac
               shift

@@ -252,3 +252,10 @@ SWITCHES: dict[str, tuple[str, ...]] = {
 }
 """Version parameters of each job: the `switches` of its output rows. Rows of a cache have what
 it has of its own in them, and with it."""
+
+WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
+    "rate_limits": ("connectionsPerBroker",),
+    "producer_ids": ("producer.id.quota.cache.cleanup.scheduler.interval.ms",),
+    "backlog": ("check_duration_rule",),
+}
+"""Parameters that are accepted and change no decision of their job."""

@@ -13,6 +13,7 @@ import yaml
 
 from app.alerts.rule_files import rules_of
 from app.config.base import ENV
+from app.config.jobs import WITHOUT_EFFECT
 from app.config.policies import without_effect
 from app.config.settings import Settings, load_settings
 from app.errors import UserError
@@ -34,11 +35,19 @@ def unset_variables(settings: Settings) -> list[str]:
 
 
 def idle_limits(settings: Settings) -> list[str]:
-    """Limits of policies that are accepted and decide nothing: scope, name and key."""
-    return [
+    """Limits of policies, and changed parameters of the jobs, that are accepted and decide nothing:
+    scope and name, or job, and key."""
+    limits = [
         f"{policy['scope']} {policy['name']}: {key}"
         for policy in settings.policy_dicts() for key in without_effect(policy)
     ]
+    usual = Settings()
+    parameters = [
+        f"{job}: {key}"
+        for job in settings.jobs for key in WITHOUT_EFFECT.get(job, ())
+        if settings.job_params(job)[key] != usual.job_params(job)[key]
+    ]
+    return limits + parameters
 
 
 def validate(

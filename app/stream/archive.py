@@ -26,8 +26,8 @@ from app.ingest.payloads import redact
 from app.ingest.sources import open_stream
 from app.stream.govern import ANSWERS, decode, encode
 from app.warehouse import checkpoints
-from app.warehouse.commit import Writer, table_path
-from app.warehouse.small_files import local_path
+from app.warehouse.commit import Writer
+from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import TABLES, Table
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def start(
     if by_spark:
         frame = raw.through(row_blobs(limits, jobs, settings.archive_payload), ANSWERS)
     else:
-        roots = {name: table_path(settings, name) for name in ("events", "quarantine")}
+        roots = {name: path_in(settings, name) for name in ("events", "quarantine")}
         storage = {} if local_path(settings.warehouse) else settings.storage()
         frame = raw.through(
             file_writer(roots, storage, limits, jobs, settings.archive_payload), WRITTEN

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.warehouse import checkpoints
 from app.warehouse.checkpoints import ARCHIVE, Commit
-from app.warehouse.commit import table_path
-from app.warehouse.small_files import local_path
+from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import written_tables
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def _lost(settings: Settings, query: str, name: str, commit: Commit) -> Iterator
     """Whether a table has lost the last batch that the query has written to it."""
     from deltalake.exceptions import DeltaError
 
-    path = table_path(settings, name)
+    path = path_in(settings, name)
     try:
         table = _opened(settings, name)
         has = None if table is None else table.transaction_version(commit.application)
@@ -124,7 +123,7 @@ def _log(path: str) -> list[Path]:
 def _opened(settings: Settings, name: str) -> DeltaTable | None:
     from deltalake import DeltaTable
 
-    path, options = table_path(settings, name), settings.storage()
+    path, options = path_in(settings, name), settings.storage()
     if not DeltaTable.is_deltatable(path, options):
         return None
     return DeltaTable(path, storage_options=options)

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from app.ingest.payloads import STAGED, WHOLE, Files, Payloads
 from app.ingest.routing import Route
-from app.warehouse.commit import table_path
-from app.warehouse.small_files import local_path
+from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import written_tables
 from state.backlog.operator import Backlog
 from state.chunks.operator import RELEASES, Chunks
@@ -83,6 +82,6 @@ def _core(
 def _payloads(settings: Settings) -> Payloads:
     storage = {} if local_path(settings.warehouse) else settings.storage()
     return Payloads(
-        Files(table_path(settings, STAGED), storage), Files(table_path(settings, WHOLE), storage),
+        Files(path_in(settings, STAGED), storage), Files(path_in(settings, WHOLE), storage),
         settings.chunks.inline_payload_bytes, settings.chunks.max_payload_bytes,
     )

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from app.ingest.payloads import STAGED
-from app.warehouse.commit import table_path
+from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
 from state.chunks.operator import RELEASES
 
@@ -27,7 +27,7 @@ def sweep(settings: Settings, kept_hours: int = KEPT_HOURS) -> int:
     from deltalake.transaction import RemoveAction
 
     options = settings.storage()
-    paths = [table_path(settings, name) for name in (STAGED, RELEASES)]
+    paths = [path_in(settings, name) for name in (STAGED, RELEASES)]
     if not all(DeltaTable.is_deltatable(path, options) for path in paths):
         return 0
     staged, releases = (DeltaTable(path, storage_options=options) for path in paths)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
-from app.warehouse.small_files import local_path, names, read_text, write_text
+from app.warehouse.small_files import local_path, names, path_in, read_text, write_text
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -38,10 +38,8 @@ class Commit:
 
 
 def location(settings: Settings, query: str) -> str:
-    """Where the checkpoint of a query is, as Spark takes it."""
-    local = local_path(settings.warehouse)
-    root = str(local.absolute()) if local is not None else settings.warehouse.rstrip("/")
-    return f"{root}/{FOLDER}/{query}"
+    """The path of a query's checkpoint."""
+    return path_in(settings, f"{FOLDER}/{query}")
 
 
 def found(settings: Settings) -> list[str]:

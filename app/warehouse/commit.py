@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.warehouse import checkpoints, durable
-from app.warehouse.small_files import local_path
+from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import TABLES, Table
 
 if TYPE_CHECKING:
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 7 days"}
-
-
-def table_path(settings: Settings, name: str) -> str:
-    """Where a table of the warehouse is."""
-    local = local_path(settings.warehouse)
-    if local is not None:
-        return str(local.absolute() / name)
-    return f"{settings.warehouse.rstrip('/')}/{name}"
 
 
 def shaped(rows: pa.Table, table: Table, constants: Mapping[str, pa.Scalar]) -> pa.Table:
@@ -122,7 +114,7 @@ class Writer:
             from deltalake import DeltaTable
 
             definition = TABLES[name]
-            path, options = table_path(self._settings, name), self._settings.storage()
+            path, options = path_in(self._settings, name), self._settings.storage()
             if not DeltaTable.is_deltatable(path, options):
                 DeltaTable.create(
                     path, definition.schema, mode="ignore",
@@ -139,7 +131,7 @@ class Writer:
         from delta.tables import DeltaTable
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        path = table_path(self._settings, table.name)
+        path = path_in(self._settings, table.name)
         builder = DeltaTable.createIfNotExists(self._spark).location(path)
         builder = builder.addColumns(from_arrow_schema(table.schema)).comment(table.meaning)
         if table.partition_by:
@@ -161,7 +153,7 @@ class Writer:
         writer = writer.option("txnAppId", self._application).option("txnVersion", batch)
         if definition.partition_by:
             writer = writer.partitionBy(*definition.partition_by)
-        writer.save(table_path(self._settings, name))
+        writer.save(path_in(self._settings, name))
         self._note(name, batch)
 
 

@@ -23,6 +23,13 @@ def local_path(warehouse: str) -> Path | None:
     return None if _SCHEME.match(warehouse) else Path(warehouse)
 
 
+def path_in(settings: Settings, name: str) -> str:
+    """The path of a table or file of the warehouse, as Spark and delta-rs take it."""
+    local = local_path(settings.warehouse)
+    root = settings.warehouse.rstrip("/") if local is None else str(local.absolute())
+    return f"{root}/{name}"
+
+
 def read_text(settings: Settings, name: str) -> str | None:
     """The text of the file `name` below the warehouse; None where there is none."""
     local = local_path(settings.warehouse)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
 from app.warehouse.checkpoints import FOLDER
-from app.warehouse.commit import table_path
-from app.warehouse.small_files import local_path
+from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import TABLES
 
 if TYPE_CHECKING:
@@ -51,13 +50,13 @@ def append(settings: Settings, name: str, rows: pa.Table, what: str = "the resul
     options: dict[str, Any] = {"storage_options": settings.storage()}
     try:
         write_deltalake(
-            table_path(settings, name), rows, mode="append", description=TABLES[name].meaning,
+            path_in(settings, name), rows, mode="append", description=TABLES[name].meaning,
             # Columns that an older Weir did not have.
             schema_mode="merge", **options,
         )
     except (DeltaError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise UserError(f"{table_path(settings, name)}: cannot be written ({reason}); {what} are "
+        raise UserError(f"{path_in(settings, name)}: cannot be written ({reason}); {what} are "
                         "not kept") from error
 
 

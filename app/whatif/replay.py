@@ -15,7 +15,8 @@ from app.ingest.payloads import joined
 from app.ingest.routing import CLOCK, PACKED, Route, needed, typed_packer
 from app.stream.govern import ANSWERS, decode, encode
 from app.stream.operators import Operator, operators
-from app.warehouse.commit import shaped, table_path
+from app.warehouse.commit import shaped
+from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
 from state.chunks.operator import PARTS
 from state.job import Job
@@ -34,8 +35,8 @@ def replay(
     spark: SparkSession, settings: Settings, jobs: Sequence[str]
 ) -> dict[str, pa.Table]:
     """Output tables of some jobs over the whole archive of the warehouse."""
-    events = spark.read.format("delta").load(table_path(settings, "events"))
-    refused = spark.read.format("delta").load(table_path(settings, "quarantine"))
+    events = spark.read.format("delta").load(path_in(settings, "events"))
+    refused = spark.read.format("delta").load(path_in(settings, "quarantine"))
     return replay_rows(spark, settings, jobs, _without(events, refused))
 
 
@@ -81,7 +82,7 @@ def packed_here(
     routes = {name: operator.route for name, operator in group.items()}
     columns, kinds = needed(routes)
     archive = DeltaTable(
-        table_path(settings, "events"), storage_options=settings.storage()
+        path_in(settings, "events"), storage_options=settings.storage()
     ).to_pyarrow_dataset()
     events = archive.to_table(columns=columns, filter=pc.field("event_type").isin(kinds))
     latest = pc.max(archive.to_table(columns=["ts_wall_ms"]).column("ts_wall_ms")).as_py()
@@ -104,7 +105,7 @@ def _left_out_here(settings: Settings, events: pa.Table) -> pa.Array:
     from deltalake import DeltaTable
 
     refused = DeltaTable(
-        table_path(settings, "quarantine"), storage_options=settings.storage()
+        path_in(settings, "quarantine"), storage_options=settings.storage()
     ).to_pyarrow_dataset().to_table(
         columns=["source_partition", "source_offset", "job"],
         filter=pc.field("reason_code").isin(LATE),

@@ -23,7 +23,8 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from app.stream.govern import ANSWERS, STATE, Committer, stepper
 from app.stream.operators import operators
-from app.warehouse.commit import Writer, table_path
+from app.warehouse.commit import Writer
+from app.warehouse.small_files import path_in
 from state.names import Names
 from state.rate_limits import operator
 from state.rate_limits.shard import COLUMNS, NAME_COLUMNS
@@ -58,7 +59,7 @@ def speed(bench: Bench, trace: Input, hashed: bool) -> Speed:
     committer.prepare()
     query = (
         judged(settings, rows, hashed).writeStream.queryName(name).outputMode("append")
-        .option("checkpointLocation", table_path(settings, f"_weir/checkpoints/{name}"))
+        .option("checkpointLocation", path_in(settings, f"_weir/checkpoints/{name}"))
         .trigger(**END).foreachBatch(committer).start()
     )
     return finished(query)

@@ -23,7 +23,7 @@ from app.config.source import KafkaLogsSettings
 from app.ingest.contract import Limits, parse_batch
 from app.ingest.sources import kafka_logs
 from app.stream.run import run
-from app.warehouse.commit import table_path
+from app.warehouse.small_files import path_in
 from app.whatif.replay import replay_here
 from tests.servers.logging_kafka import LoggingKafka
 from tests.servers.process import ServerFailed
@@ -233,7 +233,7 @@ def test_a_run_finds_the_offender(
     assert run(config, available_now=True) == 0
 
     def table(name: str) -> list[Row]:
-        rows: list[Row] = DeltaTable(table_path(config, name)).to_pyarrow_table().to_pylist()
+        rows: list[Row] = DeltaTable(path_in(config, name)).to_pyarrow_table().to_pylist()
         return rows
 
     # The clock of each user stands at its last record, less the lateness: all but those are judged.

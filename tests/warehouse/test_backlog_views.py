@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from app.config.jobs import SWITCHES
 from app.config.settings import Settings
 from app.stream.operators import operators
-from app.warehouse.commit import shaped, table_path
+from app.warehouse.commit import shaped
+from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES, VIEWS
 from tests.reference.backlog import age_of, topic_stats
 from tests.reference.policies import namespace_of
@@ -158,7 +159,7 @@ def warehouse(make_settings: Callable[..., Settings], tmp_path: Path) -> Setting
     for step in (first, last):
         for name, rows in step.tables.items():
             write_deltalake(
-                table_path(config, name), shaped(rows, TABLES[name], operator.constants),
+                path_in(config, name), shaped(rows, TABLES[name], operator.constants),
                 mode="append",
             )
     return config
@@ -169,7 +170,7 @@ def stored(config: Settings, tables: Sequence[str] = READS) -> dict[str, Rows]:
     return {
         name: DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path)
         else []
-        for name in tables for path in [table_path(config, name)]
+        for name in tables for path in [path_in(config, name)]
     }
 
 
@@ -218,7 +219,7 @@ def test_spark_gives_the_same_rows(
     name: str, warehouse: Settings, spark: SparkSession
 ) -> None:
     for table in VIEWS[name].reads:
-        path = table_path(warehouse, table)
+        path = path_in(warehouse, table)
         spark.read.format("delta").load(path).createOrReplaceTempView(table)
     rows = [row.asDict() for row in spark.sql(VIEWS[name].sql).collect()]
     assert sorted(rows, key=str) == sorted(asked(stored(warehouse), name), key=str)

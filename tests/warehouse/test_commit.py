@@ -10,7 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from app.config.settings import Settings
 from app.warehouse import checkpoints
-from app.warehouse.commit import Writer, shaped, table_path
+from app.warehouse.commit import Writer, shaped
+from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
 
 MakeSettings = Callable[..., Settings]
@@ -30,7 +31,7 @@ def test_a_table_of_an_earlier_version_gets_the_columns_that_it_lacks(
     make_settings: MakeSettings
 ) -> None:
     settings = make_settings()
-    path = table_path(settings, NAME)
+    path = path_in(settings, NAME)
     names = TABLES[NAME].schema.names
     earlier = [name for name in names if name not in (names[3], names[-1])]
     old = rows(cluster="a").select(earlier)
@@ -51,7 +52,7 @@ def test_a_batch_is_written_once_and_recorded(make_settings: MakeSettings) -> No
         again.append(NAME, rows(cluster=cluster), batch)
         again.settle()
 
-    table = DeltaTable(table_path(settings, NAME))
+    table = DeltaTable(path_in(settings, NAME))
     assert sorted(table.to_pyarrow_table()["cluster"].to_pylist()) == ["a", "b", "c"]
     commit = checkpoints.committed(settings, "govern")[NAME]
     assert (commit.batch, commit.before) == (4, 1)

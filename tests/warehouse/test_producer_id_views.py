@@ -14,7 +14,8 @@ from deltalake import write_deltalake
 from app.cli import main
 from app.config.settings import Settings
 from app.stream.operators import operators
-from app.warehouse.commit import shaped, table_path
+from app.warehouse.commit import shaped
+from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES, VIEWS
 from tests.state.producer_id_trace import blob, numbered
 
@@ -52,7 +53,7 @@ def settings(make_settings: Callable[..., Settings], tmp_path: Path) -> Settings
     for step in (first, last):
         for name, rows in step.tables.items():
             write_deltalake(
-                table_path(config, name), shaped(rows, TABLES[name], operator.constants),
+                path_in(config, name), shaped(rows, TABLES[name], operator.constants),
                 mode="append",
             )
     return config
@@ -104,7 +105,7 @@ def test_spark_gives_the_same_rows(
     name: str, settings: Settings, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for table in VIEWS[name].reads:
-        spark.read.format("delta").load(table_path(settings, table)).createOrReplaceTempView(table)
+        spark.read.format("delta").load(path_in(settings, table)).createOrReplaceTempView(table)
     rows = [row.asDict() for row in spark.sql(VIEWS[name].sql).collect()]
     assert sorted(rows, key=str) == by_duckdb(settings, name, capsys)
     assert rows

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from app.cli import main
 from app.config.settings import Settings
-from app.warehouse.commit import table_path
+from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
 from app.whatif.producer_quota import ADVICE
 from tests.state.producer_id_trace import play
@@ -67,16 +67,16 @@ def archive(settings: Settings, records: list[dict[str, Any]]) -> None:
          "ingest_ms": START_MS, "event_date": datetime.fromtimestamp(START_MS / 1000, UTC).date()}
         for i, r in enumerate(records)
     ]
-    write_deltalake(table_path(settings, "events"), pa.Table.from_pylist(rows, SCHEMA))
+    write_deltalake(path_in(settings, "events"), pa.Table.from_pylist(rows, SCHEMA))
     quarantine = TABLES["quarantine"].schema.empty_table()
-    write_deltalake(table_path(settings, "quarantine"), quarantine)
+    write_deltalake(path_in(settings, "quarantine"), quarantine)
 
 
 def advised(settings: Settings, share: float = 0.01) -> dict[str, dict[str, Any]]:
     from app.whatif.producer_quota import advise
 
     assert advise(settings, share, every=True, as_json=True) == 0
-    rows = DeltaTable(table_path(settings, ADVICE)).to_pyarrow_table().to_pylist()
+    rows = DeltaTable(path_in(settings, ADVICE)).to_pyarrow_table().to_pylist()
     newest = max(r["advised_ms"] for r in rows)
     return {r["user"]: r for r in rows if r["advised_ms"] == newest}
 
@@ -130,14 +130,14 @@ def test_policies_of_users_in_the_archive_do_not_count_but_say_what_is_in_force(
     archive(configured, trace())
     before = advised(configured)["busy"]
     write_deltalake(
-        table_path(configured, "events"), pa.Table.from_pylist([], SCHEMA), mode="overwrite"
+        path_in(configured, "events"), pa.Table.from_pylist([], SCHEMA), mode="overwrite"
     )
     rows = [{**dict.fromkeys(SCHEMA.names), **r, "source_partition": "0", "source_offset": i,
              "ingest_ms": START_MS,
              "event_date": datetime.fromtimestamp(START_MS / 1000, UTC).date()}
             for i, r in enumerate(records)]
     write_deltalake(
-        table_path(configured, "events"), pa.Table.from_pylist(rows, SCHEMA), mode="append"
+        path_in(configured, "events"), pa.Table.from_pylist(rows, SCHEMA), mode="append"
     )
     after = advised(configured)["busy"]
     assert after["rate_in_force"] == 1.0
@@ -162,6 +162,6 @@ def test_an_empty_archive_is_said(
     make_settings: Callable[..., Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = make_settings()
-    write_deltalake(table_path(settings, "alerts"), TABLES["alerts"].schema.empty_table())
+    write_deltalake(path_in(settings, "alerts"), TABLES["alerts"].schema.empty_table())
     assert main(["what-if", "producer-ids", "--warehouse", settings.warehouse]) == 2
     assert "the archive is empty" in capsys.readouterr().err
