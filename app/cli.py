@@ -20,20 +20,20 @@ from app.terminal.interrupt import Terminated, stoppable
 
 app = typer.Typer(
     name="weir", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-    help="Quota governance for message streams: who broke which quota, when, and who suffered.",
+    help="Quota governance for message streams: breaches, their causes and the affected topics.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 alerts_app = typer.Typer(no_args_is_help=True, help="Evaluate the alert rules on the tables.")
 app.add_typer(alerts_app, name="alerts")
-what_if_app = typer.Typer(no_args_is_help=True, help="What another quota would have done.")
+what_if_app = typer.Typer(no_args_is_help=True, help="Replay the archive under another quota.")
 app.add_typer(what_if_app, name="what-if")
 explain_app = typer.Typer(
-    no_args_is_help=True, help="The chain of decisions behind one moment, in words."
+    no_args_is_help=True, help="Explain the decisions around one moment, in words."
 )
 app.add_typer(explain_app, name="explain")
 
 FIXABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
-"""Errors of the operating system about a file that its user can do something about."""
+"""Errors of the operating system about a file that the user can fix."""
 
 HERE = "here"
 
@@ -49,14 +49,16 @@ At = Annotated[str | None, typer.Option(
     "--at", help="The moment: ISO 8601, -10m or ms since the epoch. Default: the newest decision."
 )]
 Window = Annotated[str | None, typer.Option(
-    "--window", help="How far to either side of it, such as 500ms, 10s or 5m."
+    "--window", help="Time to either side of the moment, such as 500ms, 10s or 5m."
 )]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Most sentences; the nearest ones.")]
+Limit = Annotated[int, typer.Option(
+    "--limit", min=1, help="Maximum number of sentences; the nearest ones are kept."
+)]
 Cluster = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.")]
 Broker = Annotated[str | None, typer.Option("--broker", help="Only this broker.")]
-AsOf = Annotated[
-    str | None, typer.Option(help="Tables as they were then: ISO 8601, -10m or ms since the epoch.")
-]
+AsOf = Annotated[str | None, typer.Option(
+    help="Read the tables as of this time: ISO 8601, -10m or ms since the epoch."
+)]
 
 LEAST_MEMORY = 64_000_000
 """Bytes below which a statement cannot begin."""
@@ -66,7 +68,7 @@ ANSWERING = frozenset({
     "tables", "query", "explain", "report", "bakeoff", "what-if", "validate", "quality",
     "demo", "doctor", "generate",
 })
-"""Commands that answer and end; Ctrl-C ends them at once."""
+"""Commands that answer and end; Ctrl-C ends them immediately."""
 
 
 def _answers(arguments: list[str]) -> bool:
@@ -87,7 +89,7 @@ def _settings(
 
 
 def _preflight() -> str | None:
-    """Where the command will run, while spark-submit.sh only asks for mistakes before Spark starts:
+    """Where the command will run, while spark-submit.sh only checks its input before Spark starts:
     `here` or `elsewhere`; None when it is to do its work."""
     return os.environ.get("WEIR_PREFLIGHT") or None
 
@@ -118,9 +120,9 @@ def _every_command(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("weir-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the generated events.")] = 7,
-    events: Annotated[int, typer.Option(min=1, help="How many events.")] = 300_000,
+    events: Annotated[int, typer.Option(min=1, help="Number of events.")] = 300_000,
 ) -> None:
-    """Generate ten minutes of a fleet's events, judge them, and say what was found."""
+    """Generate ten minutes of a fleet's events, process them, and print the findings."""
     if _preflight():
         from app.setup.demo_folder import refuse
 
@@ -135,18 +137,18 @@ def demo(
 def run(
     config: Config = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Stop when all that is there is done.")
+        bool, typer.Option("--available-now", help="Process the available data, then stop.")
     ] = False,
     jobs: Annotated[str | None, typer.Option(help="Only these jobs, separated by commas.")] = None,
     warehouse: Warehouse = None,
     log_format: Annotated[
         Literal["text", "json"], typer.Option(
             envvar="WEIR_LOG_FORMAT", show_envvar=False,
-            help="Lines of the log on standard error: text, or a JSON object each.",
+            help="Format of the log on standard error: text, or one JSON object a line.",
         )
     ] = "text",
 ) -> None:
-    """The service: archive and govern, until stopped."""
+    """Run the service: archive the records and run the jobs, until stopped."""
     settings = _settings(config, warehouse, reads=True)
     names = [job.strip() for job in jobs.split(",")] if jobs else None
     if _preflight():
@@ -162,18 +164,18 @@ def run(
 
 @app.command()
 def generate(
-    events: Annotated[int, typer.Option(min=1, help="How many events.")] = 1_000_000,
+    events: Annotated[int, typer.Option(min=1, help="Number of events.")] = 1_000_000,
     seed: Annotated[int, typer.Option(help="Seed.")] = 7,
-    scenario: Annotated[str, typer.Option(help="Which fleet and incidents.")] = "demo",
+    scenario: Annotated[str, typer.Option(help="Scenario: the fleet and its incidents.")] = "demo",
     out: Annotated[Path | None, typer.Option(help="Folder for JSON lines.")] = None,
     kafka: Annotated[str | None, typer.Option(help="SERVERS/TOPIC to produce to.")] = None,
     config: Annotated[
         Path | None, typer.Option(
-            help="With --kafka: file for the configuration that fits the trace. Default: TOPIC.yaml"
+            help="With --kafka: file to write the trace's configuration to. Default: TOPIC.yaml"
         )
     ] = None,
 ) -> None:
-    """A realistic trace, as JSON lines or into a Kafka topic."""
+    """Generate a realistic trace, as JSON lines or into a Kafka topic."""
     from app.generate.cli import generate as run_generate
 
     if (out is None) == (kafka is None):
@@ -189,11 +191,11 @@ def validate(
     config: Config = None,
     warehouse: Warehouse = None,
     connect: Annotated[bool, typer.Option(
-        "--connect", help="Ask paths, brokers, topics and sinks as well, and for permissions."
+        "--connect", help="Check paths, brokers, topics, sinks and permissions as well."
     )] = False,
     as_json: Json = False,
 ) -> None:
-    """The resolved configuration and its hash, or every mistake with its key."""
+    """Print the resolved configuration and its hash, or every mistake with its key."""
     from app.setup.validate import validate as run_validate
 
     _found(run_validate(config, as_json, connect, warehouse))
@@ -201,7 +203,7 @@ def validate(
 
 @app.command()
 def doctor(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> None:
-    """Versions, jars, Java, writable paths, partitions against the manifest."""
+    """Check versions, jars, Java, writable paths, and partitions against the manifest."""
     settings = _settings(config, warehouse)
     if _preflight():
         return
@@ -215,16 +217,16 @@ def tables(
     name: Annotated[str | None, typer.Argument(help="One table or view, with its columns.")] = None,
     config: Config = None,
     warehouse: Warehouse = None,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the text of a view.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL of a view.")] = False,
     ddl: Annotated[
-        bool, typer.Option("--ddl", help="Print statements that register them elsewhere.")
+        bool, typer.Option("--ddl", help="Print statements that register tables in an engine.")
     ] = False,
     engine: Annotated[
-        str, typer.Option(help="What --ddl is for: spark (any catalogue of it) or duckdb.")
+        str, typer.Option(help="Engine of --ddl: spark (any of its catalogues) or duckdb.")
     ] = "spark",
     as_json: Json = False,
 ) -> None:
-    """What tables and views there are, and what their columns mean."""
+    """List the tables and views, and describe their columns."""
     from app.warehouse.query import tables as run_tables
 
     settings = _settings(config, warehouse)
@@ -246,17 +248,17 @@ def query(
     as_json: Json = False,
     csv: Annotated[bool, typer.Option("--csv", help="Answer as CSV.")] = False,
     timeout: Annotated[
-        str | None, typer.Option(help="Give up after this time, such as 30s. Default: never.")
+        str | None, typer.Option(help="Time limit, such as 30s. Default: none.")
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(help="Most memory, such as 2GB. Default: half of the machine's."),
+        typer.Option(help="Memory limit, such as 2GB. Default: half of the machine's."),
     ] = None,
     rows: Annotated[int | None, typer.Option(
-        min=1, help="Most rows. Default: 20 of a question and 200 of SQL, all with --json or --csv."
+        min=1, help="Row limit. Default: 20 for a question, 200 for SQL, all with --json or --csv."
     )] = None,
 ) -> None:
-    """SQL over the warehouse (DuckDB over the Delta tables), or a ready question."""
+    """Run SQL over the warehouse (DuckDB over the Delta tables), or a ready question."""
     from app.warehouse.query import list_questions
     from app.warehouse.query import query as run_query
 
@@ -267,7 +269,7 @@ def query(
         _found(list_questions(output))
         return
     if sql is None:
-        raise UserError("query: give SQL, or the name of a ready question; query --list has them")
+        raise UserError("query: give SQL, or the name of a ready question; query --list lists them")
     as_of_ms = None if as_of is None else _moment(as_of, "--as-of")
     timeout_ms = None if timeout is None else _duration(timeout, "--timeout")
     memory_bytes = None if memory is None else _memory(memory)
@@ -279,7 +281,7 @@ def query(
 
 @app.command()
 def report(
-    out: Annotated[Path | None, typer.Option(help="The page to write.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write.")] = None,
     config: Config = None,
     warehouse: Warehouse = None,
     start: Annotated[
@@ -289,11 +291,11 @@ def report(
     end: Annotated[str | None, typer.Option("--to", help="Before this event time.")] = None,
     as_of: Annotated[
         str | None,
-        typer.Option(help="Tables as they were then: ISO 8601, -10m or ms since the epoch."),
+        typer.Option(help="Read the tables as of this time: ISO 8601, -10m or ms since the epoch."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What happened, as one page of HTML that needs no network and no scripts."""
+    """Write a report as one HTML page, without scripts or network access."""
     from app.report import report as run_report
 
     from_ms = None if start is None else _moment(start, "--from")
@@ -308,14 +310,14 @@ def quality(
     config: Config = None,
     warehouse: Warehouse = None,
     table: Annotated[
-        list[str] | None, typer.Option(help="Only this table; may be given more than once.")
+        list[str] | None, typer.Option(help="Only this table; may be repeated.")
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Audit what has not changed since its last audit, too.")
+        bool, typer.Option("--again", help="Audit also what has not changed since its last audit.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Great Expectations audit of the committed tables; exit code 1 if one fails."""
+    """Audit the committed tables with Great Expectations; exit code 1 if a check fails."""
     from app.quality import quality as run_quality
 
     _found(run_quality(_settings(config, warehouse), as_json, table or [], again))
@@ -332,13 +334,13 @@ def bakeoff(
         help="Eviction policies, separated by commas. Default: all."
     )] = None,
     sizes: Annotated[str | None, typer.Option(
-        help="Sizes of each broker's cache: 64MB,128MB. Default: around the working set."
+        help="Sizes of each broker's cache, such as 64MB,128MB. Default: around the working set."
     )] = None,
     vary: Annotated[list[str] | None, typer.Option(
-        help="A setting with several values, each compared: NAME=VALUE,VALUE."
+        help="Compare several values of a setting: NAME=VALUE,VALUE."
     )] = None,
     sample: Annotated[float | None, typer.Option(
-        min=0.0001, max=1, help="Share of the entries to simulate; 1 = all, however many."
+        min=0.0001, max=1, help="Share of the entries to simulate; 1 = always all."
     )] = None,
     sample_above: Annotated[int, typer.Option(
         min=1, help="Records above which a sample of the entries is simulated."
@@ -346,7 +348,7 @@ def bakeoff(
     svg: Annotated[Path | None, typer.Option(help="File for a picture of the curves.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What every cache eviction policy would have answered, at every size, from a trace."""
+    """Compare the hit ratios of the cache eviction policies at several sizes, on a trace."""
     from app.whatif.bakeoff.command import Asked
     from app.whatif.bakeoff.command import bakeoff as run_bakeoff
 
@@ -364,15 +366,15 @@ def metrics(
     ] = None,
     refresh: Annotated[
         str | None,
-        typer.Option(help="Between reads of the warehouse, such as 30s.", show_default="15s"),
+        typer.Option(help="Time between reads of the warehouse, such as 30s.", show_default="15s"),
     ] = None,
     idle: Annotated[
         str | None,
-        typer.Option(help="How long an entity is shown after its last breach, such as 2h.",
+        typer.Option(help="Time for which an entity is shown after its last breach, such as 2h.",
                      show_default="1h"),
     ] = None,
     top: Annotated[
-        int | None, typer.Option(help="Entities of a kind that are shown.", show_default="100")
+        int | None, typer.Option(help="Maximum number of entities of a kind.", show_default="100")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print the metrics and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --once: as JSON.")] = False,
@@ -406,7 +408,7 @@ def what_if_dispatch(
         int | None, typer.Option(min=1, help="The same in seconds.", hidden=True)
     ] = None,
     relative: Annotated[
-        bool, typer.Option("--relative", help="The limit comes on top of the publish rate.")
+        bool, typer.Option("--relative", help="Add the limit to the publish rate.")
     ] = False,
     by: Annotated[str, typer.Option(help="Limit each: topic or subscription.")] = "topic",
     every: Annotated[bool, typer.Option("--all", help="Every row, not the first twenty.")] = False,
@@ -414,7 +416,7 @@ def what_if_dispatch(
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> None:
-    """What a dispatch limit would have held back on the archived trace."""
+    """Compute what a dispatch limit would have held back on the archived trace."""
     from app.whatif.dispatch_limit import NS_PER_MS, what_if
     from state.rate_limits.dispatch import Quota
 
@@ -435,7 +437,7 @@ def what_if_producer_ids(
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> None:
-    """Which producer_ids_rate each user needs, from the archived trace."""
+    """Compute the producer_ids_rate that each user needs, from the archived trace."""
     from app.whatif.producer_quota import advise
 
     _found(advise(_settings(config, warehouse), share, every, as_json))
@@ -471,14 +473,14 @@ def explain_topic(
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> None:
-    """Who paused the topic or was paused by it, its backlog, large messages and cache."""
+    """Explain the pauses of a topic and those it caused, its backlog, large messages and cache."""
     ask = _ask("topic", topic, limit=limit, cluster=cluster, broker=broker)
     _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @explain_app.command("connection")
 def explain_connection(
-    connection: Annotated[str, typer.Argument(help="Connection, as the tables name it.")],
+    connection: Annotated[str, typer.Argument(help="Connection, as named in the tables.")],
     at: At = None,
     window: Window = None,
     limit: Limit = 50,
@@ -489,14 +491,14 @@ def explain_connection(
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> None:
-    """Why a connection was paused, for how long, and who stood still with it."""
+    """Explain why a connection was paused, for how long, and which topics were affected."""
     ask = _ask("connection", connection, limit=limit, cluster=cluster, broker=broker)
     _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @explain_app.command("principal")
 def explain_principal(
-    principal: Annotated[str, typer.Argument(help="Such as User:etl, or etl.")],
+    principal: Annotated[str, typer.Argument(help="Principal, such as User:etl or etl.")],
     at: At = None,
     window: Window = None,
     limit: Limit = 50,
@@ -507,7 +509,7 @@ def explain_principal(
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> None:
-    """Which new producer ids of a principal were counted, throttled or rejected."""
+    """Explain which new producer ids of a principal were counted, throttled or rejected."""
     ask = _ask("principal", principal, limit=limit, cluster=cluster, broker=broker)
     _explain(ask, at, window, as_of, config, warehouse, as_json)
 
@@ -525,15 +527,15 @@ def explain_message(
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> None:
-    """What became of a large message in each subscription."""
+    """Explain the outcome of a large message in each subscription."""
     ask = _ask("message", uuid, limit=limit, cluster=cluster, broker=broker)
     _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @explain_app.command("subscription")
 def explain_subscription(
-    topic: Annotated[str, typer.Argument(help="Name of its topic.")],
-    subscription: Annotated[str, typer.Argument(help="Its name.")],
+    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    subscription: Annotated[str, typer.Argument(help="Name of the subscription.")],
     at: At = None,
     window: Window = None,
     limit: Limit = 50,
@@ -544,7 +546,7 @@ def explain_subscription(
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> None:
-    """Its backlog, what was skipped, when a quota is reached, and its large messages."""
+    """Explain a subscription's backlog, evictions, quota forecasts and large messages."""
     ask = _ask("subscription", topic, subscription=subscription, limit=limit, cluster=cluster,
                broker=broker)
     _explain(ask, at, window, as_of, config, warehouse, as_json)
@@ -556,12 +558,12 @@ def alerts_check(
     warehouse: Warehouse = None,
     at: Annotated[
         str | None,
-        typer.Option(help="Look back at this event time: ISO 8601, -10m or ms since the epoch."),
+        typer.Option(help="Evaluate at this event time: ISO 8601, -10m or ms since the epoch."),
     ] = None,
     rule: Rules = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate the rules once, and record and tell what changed; exit code 1 while one fires."""
+    """Evaluate the rules once, record and notify changes; exit code 1 while a rule fires."""
     from app.alerts import check
 
     at_ms = None if at is None else _moment(at)
@@ -574,7 +576,7 @@ def alerts_watch(
     warehouse: Warehouse = None,
     interval: Annotated[
         str | None,
-        typer.Option("--interval", help="Between the starts of two rounds, such as 30s."),
+        typer.Option("--interval", help="Time between the starts of two rounds, such as 30s."),
     ] = None,
     interval_ms: Annotated[
         int | None, typer.Option(min=1, help="The same in ms.", hidden=True)
@@ -582,7 +584,7 @@ def alerts_watch(
     rule: Rules = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate the rules again and again, until SIGTERM or Ctrl-C."""
+    """Evaluate the rules repeatedly, until SIGTERM or Ctrl-C."""
     from app.alerts import watch
 
     if interval is not None:
@@ -591,7 +593,7 @@ def alerts_watch(
 
 
 def _moment(text: str, option: str = "--at") -> int:
-    """Milliseconds since the epoch of a time on the command line; UTC unless it says otherwise."""
+    """Milliseconds since the epoch of a time on the command line; UTC without an offset."""
     from app.terminal.moments import moment_ms
 
     return moment_ms(text, f"{option} {text}")
@@ -621,14 +623,14 @@ def _memory(text: str) -> int:
 def alerts_rules(
     config: Config = None, warehouse: Warehouse = None, as_json: Json = False
 ) -> None:
-    """The rules: what each looks at and when it fires."""
+    """List the rules: what each evaluates and when it fires."""
     from app.alerts import rules
 
     _found(rules(_settings(config, warehouse), as_json))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; exit code 0 done, 1 found, 2 for the user to fix, 3 an internal error,
+    """Run one command; exit code 0 done, 1 findings, 2 user error, 3 internal error,
     130 Ctrl-C, 143 SIGTERM."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
@@ -647,7 +649,7 @@ def main(arguments: list[str] | None = None) -> int:
     except UserError as error:
         return _say(f"weir: {error}", 2, debug)
     except BrokenPipeError:
-        # The reader (`| head`) has seen enough; nothing may be written at exit either.
+        # The reader (`| head`) has closed the pipe; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (typer.Abort, KeyboardInterrupt):
@@ -666,7 +668,8 @@ def _unexpected(error: Exception, debug: bool) -> int:
     if isinstance(error, OSError) and error.errno in FIXABLE and error.filename:
         return _say(f"weir: {error.filename}: {error.strerror}", 2, debug)
     text = (str(error).strip().splitlines() or [""])[0][:300]
-    text = f"weir: {type(error).__name__}: {text}\nThis is a fault of ours; --debug shows where."
+    text += "\nThis is an internal error; --debug shows the stack trace."
+    text = f"weir: {type(error).__name__}: {text}"
     return _say(text, 3, debug)
 
 

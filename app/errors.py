@@ -18,7 +18,7 @@ class UserError(Exception):
 
     @classmethod
     def of_many(cls, problems: Sequence[str], hint: str) -> UserError:
-        """One error for all `problems`; the second line says how many more there are."""
+        """One error for all `problems`; the second line reports the number of the others."""
         rest = len(problems) - 1
         more = f"\n{rest} more mistake{'s' if rest > 1 else ''}: {hint}" if rest else ""
         return cls(problems[0] + more, problems)

@@ -1,7 +1,7 @@
-"""HTTP exchanges in which every wait ends, over urllib3.
+"""HTTP exchanges with a deadline, over urllib3.
 
-urllib3 counts the time of an answer from one byte to the next. Here `seconds` hold from the
-beginning of a request to the last byte of its answer, however slowly that trickles in.
+urllib3's time-out applies from one byte of an answer to the next. Here `seconds` is the time from
+the beginning of a request to the last byte of its answer, however slow the server sends.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError
 from urllib3.exceptions import TimeoutError as TimedOut
 
-# Its messages have whole addresses, and those of chat services are secrets.
+# Its messages contain whole addresses, and those of chat services are secrets.
 logging.getLogger("urllib3").propagate = False
 
 
 class NoAnswer(Exception):
-    """Why there is no answer; the message has no address and no header, which may be secret."""
+    """The reason for a missing answer; without address and headers, which may be secret."""
 
     def __init__(self, why: str, again: bool = True) -> None:
         super().__init__(why)
@@ -113,7 +113,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 class _Timed(io.RawIOBase):
-    """What a socket gives within its time-out as a whole, where `makefile` has it for each read."""
+    """A socket's bytes within one time-out for all reads; `makefile` applies it to each read."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock

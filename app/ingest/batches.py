@@ -1,4 +1,4 @@
-"""Arrow batches of the size that suits the work, whatever size Spark hands over.
+"""Regroups Arrow batches to a suitable size, whatever size Spark passes.
 
 Spark has one limit of rows per Arrow batch for every Python stage. The stateful operator takes a
 row per blob, so that its limit must be small (`app.stream.session`); parsing wants many records at

@@ -1,7 +1,7 @@
 """The event contract: records in, columns and verdicts out.
 
 `parse` takes JSON as a source gives it, `from_table` records that are columns already. Neither
-raises for anything that a record may contain: what cannot be used is a row of `Parsed.bad`.
+raises for anything that a record may contain: an unusable record is a row of `Parsed.bad`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from udfs.topics import normal_topic
 
 Array = np.ndarray
 DIGESTS = ("payload_bytes", "payload_crc32")
-"""Columns beside the contract's: what the archive keeps of a payload."""
+"""Columns in addition to the contract's: what the archive keeps of a payload."""
 _INTEGER = r"^-?(0|[1-9][0-9]{0,18})$"
 
 
@@ -41,7 +41,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Parsed:
-    """n records as columns, and what is wrong with them; row i is record i."""
+    """n records as columns, and the rules that they break; row i is record i."""
 
     block: Block
     verdicts: Verdicts
@@ -76,7 +76,7 @@ class Parsed:
     def archivable(self) -> Array:
         """Records for `events` (bool): valid, and some job could apply them.
 
-        A record that no job reads and no rule refuses belongs here too, or it would be nowhere.
+        A valid record that no job reads is included, or no table would have it.
         """
         return self.valid & ((self.verdicts.applies != 0) | (self.verdicts.missing_clock == 0))
 
@@ -162,14 +162,14 @@ def from_table(
 ) -> Parsed:
     """Validate records that come as columns of the contract; others are ignored, absent ones null.
 
-    `payload_bytes` and `payload_crc32` tell of payloads that are not there themselves. With
+    `payload_bytes` and `payload_crc32` describe payloads that are absent. With
     `text_numbers` text in a column of integers is taken, where it is one. Raises UserError for a
     column of another type.
     """
     block = new_block(table.num_rows)
     if DIGESTS[0] in table.column_names:
         size, crc = (table.column(name).fill_null(-1).to_numpy() for name in DIGESTS)
-        block.told = np.asarray(size, np.int64), np.asarray(crc, np.int64)
+        block.given_digests = np.asarray(size, np.int64), np.asarray(crc, np.int64)
     columns: dict[str, pa.Array] = {}
     for name in NAMES:
         if name in table.column_names:

@@ -1,8 +1,8 @@
-"""What passes from the packer to the operator, and from the operator to the committer.
+"""The messages from the packer to the operator, and from the operator to the committer.
 
 Both travel as rows of a name and a blob. Most rows carry records for a job, or rows of a table, and
-have its name. The others are notes, told apart by the first character of that name, which no job
-and no table begins with.
+have its name. The others are notes; the first character of their name is one that no job and no
+table begins with.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 
 class Kind(Enum):
-    """What a message is about; the value begins its address."""
+    """Kinds of messages; the value begins the message's address."""
 
     DATA = ""
     """Records for a job, or rows of a table."""
     CLOCK = "@"
-    """Nothing but the time that stands beside it: a batch without records for these jobs."""
+    """Only the row's time: a batch without records for these jobs."""
     FILE = "+"
     """A data file that a task has written becomes part of the named table."""
     LATE = "!"

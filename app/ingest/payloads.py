@@ -1,8 +1,8 @@
 """Payloads of chunks: staged in files while their message is incomplete, joined when it is whole.
 
 Tasks write and read the files, the driver only makes them part of the tables. A file is named
-after the records whose payloads it holds, so that a micro-batch that is run again writes the same
-file again.
+after the records whose payloads it holds, so that a repeated micro-batch writes the same file
+again.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _OTHER = re.compile(rb'("payload"\s*:\s*)(?!")([^,}\s][^,}]*)')
 
 
 def redact(raw: bytes) -> bytes:
-    """The text of a record with its payload replaced by length and CRC-32 of what stood there."""
+    """The text of a record with its payload replaced by its length and CRC-32."""
 
-    def told(match: re.Match[bytes]) -> bytes:
+    def digest(match: re.Match[bytes]) -> bytes:
         text = match[2]
         if text == b"null":
             return match[0]
         note = f'"{len(text)} characters left out, CRC-32 {zlib.crc32(text):08x}"'
         return match[1] + note.encode()
 
-    return _OTHER.sub(told, _TEXT.sub(told, raw))
+    return _OTHER.sub(digest, _TEXT.sub(digest, raw))
 
 
 @dataclass

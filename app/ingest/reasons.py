@@ -1,4 +1,4 @@
-"""The rows that tell what is wrong with the records that failed."""
+"""The rows with the reasons why records failed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Findings:
-    """What the rules found in a block, by row unless said otherwise."""
+    """What the rules found in a block, by row unless noted."""
 
     failed: Array
     """Bit r: rule r failed (int32)."""
@@ -66,10 +66,10 @@ def bad_rows(block: Block, found: Findings) -> pa.Table:
     jobs: list[str | None] = []
     for rule, code in enumerate(CODES):
         failing = np.flatnonzero(found.failed >> rule & 1)
-        for mine, told, job in _told(rule, failing, block, found):
+        for mine, texts, job in _reasons(rule, failing, block, found):
             rows.append(mine)
             codes += [code] * len(mine)
-            details += told
+            details += texts
             jobs += [job] * len(mine)
     if not rows:
         return SCHEMA.empty_table()
@@ -78,11 +78,11 @@ def bad_rows(block: Block, found: Findings) -> pa.Table:
     return table.take(pa.array(np.argsort(row, kind="stable")))
 
 
-Told = tuple[Array, list[str | None], str | None]
+Reasons = tuple[Array, list[str | None], str | None]
 """Rows, their details, and the job that they hold for."""
 
 
-def _told(rule: int, rows: Array, block: Block, found: Findings) -> list[Told]:
+def _reasons(rule: int, rows: Array, block: Block, found: Findings) -> list[Reasons]:
     if not len(rows):
         return []
     if rule == MISSING_CLOCK:
@@ -97,7 +97,7 @@ def _told(rule: int, rows: Array, block: Block, found: Findings) -> list[Told]:
     return [(rows, [COLUMN_OF_RULE[rule]] * len(rows), None)]
 
 
-def _clocks_of(job: str, rows: Array, found: Findings) -> Told:
+def _clocks_of(job: str, rows: Array, found: Findings) -> Reasons:
     """Records that a job cannot apply, and the clock that it would need."""
     mine = rows[(found.no_clock[rows] >> JOBS.index(job) & 1).astype(np.bool_)]
     clocks = np.where(found.kinds[mine] == KIND_INDEX["policy"], WALL, JOB_CLOCK[job])

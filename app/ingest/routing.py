@@ -3,7 +3,7 @@
 Runs in a Python worker, one Arrow batch of raw records at a time. A blob is one Arrow IPC stream:
 the columns of a job, text dictionary-encoded, so 64-bit integers and nulls travel as they are and
 a name crosses the shuffle once per blob. Every row of the answer carries the latest wall time of
-the valid records of its batch: Spark makes the stream's clock of it.
+the valid records of its batch: Spark derives the stream's clock from it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ PACKED = "job string, shard int, ts timestamp, blob binary"
 CLOCK = Message(Kind.CLOCK).address
 """Job of a row that carries nothing but the latest wall time."""
 LATEST_MS = 253_402_300_799_999
-"""9999-12-31: later wall times move the stream's clock no further."""
+"""9999-12-31: later wall times do not move the stream's clock."""
 _TS = pa.timestamp("us", tz="UTC")
 _SCHEMA = pa.schema(
     [("job", pa.string()), ("shard", pa.int32()), ("ts", _TS), ("blob", pa.binary())]
 )
 EVERY_BROKER = "*"
 PRINCIPAL = "principal"
-RAW_TOPIC = "topic as it stands"
+RAW_TOPIC = "raw topic"
 POLICY = KIND_INDEX["policy"]
 DISPATCH = KIND_INDEX["dispatch"]
 PLACES = ("payload_file", "payload_row")
@@ -118,7 +118,7 @@ def typed_packer(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: rows of `events` in, rows of PACKED out.
 
-    A column `left_out` (list of jobs) names the jobs that are not to see a record.
+    A column `left_out` (list of jobs) names the jobs that do not get a record.
     """
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -146,7 +146,7 @@ def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
 
 
 def _left_out(batch: pa.RecordBatch) -> dict[str, Array]:
-    """Rows that each job is not to see."""
+    """Rows that each job does not get."""
     if "left_out" not in batch.schema.names:
         return {}
     lists = batch.column("left_out").to_pylist()
@@ -430,7 +430,7 @@ class _Packer:
             names.append("payload")
         for name in names:
             if name == "source_partition" or name in _TEXTS:
-                # A job that is told the partition gets the topic as it stands.
+                # A job with the column `partition` gets the topic as recorded.
                 plain = name == "topic" and "partition" in columns
                 gathered.append(self._encoded(RAW_TOPIC if plain else name, rows, bounds))
                 continue

@@ -87,7 +87,7 @@ class Verdicts:
     applies: Array
     """Jobs that could apply the record, enabled or not: bit j is job j of `JOBS` (uint8)."""
     missing_clock: Array
-    """Enabled jobs that cannot for want of their clock (uint8)."""
+    """Enabled jobs that cannot apply it because their clock is null (uint8)."""
     kind: Array
     """Index into `KINDS`, -1 unknown (int8)."""
     kafka: Array
@@ -102,7 +102,7 @@ def _validate(
     numbers: _Numbers, masks: Masks, enabled: np.uint8, latest: int, failed: Array,
     missing: Array, applies: Array, no_clock: Array, kinds: Array, kafka: Array,
 ) -> None:
-    """Set a bit per failed rule in `failed` (UNPARSEABLE comes set), and the other answers."""
+    """Set a bit per failed rule in `failed` (the caller sets UNPARSEABLE), and the others."""
     none = np.uint64(0)
     for i in range(len(failed)):
         if failed[i]:
@@ -212,7 +212,7 @@ def validate(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Verdic
 
 
 def _policy(text: str) -> tuple[str | None, bool]:
-    """What is wrong with a document, and whether what is left of it holds all the same."""
+    """The mistake in a document, and whether the rest of it holds."""
     document, wrong = policies.parse_document(text)
     return (wrong, False) if document is None else (policies.unknown_limits(document), True)
 

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does once in its life, before it works on records."""
+"""The set-up of a Python worker of Spark, once per process."""
 
 from __future__ import annotations
 

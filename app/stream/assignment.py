@@ -2,8 +2,8 @@
 
 A query's progress in the source, and the state of its jobs, lie in its checkpoint. So a job stays
 with the query that has run it. Jobs that are new to a warehouse begin at the source's start in
-a query of their own. Where the configuration takes the jobs of a query apart, or leaves some out,
-its checkpoint is copied: each part goes on from the same record, and jobs that are left out wait
+a query of their own. Where the configuration splits a query, or leaves out some of its jobs,
+its checkpoint is copied: each part continues from the same record, and jobs that are left out wait
 there. Jobs that have come to different places are never joined.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """A query whose jobs go on apart: `kept` stay, each of `apart` gets a query of its own."""
+    """A query that is split: the jobs `kept` stay, each of `apart` gets a query of its own."""
 
     query: str
     kept: tuple[str, ...]
@@ -42,24 +42,24 @@ class Plan:
 
     @property
     def touched(self) -> list[str]:
-        """The queries that nobody else may run meanwhile."""
+        """The queries that no other run may use meanwhile."""
         return list(dict.fromkeys([*self.queries, *(split.query for split in self.splits)]))
 
     def notes(self) -> list[str]:
-        """What a user would not expect of these queries, a sentence each."""
-        told = [
-            f"{split.query} is taken apart: " + "; ".join(
-                f"{name} goes on with {', '.join(jobs)}"
+        """Unexpected effects on these queries, a sentence each."""
+        found = [
+            f"{split.query} is split: " + "; ".join(
+                f"{name} continues with {', '.join(jobs)}"
                 for name, jobs in {split.query: split.kept, **split.apart}.items()
                 if name in self.queries
             )
             for split in self.splits
         ]
-        told += [
-            f"{', '.join(jobs)}: not in queries any more; a later run goes on where {name} is now"
+        found += [
+            f"{', '.join(jobs)}: not in queries any more; a later run continues where {name} is now"
             for name, jobs in self.waiting.items()
         ]
-        return told
+        return found
 
 
 def query_name(group: Sequence[str]) -> str:
@@ -116,7 +116,7 @@ def _carry_on(
 
 
 def _limit(made: Plan, only: Sequence[str] | None) -> None:
-    """Leave only the queries of the jobs that were asked for."""
+    """Keep only the queries of the requested jobs."""
     if only is None:
         return
     for name, jobs in list(made.queries.items()):
@@ -126,7 +126,7 @@ def _limit(made: Plan, only: Sequence[str] | None) -> None:
         elif len(asked) < len(jobs):
             raise UserError(
                 f"--jobs {asked[0]}: the query {name} runs {', '.join(jobs)} together\n"
-                f"name all of them, or write groups of their own in queries: they then go on apart"
+                "name all of them, or split the query: give them groups of their own in queries"
             )
     if made.splits and not any(split.query in made.queries or set(split.apart) & set(made.queries)
                                for split in made.splits):
@@ -159,7 +159,7 @@ def known(settings: Settings) -> dict[str, tuple[str, ...]]:
                 raise UserError(
                     f"warehouse: two queries have run {job}, so its rows may be twice in "
                     f"the tables: {first} and {second}\n"
-                    "take another warehouse, or remove the checkpoint that is not to go on"
+                    "take another warehouse, or remove the checkpoint that is not to be continued"
                 )
             owner[job] = name
     return queries
@@ -176,7 +176,7 @@ def _jobs_of(query: str) -> tuple[str, ...]:
 def apply(settings: Settings, made: Plan) -> None:
     """Split the queries that the plan splits, and record which query runs which jobs.
 
-    Raises UserError where a batch of a query that is to be taken apart has not ended.
+    Raises UserError where a batch of a query to be split has not ended.
     """
     queries = {
         name: jobs for name, jobs in known(settings).items()
@@ -185,8 +185,8 @@ def apply(settings: Settings, made: Plan) -> None:
     for split in made.splits:
         if not checkpoints.settled(settings, split.query):
             raise UserError(
-                f"queries: the last batch of {split.query} has not ended, so its jobs cannot be "
-                f"taken apart yet\nrun once with one group of {', '.join(queries[split.query])} "
+                f"queries: the last batch of {split.query} has not ended, so it cannot "
+                f"be split yet\nrun once with one group of {', '.join(queries[split.query])} "
                 "and --available-now, then change queries"
             )
         for name in split.apart:

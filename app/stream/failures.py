@@ -23,21 +23,21 @@ _FIXABLE = (
         re.compile(r"failOnDataLoss|OffsetOutOfRange"),
         "Kafka no longer holds records that this run has not read yet\n"
         "give the topic a longer retention; with source.options.failOnDataLoss false they are "
-        "given up",
+        "skipped",
     ),
     (
         re.compile(r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION"),
         "a topic or partition of source.options is gone\n"
-        "a topic that was deleted and made anew needs a new warehouse",
+        "a topic that was deleted and created again needs a new warehouse",
     ),
     (
         re.compile(r"(?:Topic|Group|Cluster)AuthorizationException|SaslAuthenticationException"),
-        "Kafka refuses this user\nsource.options: the kafka.* security options name it",
+        "Kafka refuses this user\nsource.options: the kafka.* security options define it",
     ),
     (
         re.compile(r"DELTA_SOURCE_(?:TABLE_)?IGNORE_(?:CHANGES|DELETE)"),
         "rows of the source table were changed or deleted, which a stream cannot follow\n"
-        "source.options.skipChangeCommits true goes past such commits",
+        "source.options.skipChangeCommits true skips such commits",
     ),
     (
         re.compile(r"state of (?P<job>\w+) has version \S+, this release reads \S+"),
@@ -51,11 +51,11 @@ _FEED_FIXABLE = (
     (
         re.compile(r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION"),
         "the topic of throttle_feed is gone\n"
-        "make it again and start again: the run goes on with the batch that could not be sent",
+        "create it again and start again: the run continues with the batch that could not be sent",
     ),
     (
         re.compile(r"(?:Topic|Cluster)AuthorizationException|SaslAuthenticationException"),
-        "Kafka refuses this user\nthrottle_feed.options: the kafka.* security options name it",
+        "Kafka refuses this user\nthrottle_feed.options: the kafka.* security options define it",
     ),
 )
 
@@ -65,7 +65,7 @@ class QueryFailed(Exception):
 
 
 class Passing(Exception):
-    """A streaming query ended because something outside did not answer; it can start again."""
+    """A streaming query ended because an external service did not answer; it can start again."""
 
 
 def failure(name: str, text: str, settings: Settings) -> Exception:

@@ -1,4 +1,4 @@
-"""What a run refuses before Spark starts: everything that can be known without a JVM."""
+"""Checks of a run before Spark starts: everything that needs no JVM."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from app.stream.assignment import Plan
 
 ARCHIVE = (checkpoints.ARCHIVE,)
-"""What the query of the archive has for jobs."""
+"""The pseudo-job of the archive's query."""
 
 
 def refuse(
     settings: Settings, jobs: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """UserError for what would keep a run from its work; else the jobs of each of its queries.
+    """UserError for a problem that prevents the run; else the jobs of each of its queries.
 
-    What this machine knows comes first, then what a source or a sink answers within its time-out.
+    Local checks come first, then the answers of sources and sinks within their time-outs.
     """
     queries = chosen(settings, jobs)
     _ = settings.feed
@@ -32,8 +32,8 @@ def refuse(
     integrity.check(settings, _on_their_own(settings, jobs, queries))
 
     from app.alerts import beside as alerts
-    from app.ingest import sources  # what they need takes a second to come
-    from app.stream import throttle_feed  # what they need takes a second to come
+    from app.ingest import sources  # their imports take a second
+    from app.stream import throttle_feed  # their imports take a second
 
     alerts.check(settings)
     if settings.metrics is not None:
@@ -49,14 +49,14 @@ def refuse(
 def _on_their_own(
     settings: Settings, jobs: Sequence[str] | None, queries: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """The queries that have a checkpoint, or begin one; not those that this run takes apart from
+    """The queries that have a checkpoint, or begin one; not those that this run splits from
     another, whose checkpoint is still that of the other."""
     apart = {name for split in assigned(settings, jobs).splits for name in split.apart}
     return {name: group for name, group in queries.items() if name not in apart}
 
 
 def locked(settings: Settings, jobs: Sequence[str] | None) -> list[str]:
-    """The queries that a run holds: those that it runs, and those that it takes apart."""
+    """The queries that a run holds: those that it runs, and those that it splits."""
     return list(dict.fromkeys([*assigned(settings, jobs).touched, *chosen(settings, jobs)]))
 
 
@@ -75,7 +75,7 @@ def assigned(settings: Settings, jobs: Sequence[str] | None) -> Plan:
 def chosen(settings: Settings, jobs: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
     """Jobs by query of all queries to run, cut down to `jobs` if given; the archive is one of them.
 
-    The settings stay whole: which records the archive keeps must not depend on who runs beside.
+    The settings stay whole: which records the archive keeps must not depend on the other runs.
     """
     queries = assigned(settings, jobs).queries
     if jobs is None or checkpoints.ARCHIVE in jobs:

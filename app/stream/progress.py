@@ -1,4 +1,4 @@
-"""What a run reports: messages, and a line of figures, which a terminal rewrites."""
+"""The output of a run: messages, and a line of figures, which a terminal rewrites."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ON_TERMINAL_S = 1.0
 IN_LOG_S = 10.0
 REST_MS = 1000
-"""A query without a new batch is asked this often whether it waits for records."""
+"""Time after which a query without a new batch is checked for whether it waits for records."""
 DAY_S = 86_400.0
 FIRST = "first batch"
 
@@ -42,8 +42,8 @@ class Figures:
     """When the newest batch was seen to have ended, or the query to wait (ms since the epoch)."""
 
     def take(self, progress: dict[str, Any]) -> None:
-        """Take in the progress of one more batch, as Spark reports it; other reports change
-        nothing."""
+        """Take in the progress of one more batch, as Spark reports it; other reports are
+        ignored."""
         if not ended(progress) or progress["batchId"] <= self.batch:
             return
         self.batch = progress["batchId"]
@@ -64,7 +64,7 @@ class Figures:
             ) + operator["memoryUsedBytes"]
 
     def rest(self, query: StreamingQuery) -> None:
-        """Note that the query waits for records, if it does."""
+        """Record that the query waits for records, if it does."""
         now_ms = round(time.time() * 1000)
         if now_ms - self.seen_ms > REST_MS and query.isActive and waits(query):
             self.seen_ms = now_ms
@@ -91,7 +91,7 @@ class Progress:
         self._news = False
 
     def look(self, queries: Sequence[StreamingQuery]) -> None:
-        """Take in what the queries have done since the last look, and show it when it is time."""
+        """Take in the batches since the last look, and show the figures when they are due."""
         for query in queries:
             figures = self._figures.setdefault(str(query.name), Figures(str(query.name)))
             last = query.lastProgress
@@ -119,15 +119,15 @@ class Progress:
         return [figures for figures in self._figures.values() if figures.batch >= 0]
 
     def say(self, text: str) -> None:
-        """A message of its own line."""
+        """Log a message."""
         self._log.info(text)
 
     def warn(self, text: str) -> None:
-        """A message about something that is not as it should be."""
+        """Log a warning."""
         self._log.warning(text)
 
     def close(self) -> None:
-        """The last word: what each query has read."""
+        """Log what each query has read."""
         for figures in self._figures.values():
             upto = f", to batch {figures.batch}" if figures.batch >= 0 else ""
             text = f"{figures.name}: {figures.events:,} events read{upto}"
@@ -151,7 +151,7 @@ class Progress:
             self._news = False
 
     def _first(self, name: str, query: StreamingQuery | None) -> str:
-        """What is said of a query before its first batch has ended."""
+        """The figures of a query before its first batch has ended."""
         if query is None or not query.isActive:
             return ""
         if query.lastProgress is not None and waits(query):
@@ -172,7 +172,7 @@ def _seconds(text: str) -> float:
 
 
 def _age(event_s: float, now_s: float) -> str:
-    """How far behind the newest event is; its date where that is days."""
+    """The age of the newest event; its date from one day on."""
     if now_s - event_s < DAY_S:
         return f"{max(now_s - event_s, 0):.1f} s behind"
     return f"at {instant_of(int(event_s) * 1000)}"

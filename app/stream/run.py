@@ -37,13 +37,13 @@ POLL_S = 0.25
 LONGEST_PAUSE_S = 60.0
 SWEEP_S = 600.0
 ATTEMPTS = 5
-"""How often a query with an end is started again in a row; one without an end, for ever."""
+"""Restarts in a row of a query with `--available-now`; any other query restarts without limit."""
 
 def run(
     settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
     log_format: log.Format = "text",
 ) -> int:
-    """Run archive and govern; with `available_now` to the end of what is there.
+    """Run archive and govern; with `available_now` until the available data is processed.
 
     With `jobs` only these jobs run, without the archive unless it is among them. Answers 0 when
     the run ends by itself or is stopped; a failure is an exception.
@@ -70,7 +70,7 @@ def work(
                 f"warehouse: another run has just begun or ended on {settings.warehouse}\n"
                 "start again"
             )
-        # What is refused up to here is an answer to whoever started the run; the log begins now.
+        # Errors before this line go to the caller without a log line; the log begins here.
         progress = Progress(log_format=log_format)
         stopped = _with_spark(settings, made, queries, available_now, progress, interactive)
     log.end()
@@ -129,7 +129,7 @@ class Service:
         self._swept = time.monotonic()
 
     def _start(self, name: str) -> None:
-        """Start a query, for the first time or again; what is wrong is said without secrets."""
+        """Start or restart a query; errors are reported without secrets."""
         trigger = None if self._endless else {"availableNow": True}
         group = self._groups[name]
         try:
@@ -158,7 +158,7 @@ class Service:
             self._progress.close()
 
     def _metrics(self) -> AbstractContextManager[None]:
-        """Serves the metrics meanwhile, if the configuration says so."""
+        """Serves the metrics during the run, if they are configured."""
         if self._settings.metrics is None:
             return nullcontext()
         from app.telemetry.serve import exporting
@@ -170,7 +170,7 @@ class Service:
         return any(query.isActive and not waits(query) for query in self._queries.values())
 
     def _obstacle(self) -> str:
-        """Why the run is not at work on new records; empty while it is."""
+        """Why the run does not process new records; empty while it does."""
         if len(self._queries) < len(self._groups):
             return "the queries are being started"
         waiting = [name for name, (due, _) in self._again.items() if due]
@@ -199,7 +199,7 @@ class Service:
             if self._stopping.asked:
                 self._progress.say("stopping: the running batches are finished first")
         except KeyboardInterrupt:
-            # What Spark logs of batches that are interrupted helps nobody.
+            # Spark's log lines about interrupted batches carry no information.
             self._spark.sparkContext.setLogLevel("OFF")
             self._stopping.ask()
             self._stopping.ask()
@@ -216,7 +216,7 @@ class Service:
 
     def _sweep(self) -> None:
         """Remove files of payloads that no message needs any more, if every batch that began has
-        ended: one that is run again may need what its first run let go."""
+        ended: a repeated batch may need payloads that its first run released."""
         self._swept = time.monotonic()
         queries = self._queries.values()
         settled = not self._again and all(
@@ -229,10 +229,10 @@ class Service:
         try:
             staging.sweep(self._settings)
         except (DeltaError, OSError) as error:  # the next one tries again
-            self._progress.warn(f"chunk_payloads: could not be swept ({type(error).__name__})")
+            self._progress.warn(f"chunk_payloads: cannot be cleaned up ({type(error).__name__})")
 
     def _tend(self) -> bool:
-        """Whether there is still work; queries that something passing has ended start again."""
+        """Whether there is still work; queries that ended with a passing error are restarted."""
         busy = False
         for name, query in self._queries.items():
             error = None if query.isActive else query.exception()
@@ -240,11 +240,11 @@ class Service:
             if error is not None:
                 self._restart_later(name, str(error))
             elif name in self._again and query.lastProgress is not None:
-                del self._again[name]  # it works again: the next failure is a new one
+                del self._again[name]  # it has recovered: the next failure is a new one
         return busy
 
     def _restart_later(self, name: str, text: str) -> None:
-        """Start the query again when its pause is over; raise what no pause can mend."""
+        """Restart the query after its pause; raise an error that is not passing."""
         reason = failure(name, text, self._settings)
         due, attempt = self._again.get(name, (0.0, 0))
         if not isinstance(reason, Passing):
@@ -253,7 +253,7 @@ class Service:
             if attempt >= ATTEMPTS and not self._endless:
                 raise UserError(
                     f"query {name}: Kafka does not answer ({reason})\n"
-                    "start again when it does: the run goes on where it was"
+                    "start again when it does: the run continues where it was"
                 )
             pause = min(2.0**attempt, LONGEST_PAUSE_S)
             self._again[name] = (time.monotonic() + pause, attempt + 1)
@@ -266,14 +266,14 @@ class Service:
 
 
 class Late:
-    """Says, once per larger value, that partitions are further apart than the settings allow."""
+    """Warns, once per larger value, that partitions are further apart than the settings allow."""
 
     def __init__(self, settings: Settings, progress: Progress) -> None:
         self._allowed_ms = settings.idle_advance_ms
         self._progress = progress
 
     def __call__(self, needed_ms: int) -> None:
-        """Told by the committer: records came too late, `needed_ms` would have kept them."""
+        """Called by the committer when records came too late; `needed_ms` would have kept them."""
         if needed_ms <= self._allowed_ms:
             return
         self._allowed_ms = needed_ms

@@ -19,10 +19,10 @@ FOLDER = "_weir/locks"
 
 @contextmanager
 def only_run(settings: Settings, queries: Sequence[str]) -> Iterator[None]:
-    """Hold the queries of the warehouse, or refuse while another process does.
+    """Hold the queries of the warehouse; UserError while another process holds one.
 
-    The lock ends with its process, however that ends. An object store has none: there Spark's
-    checkpoint refuses the second writer, later and less clearly.
+    The lock ends with its process, however that ends. An object store has no locks: there Spark's
+    checkpoint rejects the second writer, later and with a less clear message.
     """
     root = local_path(settings.warehouse)
     with ExitStack() as held:

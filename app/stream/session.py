@@ -34,7 +34,7 @@ REQUIRED = {
     # Spark's only limit of rows for every Python stage; `app.ingest.batches` joins what is parsed.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(OPERATOR_ROWS),
 }
-"""What the results depend on: not for the user to change."""
+"""Confs that the results depend on: the user cannot change them."""
 
 PREFERRED = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -49,7 +49,7 @@ PREFERRED = {
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",
 }
-"""What only speed depends on: `--conf` and the cluster's own settings come first."""
+"""Confs that affect only speed: `--conf` and the cluster's own settings take precedence."""
 
 
 def build_session(settings: Settings, app_name: str, *, master: str | None = None) -> SparkSession:
@@ -63,7 +63,7 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if submitted:
-        # Only a running JVM can tell which confs the command line has set.
+        # Only a running JVM has the confs that the command line has set.
         SparkContext._ensure_initialized()  # type: ignore[attr-defined]
     conf = SparkConf().setAppName(app_name)
     if not submitted:

@@ -1,4 +1,4 @@
-"""Ends a run in order: a signal is noted, the running batches are finished, then queries stop."""
+"""Orderly shutdown: after a signal the running batches are finished, then the queries stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 POLL_S = 0.02
 DRAIN_S = 60.0
-"""How long a running batch may take to its end; then it is interrupted and repeated later."""
+"""Time for running batches to finish; after it they are interrupted, and repeated later."""
 
 
 class Stopping:
@@ -49,7 +49,7 @@ class Stopping:
 def listening(
     spark: SparkSession, stopping: Stopping, *, python: bool = True
 ) -> Iterator[None]:
-    """SIGTERM and SIGINT ask to end the run, whichever of Python and the JVM gets them; without
+    """SIGTERM and SIGINT ask to end the run, whichever of Python and the JVM receives them; without
     `python` its own handlers stay, and the JVM leaves a SIGINT to them.
 
     Under spark-submit the process that a service manager knows is the JVM: left alone, it would
@@ -80,7 +80,7 @@ def listening(
 
 
 def _nothing() -> None:
-    """What the JVM does at a signal that Python gets as well."""
+    """The JVM's handler of a signal that Python handles."""
 
 
 class _JvmHandler:
@@ -94,7 +94,7 @@ class _JvmHandler:
         self._ask()
 
     class Java:
-        """What py4j reads: the Java interface that this class stands for."""
+        """The Java interface that this class implements, as py4j reads it."""
 
         implements = ("sun.misc.SignalHandler",)
 

@@ -1,4 +1,4 @@
-"""Whether the source of a run answers and has records: a line when that changes, and none else."""
+"""Watches whether the source of a run answers and has records; logs changes only."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 ASKED_AFTER_S = 15.0
-"""A source that gives no records for so long is asked whether it is there, and again after this."""
+"""A source without records for this time is checked, and again after the same time."""
 ASKED_AGAIN_S = 5.0
-"""The same for one that did not answer the last time."""
+"""The time between checks of a source that did not answer."""
 SILENT_AFTER_S = 60.0
 WATCHED = ("kafka", "kafka_messages", "files", "delta")
-"""Formats whose source Spark asks; sources that poll report by themselves."""
+"""Formats that are checked here; polled sources report their own failures."""
 
 
 class SourceWatch:
-    """Tells what a run's source is doing from the records that its queries read."""
+    """Derives the state of a run's source from the records that its queries read."""
 
     def __init__(
         self, settings: Settings, say: Say, warn: Say, *, silence: bool = True,
@@ -45,20 +45,20 @@ class SourceWatch:
 
     @property
     def problem(self) -> str:
-        """Why the source does not answer; empty as far as is known."""
+        """Why the source does not answer; empty if it does or has not been checked."""
         return self._problem
 
     def look(self, figures: Sequence[Figures], busy: bool = False) -> None:
-        """Take in what the queries have read so far; ask the source where that is nothing new.
+        """Take in the number of records read so far; check the source if there are no new ones.
 
-        While one is `busy` with a batch the source is not called silent.
+        While a query is `busy` with a batch the source is not reported as silent.
         """
         now_s = self._clock()
         if busy:
             self._quiet_s = now_s
         events = sum(one.events for one in figures)
         if events > self._events:
-            # What they had read before the first look is no news.
+            # Records read before the first look are not reported.
             first, self._events = self._events < 0, events
             if not first or events:
                 self._is_back(now_s, "records again")
@@ -76,7 +76,7 @@ class SourceWatch:
             self._say(f"source: no records for {silent_s:.0f} s; the run waits for them")
 
     def _ask(self, now_s: float) -> None:
-        """Ask beside the queries: an answer may take its time-out."""
+        """Check the source on a thread of its own: an answer may take its whole time-out."""
         self._asked_s = now_s
         self._question = threading.Thread(target=self._try, name="source-watch", daemon=True)
         self._question.start()
@@ -86,7 +86,7 @@ class SourceWatch:
             sources.check(self._settings)
         except UserError as error:
             self._answer.append(str(error).splitlines()[0])
-        except Exception as error:  # noqa: BLE001 - the queries meet it as well and say what it is
+        except Exception as error:  # noqa: BLE001 - the queries meet and report it as well
             self._answer.append(f"{type(error).__name__}: {error}")
         else:
             self._answer.append("")
@@ -103,15 +103,15 @@ class SourceWatch:
                 self._quiet_s = now_s
         elif self._gone_s is None:
             self._gone_s, self._problem = now_s, problem
-            self._warn(f"source: {problem}; the run waits and goes on by itself")
+            self._warn(f"source: {problem}; the run waits and continues when it answers")
         elif problem != self._problem:
             self._problem = problem
             self._warn(f"source: {problem}")
 
     def _is_back(self, now_s: float, how: str) -> None:
-        """Say that the source is there again, if it was said that it is not."""
+        """Report that the source is back, if it was reported missing."""
         if self._gone_s is not None:
             self._say(f"source: {how} after {now_s - self._gone_s:.0f} s")
         elif self._silent:
-            self._say(f"source: {how} after {now_s - self._read_s:.0f} s without")
+            self._say(f"source: {how} after {now_s - self._read_s:.0f} s without records")
         self._gone_s, self._silent, self._problem = None, False, ""

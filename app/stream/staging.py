@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 KEPT_HOURS = 1
-"""How long the data files of removed rows stay, for readers that are at work."""
+"""Time for which the data files of removed rows stay, for running readers."""
 
 
 def sweep(settings: Settings, kept_hours: int = KEPT_HOURS) -> int:
     """Take the files whose rows have all been released out of the table, and delete what left it
     longer ago than `kept_hours`. Answers how many files were taken out.
 
-    A query may run meanwhile: only files that its state has let go of are touched.
+    A query may run meanwhile: only files that its state has released are touched.
     """
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import RemoveAction

@@ -3,7 +3,7 @@
 A batch's commands are in the topic before the batch is in the tables. If the run ends in between,
 the next start repeats the batch, from the same records and the same state, and sends the same
 bytes again: no command is lost, and a repetition has the key and the value of what it repeats.
-A request id alone does not tell them apart, since ids begin anew when a connection is reopened;
+A request id alone does not identify a command, since ids begin anew when a connection is reopened;
 so the key also has the decision's time and `row_no`.
 """
 
@@ -106,5 +106,5 @@ def check(settings: Settings) -> None:
     if found is not None and feed.topic not in found:
         raise UserError(
             f"throttle_feed.topic: topic {feed.topic} does not exist at {servers}\n"
-            "make it before the start; docs/throttle-feed.md says how to keep it"
+            "create it before the start; docs/throttle-feed.md describes its settings"
         )

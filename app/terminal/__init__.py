@@ -1,3 +1,3 @@
-"""What commands share in talking with a person: times, durations and sizes as they are written,
+"""Input and output that commands share: the notation of times, durations and sizes,
 the log of a service, and Ctrl-C. Start with `moments`. Imports `app.errors` only.
 """

@@ -1,7 +1,7 @@
-"""Ctrl-C and --timeout end a command at once, whatever library is at work.
+"""Ctrl-C and --timeout end a command immediately, whatever library is running.
 
 Python handles a signal between two of its own instructions. A query of DuckDB or a read of delta-rs
-is one instruction, however long it takes. So a thread of its own learns of the signal, interrupts
+is one instruction, however long it takes. So a separate thread receives the signal, interrupts
 DuckDB, and ends the process where nothing else does.
 """
 
@@ -59,10 +59,10 @@ def stoppable(timeout_ms: int | None = None) -> Iterator[None]:
         yield
     except BaseException as error:
         # DuckDB has errors of its own for a statement that was interrupted.
-        said = stop.exception()
-        if said is None or type(error) is type(said):
+        expected = stop.exception()
+        if expected is None or type(error) is type(expected):
             raise
-        raise said from None
+        raise expected from None
     finally:
         stop.end()
 
@@ -104,7 +104,7 @@ class _Stop:
         os.close(self._read)
 
     def exception(self) -> BaseException | None:
-        """What the received signal means; None without any."""
+        """The exception for the received signal; None without one."""
         if self._received is None:
             return None
         if self._received == signal.SIGINT:
@@ -116,12 +116,12 @@ class _Stop:
 
     def _handle(self, number: int, _frame: Any) -> None:
         self._received = self._received or number
-        # What libraries say of being interrupted, Py4J's stack trace first of all, is no news.
+        # Log lines of interrupted libraries, such as Py4J's stack trace, carry no information.
         logging.disable(logging.CRITICAL)
         if not self._done.is_set():
-            said = self.exception()
-            assert said is not None
-            raise said
+            error = self.exception()
+            assert error is not None
+            raise error
 
     def _watch(self) -> None:
         """Wait for a signal, then interrupt until the command has ended or the grace is over."""

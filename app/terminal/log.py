@@ -1,6 +1,6 @@
 """The log of a service on standard error: a time and a level on every line, as text or as JSON.
 
-On a terminal the last line can be a live one, which every message pushes down.
+On a terminal the last line can be live: messages are written above it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def begin(log_format: Format = "text", out: TextIO | None = None) -> tuple[loggi
 
 
 def end() -> None:
-    """Whatever comes after the service is no longer of its log."""
+    """End the log of the service; later messages do not belong to it."""
     logging.getLogger(NAME).handlers = []
 
 
@@ -58,7 +58,8 @@ class Lines(logging.StreamHandler[TextIO]):
     def live(self) -> bool:
         """Whether there is a line to rewrite: on a terminal, with text.
 
-        Under spark-submit standard error is a pipe to Spark, and `spark-submit.sh` knows the end.
+        Under spark-submit standard error is a pipe to Spark; `spark-submit.sh` sets WEIR_TERMINAL
+        if its own standard error is a terminal.
         """
         at_end = self._out is None and os.environ.get("WEIR_TERMINAL") == "1"
         return isinstance(self.formatter, _Text) and (at_end or self.stream.isatty())

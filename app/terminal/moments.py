@@ -1,7 +1,6 @@
-"""Times and durations as they are written on a command line and in the configuration, and times
-as every command writes them.
+"""Reads times and durations of a command line and the configuration, and writes times.
 
-A time is ISO 8601 (UTC unless it says otherwise), milliseconds since the epoch, or a duration
+A time is ISO 8601 (UTC without an offset), milliseconds since the epoch, or a duration
 before now such as -10m. A duration is 500ms, 10s, 5m, 2h, 1d or several of them (1h30m); a number
 without a unit is one only in a file, under a key whose name ends in its unit (_ms, _s).
 """
@@ -32,7 +31,7 @@ def instant(moment: datetime) -> str:
 
 
 def instant_of(ms: int) -> str:
-    """The same of milliseconds since the epoch; what no calendar has is `N ms`."""
+    """The same of milliseconds since the epoch; outside the calendar it is `N ms`."""
     try:
         return instant(_EPOCH + timedelta(milliseconds=ms))
     except OverflowError:
@@ -61,8 +60,7 @@ def has_unit(text: str) -> bool:
 
 
 def read_duration_ms(text: str, where: str) -> int:
-    """Milliseconds of a duration on a command line; `where` begins the message about what is
-    none."""
+    """Milliseconds of a duration on a command line; `where` begins the error message."""
     try:
         return duration_ms(text)
     except ValueError as error:
@@ -70,8 +68,8 @@ def read_duration_ms(text: str, where: str) -> int:
 
 
 def moment_ms(text: str, where: str) -> int:
-    """Milliseconds since the epoch of a time on a command line; `where` begins the message about
-    what is none."""
+    """Milliseconds since the epoch of a time on a command line; `where` begins the error
+    message."""
     text = text.strip()
     found: int | None = None
     if re.fullmatch(r"-?[0-9]+", text):

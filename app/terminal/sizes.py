@@ -1,4 +1,4 @@
-"""Sizes in bytes, as a person writes and reads them."""
+"""Reads and writes sizes in bytes with units."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZE = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?) *([a-z]*)")
 
 
 def size_text(n: float) -> str:
-    """A size as a reader says it: 250 MB, 4.2 MB, 900 bytes; 1 MB = 1,000,000 bytes."""
+    """A size with its unit: 250 MB, 4.2 MB, 900 bytes; 1 MB = 1,000,000 bytes."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n >= size:
             return f"{n / size:.0f} {unit}" if n >= 100 * size else f"{n / size:.1f} {unit}"

@@ -1,7 +1,7 @@
-"""What `spark-submit.sh` puts between Spark and standard error: lines that nobody can act on go.
+"""Filters Spark's standard error for `spark-submit.sh`: drops lines without information.
 
 `python stray_lines.py [json]` passes on standard input until its end. With `json` every line is an
-object with time, level and message: what the JVM or a library prints past the log becomes one.
+object with time, level and message: lines from outside the log are wrapped in one.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def _is_message(text: str) -> bool:
 
 
 def _message(text: str) -> str:
-    """A line that is no message of a log, as one."""
+    """A log message around a line that is none."""
     at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return json.dumps({"time": at, "level": "WARNING", "message": text}, ensure_ascii=False)
 
 
 def main(as_json: bool) -> None:
-    """Pass on standard input; a signal for all is for Spark, whose last lines are still to come."""
+    """Pass on standard input; signals are ignored, so that Spark's last lines pass, too."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]

@@ -114,7 +114,7 @@ def copy(settings: Settings, query: str, new: str) -> None:
     if root is None:
         raise UserError(
             f"queries: {query} runs more jobs than it is given now, and its checkpoint lies in "
-            f"{settings.warehouse}\nqueries that have begun are only taken apart in a warehouse on "
+            f"{settings.warehouse}\nqueries that have begun can only be split in a warehouse on "
             f"this machine; put queries back as they were, or take another warehouse"
         )
     target = root / FOLDER / new

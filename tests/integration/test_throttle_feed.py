@@ -216,7 +216,7 @@ def test_a_topic_that_is_gone_during_a_run_is_said_in_two_lines_and_nothing_is_c
         run(settings, available_now=True)
     assert str(refused.value).splitlines() == [
         "query govern: the topic of throttle_feed is gone",
-        "make it again and start again: the run goes on with the batch that could not be sent",
+        "create it again and start again: the run continues with the batch that could not be sent",
     ]
     assert committed(settings).num_rows == 0
 
@@ -231,4 +231,4 @@ def test_a_feed_that_cannot_be_written_is_refused_in_two_lines(
         run(settings)
     first, second = str(refused.value).splitlines()
     assert first == f"throttle_feed.topic: topic not-there does not exist at {kafka.servers}"
-    assert second.startswith("make it before the start")
+    assert second.startswith("create it before the start")

@@ -109,7 +109,7 @@ def test_a_part_of_a_query_cannot_be_run_by_name(make_settings: MakeSettings) ->
     assert str(refused.value).splitlines() == [
         "--jobs chunks: the query govern runs rate_limits, chunks, producer_ids, backlog, "
         "entry_cache together",
-        "name all of them, or write groups of their own in queries: they then go on apart",
+        "name all of them, or split the query: give them groups of their own in queries",
     ]
     assert list(assignment.plan(make_settings(), list(JOBS)).queries) == ["govern"]
     assert assignment.plan(make_settings(), ["archive"]) == assignment.Plan()
@@ -125,7 +125,7 @@ def test_jobs_are_not_taken_apart_in_the_middle_of_a_batch(make_settings: MakeSe
         assignment.apply(changed, assignment.plan(changed))
 
     assert str(refused.value).splitlines() == [
-        "queries: the last batch of govern has not ended, so its jobs cannot be taken apart yet",
+        "queries: the last batch of govern has not ended, so it cannot be split yet",
         f"run once with one group of {', '.join(JOBS)} and --available-now, then change queries",
     ]
 

@@ -53,7 +53,7 @@ def test_an_error_for_the_user_crosses_spark_with_its_two_lines(settings: Settin
             UserError,
             "query archive: Kafka no longer holds records that this run has not read yet\n"
             "give the topic a longer retention; with source.options.failOnDataLoss false they "
-            "are given up",
+            "are skipped",
         ),
         (
             "Caused by: java.io.IOException: No space left on device",

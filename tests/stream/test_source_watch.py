@@ -65,7 +65,7 @@ def test_a_silent_source_is_reported_once_and_when_it_is_back(
     assert run.until(10, events=5) == []
     assert run.until(69) == []
     assert run.until(500) == ["source: no records for 60 s; the run waits for them"]
-    assert run.until(510, events=5) == ["source: records again after 491 s without"]
+    assert run.until(510, events=5) == ["source: records again after 491 s without records"]
     assert run.until(600) == ["source: no records for 60 s; the run waits for them"]
 
 
@@ -76,7 +76,8 @@ def test_a_source_that_is_gone_is_reported_with_the_reason_and_when_it_is_back(
     run.until(10, events=5)
     folder.rename(folder.with_name("elsewhere"))
     assert run.until(200) == [
-        f"! source: source.path: {folder} does not exist; the run waits and goes on by itself"
+        f"! source: source.path: {folder} does not exist; "
+        "the run waits and continues when it answers"
     ]
     folder.with_name("elsewhere").rename(folder)
     (said,) = run.until(210)
@@ -84,7 +85,7 @@ def test_a_source_that_is_gone_is_reported_with_the_reason_and_when_it_is_back(
     assert run.until(255) == []
     (said,) = run.until(300)
     assert said.startswith("source: no records for 2")  # since the last one, not since it is back
-    assert run.until(310, events=1) == ["source: records again after 291 s without"]
+    assert run.until(310, events=1) == ["source: records again after 291 s without records"]
 
 
 def test_a_long_batch_is_no_silence(make_settings: MakeSettings, folder: Path) -> None:
@@ -115,5 +116,5 @@ def test_a_broker_that_refuses_connections_is_named(make_settings: MakeSettings)
         run = Run(make_settings(source={"format": "kafka", "options": options}))
         (said,) = run.until(40)
     assert said.startswith(f"! source: Kafka does not answer at {servers}: ")
-    assert said.endswith("; the run waits and goes on by itself")
+    assert said.endswith("; the run waits and continues when it answers")
     assert threading.active_count() < 50

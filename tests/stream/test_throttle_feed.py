@@ -255,12 +255,12 @@ def test_a_failure_of_the_feed_is_not_blamed_on_the_source() -> None:
     gone = "Caused by: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: gone\n"
     assert str(failure("rate_limits", trace + gone, settings)).splitlines() == [
         "query rate_limits: the topic of throttle_feed is gone",
-        "make it again and start again: the run goes on with the batch that could not be sent",
+        "create it again and start again: the run continues with the batch that could not be sent",
     ]
     refused = "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized\n"
     assert str(failure("rate_limits", trace + refused, settings)).splitlines() == [
         "query rate_limits: Kafka refuses this user",
-        "throttle_feed.options: the kafka.* security options name it",
+        "throttle_feed.options: the kafka.* security options define it",
     ]
 
 

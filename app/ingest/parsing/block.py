@@ -53,17 +53,17 @@ class Block:
     marker_ids: pa.Array | None = None
     unparseable: dict[int, str] = field(default_factory=dict)
     """Reason by row, for records that could not be decoded at all."""
-    told: tuple[Array, Array] | None = None
-    """Length (-1 = none) and CRC-32 of payloads, where records come with these alone."""
+    given_digests: tuple[Array, Array] | None = None
+    """Length (-1 = none) and CRC-32 of payloads, of records without the payload itself."""
 
     @cached_property
     def digests(self) -> tuple[Array, Array]:
         """Length (bytes, -1 without a payload) and CRC-32 of each record's payload (int64)."""
         sizes, sums = digest(self.payload, self.n)
-        if self.told is not None:
+        if self.given_digests is not None:
             alone = sizes < 0
             sizes, sums = (np.where(alone, a, b) for a, b in
-                           zip(self.told, (sizes, sums), strict=True))
+                           zip(self.given_digests, (sizes, sums), strict=True))
         return sizes, sums
 
     def text(self, name: str) -> tuple[Array, pa.StringArray]:

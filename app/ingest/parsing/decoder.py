@@ -1,4 +1,4 @@
-"""The decoder of single lines: the authority on what a record says, for rows that are not plain."""
+"""The decoder of single lines, for rows that are not plain: the authority on their contents."""
 
 from __future__ import annotations
 

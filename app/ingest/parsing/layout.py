@@ -10,7 +10,7 @@ import pyarrow as pa
 from state.events import COLUMNS
 
 TEXT, LONG, SHORT, FLAG, BINARY, TEXTS, NO_COLUMN = range(7)
-"""Kinds of columns; NO_COLUMN stands for keys that no column has."""
+"""Kinds of columns; NO_COLUMN is for keys without a column."""
 
 _KINDS = {
     pa.string(): TEXT,

@@ -52,7 +52,7 @@ def skip_space(p: int, end: int) -> int:
 
 @numba.njit(forceinline=True)
 def is_key(at: int, limit: int, key: int) -> bool:
-    """Whether the name of a key (the address of its table row) stands at a position."""
+    """Whether the name of a key (the address of its table row) is at a position."""
     if (load(at, limit) & word_at(key + 24)) != word_at(key):
         return False
     length = word_at(key + 48)

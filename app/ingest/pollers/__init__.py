@@ -1,5 +1,5 @@
-"""Pollers ask the admin interfaces of Pulsar and Kafka and write contract events into a spool
+"""Pollers query the admin interfaces of Pulsar and Kafka and write contract events into a spool
 folder.
 
-`spool` keeps the folder, `pulsar` and `kafka` ask. Imports `app.config`.
+`spool` keeps the folder, `pulsar` and `kafka` query. Imports `app.config`.
 """

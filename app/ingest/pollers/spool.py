@@ -1,9 +1,9 @@
-"""The spool folder: files of records, and the memory of the last poll beside them.
+"""The spool folder: files of records, and the memory of the last poll.
 
-A file is written beside, under a name that no reader takes; then the memory, which names it; then
+A file is first written under a name that no reader takes; then the memory, which names it; then
 the file gets its own name. So the memory decides: a file that it names is put in place at the
 next start, any other unfinished file is dropped and its poll is as if it had not been. A record
-is in the spool once, and a deletion that no memory had seen is told by the next poll.
+is in the spool once, and a deletion that no memory contains is recorded by the next poll.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"poll-[0-9]{15}-[0-9]{15}\.jsonl")
 
 
 class Remembered(Protocol):
-    """What is kept of one topic from one poll to the next."""
+    """What is kept of one topic between two polls."""
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain JSON."""
@@ -36,7 +36,7 @@ class Remembered(Protocol):
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Any:
-        """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
+        """The opposite of `as_json`; a KeyError, TypeError or ValueError for invalid data."""
         ...
 
 
@@ -90,7 +90,7 @@ class Spool:
     def __init__(
         self, folder: Path, cluster: str, where: str = WHERE, known: type[Remembered] = Known
     ) -> None:
-        """`where` the settings stand in the configuration; what is `known` of a topic."""
+        """`where` is the place of the settings in the configuration; `known` a topic's memory."""
         self.folder = folder
         self._cluster = cluster
         self._where = where
@@ -168,7 +168,7 @@ class Spool:
         return len(old)
 
     def _recover(self) -> Memory:
-        """The memory of the folder, after finishing or dropping what was under way."""
+        """The memory of the folder, after an unfinished file was completed or dropped."""
         memory = self._read_memory()
         if memory.file is not None and self._unfinished(memory.file).exists():
             self._unfinished(memory.file).replace(self.records / memory.file)
@@ -185,7 +185,7 @@ class Spool:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{file}: is not the memory of a poll ({error!r})\n"
-                "put it back from a copy, or delete it: then what was deleted since is never told"
+                "put it back from a copy, or delete it: deletions since then are never recorded"
             ) from None
         if memory.cluster != self._cluster:
             raise UserError(

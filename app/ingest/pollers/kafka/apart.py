@@ -3,7 +3,7 @@
 librdkafka ends the process that it runs in on some answers of a broker: an offset fetch that is
 answered with "not coordinator" is a segmentation fault (confluent-kafka-javascript issue 374), and
 a client that is freed on a thread of librdkafka aborts. Here that costs one poll. The end of the
-process also breaks off calls that nothing else can.
+process also ends calls that nothing else can end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from app.ingest.pollers.kafka.offsets import Answers, Log, Oldest, Place, Positi
 from app.ingest.pollers.pulsar.client import Unanswered
 
 SLICE_S = 0.2
-"""How soon a wait notices that it is to end."""
+"""The time between two checks of a wait for whether it is to end."""
 GRACE_S = 5.0
 """How long after its deadline a call may answer: the process may have to start."""
 COMMAND = (sys.executable, "-m", "app.ingest.pollers.kafka.apart")
@@ -98,21 +98,21 @@ class ClientProcess:
         return answer
 
     def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
-        ours, theirs = Pipe()
+        parent_end, child_end = Pipe()
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        with theirs:
+        with child_end:
             process = subprocess.Popen(
-                [*self._command, str(theirs.fileno())], pass_fds=[theirs.fileno()],
+                [*self._command, str(child_end.fileno())], pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,  # a Ctrl-C is for the service, which ends this process
             )
-        self._end = weakref.finalize(self, _kill, process, ours)
-        ours.send(self._settings)
-        return process, ours
+        self._end = weakref.finalize(self, _kill, process, parent_end)
+        parent_end.send(self._settings)
+        return process, parent_end
 
 
 def _nothing() -> None:
-    """There is no process to end."""
+    """No process to end."""
 
 
 def _kill(process: subprocess.Popen[bytes], pipe: Connection) -> None:
@@ -122,7 +122,7 @@ def _kill(process: subprocess.Popen[bytes], pipe: Connection) -> None:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> str:
-    """What a process died of."""
+    """Why a process ended."""
     code = process.wait()
     reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"the process of the Kafka client ended ({reason}); the next poll starts another"

@@ -1,7 +1,7 @@
-"""Asks a Kafka cluster for its groups, logs and settings, with an end to every wait.
+"""Queries a Kafka cluster for its groups, logs and settings, with a deadline for every wait.
 
-Every answer stands by itself: what does not come is reported, and left out of this poll. The
-order matters: commits are asked for before the ends of logs, so that no group is ahead of its log.
+Answers are independent: a missing one is reported, and left out of this poll. The order
+matters: commits are requested before the ends of logs, so that no group is ahead of its log.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from app.ingest.pollers.kafka.offsets import RETENTION, Answers, Log, Oldest, Pl
 from app.ingest.pollers.pulsar.client import Unanswered
 
 AT_ONCE = 200
-"""How many groups, topics or partitions one request or one round of requests is about."""
+"""Groups, topics or partitions per request or round of requests."""
 SLICE_S = 0.2
-"""How long one call waits for records."""
+"""The time for which one call waits for records."""
 SAMPLE = 20
 """Records that are read at a position, for the size of the messages there."""
 FETCH_BYTES = 64 << 10
@@ -113,7 +113,7 @@ class Client:
             raise self._unusable(error) from None
         try:
             for each in rounds:
-                _Reading(consumer, each, logs, found, problems, self._said).run(deadline)
+                _Reading(consumer, each, logs, found, problems, self._brief).run(deadline)
         finally:
             consumer.close()
         return found
@@ -127,7 +127,7 @@ class Client:
             found = admin.list_topics(timeout=timeout).topics
             return {name for name, topic in found.items() if topic.error is None}
         except KafkaException as error:
-            raise Unanswered(f"the list of topics: {self._said(error.args[0])}") from None
+            raise Unanswered(f"the list of topics: {self._brief(error.args[0])}") from None
 
     def _topics(
         self, admin: Any, listed: set[str], known: set[str], answers: Answers, deadline: float
@@ -201,8 +201,8 @@ class Client:
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
             def offsets(some: list[Place], timeout: float, spec: Any = spec) -> dict[Place, Any]:
                 asked = {TopicPartition(*place): spec for place in some}
-                told = admin.list_offsets(asked, request_timeout=timeout)
-                return {Place(each.topic, each.partition): told[each] for each in told}
+                futures = admin.list_offsets(asked, request_timeout=timeout)
+                return {Place(each.topic, each.partition): futures[each] for each in futures}
 
             ends.append({})
             for place, found, error in self._each(places, offsets, "partition", answers, deadline):
@@ -219,8 +219,8 @@ class Client:
     def _retention(self, admin: Any, answers: Answers, deadline: float) -> None:
         def configs(some: list[str], timeout: float) -> dict[str, Any]:
             asked = [ConfigResource(ResourceType.TOPIC, name) for name in some]
-            told = admin.describe_configs(asked, request_timeout=timeout)
-            return {resource.name: future for resource, future in told.items()}
+            futures = admin.describe_configs(asked, request_timeout=timeout)
+            return {resource.name: future for resource, future in futures.items()}
 
         names = sorted(answers.topics)
         for name, found, error in self._each(names, configs, "settings of", answers, deadline):
@@ -258,7 +258,7 @@ class Client:
 
     def _wait(self, future: Future[T], seconds: float) -> T:
         """What a request answers; a KafkaException without an answer."""
-        # The client gives up by itself; a moment more is for its own time-out to arrive.
+        # The client has its own time-out; a moment more lets that arrive first.
         try:
             return future.result(seconds + 1)
         except TimeoutError:
@@ -296,14 +296,14 @@ class Client:
         )
 
     def _problem(self, answers: Answers, what: str, error: Any) -> None:
-        """Keep what did not come, and why."""
-        text = f"{what}: {self._said(error)}"
+        """Record what is missing, and why."""
+        text = f"{what}: {self._brief(error)}"
         answers.problems.append(text)
         if error.code() in _REFUSED:
             answers.refused.append(text)
 
-    def _said(self, error: Any) -> str:
-        """An error in a few words, with what is behind a request that nobody answered."""
+    def _brief(self, error: Any) -> str:
+        """An error in a few words, with the cause of an unanswered request."""
         text = error.str()
         if error.code() in _UNANSWERED:
             if self._admin is not None:
@@ -325,14 +325,14 @@ class _Reading:
 
     def __init__(
         self, consumer: Any, wanted: dict[Place, Position], logs: Mapping[Place, Log],
-        found: dict[Position, Oldest], problems: list[str], said: Callable[[Any], str],
+        found: dict[Position, Oldest], problems: list[str], brief: Callable[[Any], str],
     ) -> None:
         self._consumer = consumer
         self._left = dict(wanted)
         self._logs = logs
         self._found = found
         self._problems = problems
-        self._said = said
+        self._brief = brief
         self._so_far = dict.fromkeys(wanted, Oldest())
 
     def run(self, deadline: float) -> None:
@@ -359,7 +359,7 @@ class _Reading:
         error = message.error()
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
-                self._problems.append(f"reading {place.text}: {self._said(error)}")
+                self._problems.append(f"reading {place.text}: {self._brief(error)}")
                 del self._left[place]
             else:
                 self._done(place)

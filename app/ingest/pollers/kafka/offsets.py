@@ -1,7 +1,7 @@
 """What Kafka answers about its groups and logs, turned into records of the event contract.
 
 A partition is a topic with one ledger, number 0, that is always open. A group's committed offset
-is the next one that it reads, so its cursor stands on the one before. What a poll does not say is
+is the next one that it reads, so its cursor is at the one before. What a poll does not contain is
 not made up: a group or a partition is only gone if the answer that should have it came.
 """
 
@@ -19,11 +19,11 @@ FEED = "kafka_groups"
 EVERY_BROKER = "*"
 LEDGER = 0
 EVICTS = "consumer_backlog_eviction"
-"""What a quota made of a retention does: Kafka deletes, and keeps no producer away."""
+"""The effect of a quota derived from a retention: Kafka deletes, and blocks no producer."""
 RETENTION = ("cleanup.policy", "retention.ms", "retention.bytes")
-"""Settings of a topic that are asked for."""
+"""Settings of a topic that are requested."""
 MOST_READ = 64
-"""Reads that a partition's mean size remembers."""
+"""The number of reads in a partition's mean size."""
 _MOST = 2**63 - 1
 
 Record = dict[str, Any]
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic as it exists now; a topic that is made anew has another id."""
+    """A topic as it exists now; a topic that is created again has another id."""
 
     id: str | None
     partitions: tuple[int, ...]
@@ -62,7 +62,7 @@ class Log(NamedTuple):
 
 
 class Oldest(NamedTuple):
-    """What stands at a position: the first record's time, and how much was read from there."""
+    """The first record's time at a position, and how much was read from there."""
 
     time_ms: int | None = None
     messages: int = 0
@@ -78,12 +78,12 @@ class Position(NamedTuple):
 
 @dataclass
 class Answers:
-    """What one poll was told; what is not in here was not answered."""
+    """The answers to one poll; what is missing was not answered."""
 
     polled_ms: int = 0
     topics: dict[str, Topic] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-    """Topics of earlier polls of which Kafka says that they do not exist."""
+    """Topics of earlier polls that no longer exist in Kafka."""
     absent: set[str] = field(default_factory=set)
     """Topics that the settings name and Kafka does not have."""
     committed: dict[str, dict[Place, int]] = field(default_factory=dict)
@@ -92,13 +92,13 @@ class Answers:
     settings: dict[str, dict[str, str | None]] = field(default_factory=dict)
     """By topic the settings of RETENTION."""
     oldest: dict[Position, Oldest] = field(default_factory=dict)
-    """What is known of positions at which groups go on."""
+    """What is known of positions at which groups continue."""
     read: dict[Position, Oldest] = field(default_factory=dict)
     """Those of them that were read in this poll."""
     problems: list[str] = field(default_factory=list)
-    """What did not come."""
+    """What was not answered."""
     refused: list[str] = field(default_factory=list)
-    """What of it this user is not allowed."""
+    """The part of it that this user is not allowed to read."""
 
     def positions(self) -> dict[tuple[str, Place], Position]:
         """By group and partition where its oldest unread record is, if it has one."""
@@ -113,7 +113,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Known:
-    """What the polls before had of a partition."""
+    """What earlier polls had of a partition."""
 
     topic_id: str | None = None
     groups: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class Rules:
     wants_topic: Callable[[str], bool] = lambda _: True
     wants_group: Callable[[str], bool] = lambda _: True
     bytes_per_message: int | None = None
-    """In place of the mean of those that were read."""
+    """Replaces the mean of those that were read."""
     retention_as_quota: bool = True
     own_quotas: frozenset[str] = frozenset()
     """Topics whose backlog quota is configured: it is not overridden."""
@@ -155,17 +155,17 @@ class Rules:
 
 @dataclass
 class Mapped:
-    """What one poll says."""
+    """The result of one poll."""
 
     records: list[Record] = field(default_factory=list)
     """Policies, then deletions, then states; all of one time, without `seq`."""
     known: dict[Place, Known] = field(default_factory=dict)
-    """What the next poll is compared with."""
+    """The state that the next poll is compared with."""
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The limits that hold after this poll, by scope and name."""
     gone: set[Place] = field(default_factory=set)
     skipped: set[Place] = field(default_factory=set)
-    """Partitions of which this poll says nothing."""
+    """Partitions that this poll leaves out."""
     lost: dict[tuple[str, Place, int], int] = field(default_factory=dict)
     """By group, partition and committed offset: unread messages that retention deleted."""
     problems: list[str] = field(default_factory=list)
@@ -175,7 +175,7 @@ def map_answers(
     answers: Answers, before: Mapping[Place, Known], policies: Mapping[str, dict[str, Any]],
     rules: Rules,
 ) -> Mapped:
-    """The records of one poll; `before` and `policies` are what the polls before left."""
+    """The records of one poll; `before` and `policies` are the state after earlier polls."""
     mapping = _Mapping(answers, before, rules)
     mapping.policies(policies)
     mapping.partitions()
@@ -228,10 +228,10 @@ class _Mapping:
             self.mapped.records.append(self._common("policy", EVERY_BROKER, policy_json=text))
 
     def _limits(self, topic: str) -> dict[str, Any] | None:
-        """The limits of a topic; none where they are no longer to be told, None if unknown."""
+        """The limits of a topic; empty where they are no longer recorded, None if unknown."""
         rules = self._rules
-        told = rules.retention_as_quota and topic not in rules.own_quotas
-        if not told or topic in self._answers.gone or not rules.wants_topic(topic):
+        recorded = rules.retention_as_quota and topic not in rules.own_quotas
+        if not recorded or topic in self._answers.gone or not rules.wants_topic(topic):
             return {}
         settings = self._answers.settings.get(topic)
         if settings is None:
@@ -245,14 +245,14 @@ class _Mapping:
     # Partitions
 
     def partitions(self) -> None:
-        """Everything that was told of partitions, and those that are gone."""
+        """The answers about partitions, and the partitions that are gone."""
         topics = self._answers.topics
         there = {Place(name, n) for name, topic in topics.items() for n in topic.partitions}
         for place in sorted(there | set(self._before)):
             known = self._before.get(place)
             if known is not None and self._is_gone(place, known):
-                # What was made anew is told by the next poll: told together, offsets that are
-                # the same by chance would pass for those of before, times and all.
+                # The next poll records what was created again: in the same poll, offsets that
+                # are equal by chance would pass for the earlier ones, with their times.
                 self._gone(place, known)
                 continue
             log = self._answers.logs.get(place)
@@ -292,10 +292,10 @@ class _Mapping:
         )
         groups = []
         for group in known.groups:
-            told = committed.get(group)
-            if not self._rules.wants_group(group) or (told is not None and place not in told):
+            offsets = committed.get(group)
+            if not self._rules.wants_group(group) or (offsets is not None and place not in offsets):
                 self._deletion("cursor_deleted", place, subscription=group)
-            elif told is None:
+            elif offsets is None:
                 groups.append(group)
         for group in sorted(committed):
             offset = committed[group].get(place)
@@ -318,7 +318,7 @@ class _Mapping:
             self.mapped.lost[group, place, offset] = log.start - offset
 
     def _mean(self, place: Place, known: Known) -> tuple[float | None, int]:
-        """Bytes of a message after this poll's reads, and how many reads that stands for."""
+        """Bytes of a message after this poll's reads, and the number of reads it is the mean of."""
         mean, reads = known.mean, known.reads
         # What was read before counts where its mean is not known, so for a topic made anew.
         found_here = self._oldest if mean is None else self._read
@@ -359,9 +359,9 @@ def _by_place(found: Mapping[Position, Oldest]) -> dict[Place, list[Oldest]]:
 
 
 def limits_of(settings: Mapping[str, str | None]) -> dict[str, Any]:
-    """A topic's retention as a backlog quota; a ValueError for settings that say none.
+    """A topic's retention as a backlog quota; a ValueError for invalid settings.
 
-    A topic that is only compacted loses nothing for its age or its size.
+    A topic that is only compacted deletes nothing by age or size.
     """
     cleanup = (settings.get("cleanup.policy") or "").replace(" ", "").split(",")
     quotas = {}

@@ -57,7 +57,7 @@ class Poller(Polling):
         self._lost: dict[tuple[str, Place, int], int] = {}
 
     def check(self) -> None:
-        """Refuse a cluster that does not answer, or not this user; nothing is written."""
+        """UserError for a cluster that does not answer or refuses this user; writes nothing."""
         servers = self._settings.client_options()["bootstrap.servers"]
         deadline = time.monotonic() + 2 * self._settings.timeout_ms / 1000
         try:
@@ -73,7 +73,7 @@ class Poller(Polling):
         super().close()
 
     def poll_once(self, now_ms: int) -> Path | None:
-        """One poll that begins at `now_ms`; its file, or None if there is nothing to say."""
+        """One poll that begins at `now_ms`; its file, or None without records."""
         self._hold()
         begun = time.monotonic()
         report = self.last = Report(feed=FEED, what="partitions")
@@ -103,7 +103,7 @@ class Poller(Polling):
         return path
 
     def _read(self, answers: Answers, deadline: float) -> None:
-        """Put in what stands at the groups' positions, read where it is not known yet."""
+        """Add the records at the groups' positions, read where they are not known yet."""
         self._polls += 1
         wanted = set(answers.positions().values())
         kept = {}
@@ -111,7 +111,7 @@ class Poller(Polling):
             topic_id, end, oldest = self._oldest[position]
             place = position.place
             same = topic_id == answers.topics[place.topic].id and answers.logs[place].end >= end
-            # Where nothing but marks of transactions was found, something may stand by now.
+            # Where only marks of transactions were found, there may be a record by now.
             if same and (oldest.messages or answers.logs[place].end == end):
                 kept[position] = self._oldest[position]
         new = sorted(wanted - kept.keys(), key=lambda p: (self._turn.get(p.place, 0), p))

@@ -1,9 +1,9 @@
-"""Asks a Pulsar broker's admin interface, with an end to every wait.
+"""Queries a Pulsar broker's admin interface, with a deadline for every wait.
 
-A request has `timeout_ms` from its first byte to the last of its answer, however slowly that
-trickles in, and is repeated `retries` times with growing pauses. What then has no answer is
-`Unanswered`: the poll of that topic is left out. `NotThere` is the broker's own word that
-something does not exist. A token that is refused is a UserError.
+A request has `timeout_ms` from its first byte to the last of its answer, however slow the server
+sends, and is repeated `retries` times with growing pauses. A request without an answer is then
+`Unanswered`: the poll of that topic is left out. `NotThere` is the broker's own answer that
+something does not exist. A refused token is a UserError.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Unanswered(Exception):
 
 
 class NotThere(Exception):
-    """The broker says that what was asked for does not exist."""
+    """The broker answers that the requested object does not exist."""
 
 
 class NotAllowed(UserError):
-    """The broker refuses what was asked for (403)."""
+    """The broker denies access to the requested object (403)."""
 
 
 class Client:
@@ -65,7 +65,7 @@ class Client:
             self.preferred = (urls.index(address) + 1) % len(urls)
 
     def headers(self) -> dict[str, str]:
-        """What every request carries."""
+        """The headers of every request."""
         headers = {"Accept": "application/json", "User-Agent": "weir"}
         token = self.settings.secret()
         if token is not None:
@@ -79,15 +79,15 @@ class Client:
 
     def refusal(self, status: int, path: str, reason: str) -> UserError:
         """The error for an answer 401 or 403."""
-        said = f": {reason}" if reason else ""
+        why = f": {reason}" if reason else ""
         if status == 401:
             given = self.settings.token is not None or self.settings.token_file is not None
             hint = "the token is wrong or has expired" if given else "give a token"
             return UserError(
-                f"{WHERE}.{self._token_key}: Pulsar refuses {path} (401{said})\n{hint}"
+                f"{WHERE}.{self._token_key}: Pulsar refuses {path} (401{why})\n{hint}"
             )
         return NotAllowed(
-            f"{WHERE}.{self._token_key}: Pulsar does not allow {path} (403{said})\n"
+            f"{WHERE}.{self._token_key}: Pulsar does not allow {path} (403{why})\n"
             "the token's role needs more rights; policies that it may not read can be taken out of "
             f"{WHERE}.policies"
         )
@@ -102,7 +102,7 @@ class Client:
         except (OSError, ssl.SSLError) as error:
             raise UserError(
                 f"{WHERE}.ca_file: {self.settings.ca_file} cannot be used ({error})\n"
-                "a PEM file with the certificates that are trusted is needed"
+                "allowed: a PEM file with the trusted certificates"
             ) from None
 
 
@@ -153,11 +153,11 @@ class Session:
                 return self._document(answer.status, body, path)
             there = urljoin(url, location)
             if not there.startswith(("http://", "https://")):
-                raise NoAnswer(f"sent on to {there}, which is no HTTP address")
+                raise NoAnswer(f"redirected to {there}, which is not an HTTP address")
             if url.startswith("https:") and not there.startswith("https:"):
-                raise NoAnswer(f"sent on to {there}, without TLS")
+                raise NoAnswer(f"redirected to {there}, without TLS")
             url = there
-        raise NoAnswer(f"sent on more than {MOST_HOPS} times")
+        raise NoAnswer(f"redirected more than {MOST_HOPS} times")
 
     def _document(self, status: int, body: bytearray, path: str) -> Any:
         """The document of an answer, None for an empty one; an exception for every other status."""

@@ -1,13 +1,13 @@
 """Polled documents of one topic, turned into records of the event contract.
 
-A poll is a mapping with `polled_ms` (when its last answer had come), `topic`, and what was
-answered: `internal` (the path internalStats), `info` (internal-info), `stats`, and `policies`, an
-object with the raw documents `namespace`, `topic`, `resource_group` by name, and `broker`. An
-answer that did not come is absent or null; `gone` is true where the broker said that the topic
-does not exist.
+A poll is a mapping with `polled_ms` (the time of its last answer), `topic`, and the
+answers: `internal` (the path internalStats), `info` (internal-info), `stats`, and `policies`, an
+object with the raw documents `namespace`, `topic`, `resource_group` by name, and `broker`. A
+missing answer is absent or null; `gone` is true where the broker answered that the topic does
+not exist.
 
-What a poll does not say is not made up. Above all, a ledger, a cursor or a producer is only gone
-if the list that should have it was answered whole.
+What a poll does not contain is not made up. Above all, a ledger, a cursor or a producer is only
+gone if the list that should have it was answered completely.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from udfs.topics import normal_topic, split_topic
 FEED = "pulsar_admin"
 EVERY_BROKER = "*"
 UNKNOWN_BROKER = "unknown"
-"""Stands for the broker of a topic where neither the settings nor the poll name it."""
+"""The broker of a topic where neither the settings nor the poll name it."""
 QUOTA_LIMIT = {"destination_storage": "limitSize", "message_age": "limitTime"}
 """The limit that counts in each type of backlog quota; the document repeats the other one."""
 PUBLISH_RATES = {
@@ -38,7 +38,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Names:
-    """What the documents do not say themselves: the cluster, and the broker if it is set."""
+    """What the documents do not contain: the cluster, and the broker if it is set."""
 
     cluster: str
     broker: str | None = None
@@ -54,7 +54,7 @@ class Producer(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """What the poll before had of a topic."""
+    """What the previous poll had of a topic."""
 
     broker: str = UNKNOWN_BROKER
     ledgers: tuple[int, ...] = ()
@@ -81,16 +81,16 @@ class Known:
 
 @dataclass
 class Mapped:
-    """What one poll of one topic says."""
+    """The result of one poll of one topic."""
 
     records: list[Record] = field(default_factory=list)
     """Policies, then deletions, then states; all of one time, without `seq`."""
     known: Known | None = None
-    """What the next poll is compared with; None where the topic does not exist."""
+    """The state that the next poll is compared with; None where the topic does not exist."""
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The limits that changed, by scope and name (`policy_key`)."""
     problems: list[str] = field(default_factory=list)
-    """What could not be used, and where it stands."""
+    """The parts that could not be used, with their paths."""
 
 
 def policy_key(scope: str, name: str) -> str:
@@ -101,7 +101,7 @@ def policy_key(scope: str, name: str) -> str:
 def map_poll(
     poll: dict[str, Any], before: Known | None, policies: dict[str, dict[str, Any]], names: Names
 ) -> Mapped:
-    """The records of one poll; `before` and `policies` are what the polls before left."""
+    """The records of one poll; `before` and `policies` are the state after earlier polls."""
     mapped = Mapped(known=before)
     at = _whole(poll.get("polled_ms"))
     name = poll.get("topic")
@@ -182,7 +182,7 @@ class _Mapping:
 
     @staticmethod
     def _size(ledger: dict[str, Any], current: dict[str, Any]) -> tuple[int | None, int | None]:
-        """Entries and bytes of a ledger; those of the open one stand in `current`."""
+        """Entries and bytes of a ledger; those of the open one are in `current`."""
         entries, size = _count(ledger.get("entries")), _count(ledger.get("size"))
         if current and not entries:
             # While no ledger is open, the last one is closed and has figures of its own.
@@ -233,7 +233,7 @@ class _Mapping:
         if unknown:
             self._problem(
                 "stats.subscriptions",
-                f"does not say whether {', '.join(unknown)} is durable; left out",
+                f"has no durability of {', '.join(unknown)}; left out",
             )
         for name in before:
             if name not in listed:
@@ -241,7 +241,7 @@ class _Mapping:
         return found
 
     def _durable(self, name: str, shown: Any, answered: bool) -> bool | None:
-        """Whether a cursor is durable; None where nobody says so."""
+        """Whether a cursor is durable; None if unknown."""
         for key in ("isDurable", "durable"):
             if isinstance(shown, dict) and isinstance(shown.get(key), bool):
                 return bool(shown[key])
@@ -250,7 +250,7 @@ class _Mapping:
         return True if answered and shown is None else None
 
     def _positions(self, cursor: Any, place: str) -> dict[str, Any]:
-        """Where a cursor stands; nothing if neither position is one."""
+        """The positions of a cursor; empty if neither is valid."""
         if not isinstance(cursor, dict):
             self._problem(place, "is not an object")
             return {}
@@ -310,13 +310,13 @@ class _Mapping:
         namespace = f"{parts.tenant}/{parts.namespace}"
         base = f"{parts.scheme}://{namespace}/{parts.name}"
         groups = self._object(answered, "resource_group", "policies.")
-        told = [
+        found = [
             ("broker", self._names.broker or EVERY_BROKER, answered.get("broker"), _broker_limits),
             *(("resource_group", name, group, _group_limits) for name, group in groups.items()),
             ("namespace", namespace, answered.get("namespace"), self._namespace_limits),
             ("topic", base, answered.get("topic"), _topic_limits),
         ]
-        for scope, name, document, limits_of in told:
+        for scope, name, document, limits_of in found:
             if document is None:
                 continue
             place = f"policies.{scope} {name}"
@@ -335,12 +335,12 @@ class _Mapping:
             self._mapped.records.append(record)
 
     def _merged(
-        self, scope: str, place: str, told: dict[str, Any], earlier: dict[str, Any]
+        self, scope: str, place: str, new: dict[str, Any], earlier: dict[str, Any]
     ) -> dict[str, Any]:
-        """The limits in force: what is told anew, and what was told before where it is not."""
+        """The limits in force: those of this poll, and earlier ones where it has none."""
         limits = {}
         for key in LIMIT_TYPES[scope]:
-            value = told.get(key, earlier.get(key))
+            value = new.get(key, earlier.get(key))
             if value is None:
                 continue
             wrong = limit_problem(scope, key, value)
@@ -352,17 +352,17 @@ class _Mapping:
         return limits
 
     def _namespace_limits(self, document: dict[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        limits: dict[str, Any] = {}
         if "publishMaxMessageRate" in document:
             rates = document["publishMaxMessageRate"] or {}
             own = rates.get(self._names.cluster) if isinstance(rates, dict) else rates
-            told.update(_rates(own, PUBLISH_RATES))
+            limits.update(_rates(own, PUBLISH_RATES))
         if "backlog_quota_map" in document:
-            told["backlog_quota"] = _quotas(document["backlog_quota_map"])
-        if told or "resource_group_name" in document:
+            limits["backlog_quota"] = _quotas(document["backlog_quota_map"])
+        if limits or "resource_group_name" in document:
             # Left out of the document where a namespace has none.
-            told["resource_group"] = document.get("resource_group_name") or None
-        return told
+            limits["resource_group"] = document.get("resource_group_name") or None
+        return limits
 
     # Records
 
@@ -377,7 +377,7 @@ class _Mapping:
     def _without(
         self, kind: str, before: tuple[int, ...], found: tuple[int, ...], whole: bool
     ) -> tuple[int, ...]:
-        """What is known now; what a whole list lacks is told as gone."""
+        """What is known now; what a complete list lacks is recorded as gone."""
         missing = [number for number in before if number not in set(found)]
         if not whole:
             return (*missing, *found)
@@ -423,13 +423,13 @@ class _Mapping:
 
 
 def _topic_limits(document: dict[str, Any]) -> dict[str, Any]:
-    """What a topic's own policies say of each limit; None where it is off."""
-    told: dict[str, Any] = {}
+    """Each limit of a topic's own policies; None where it is off."""
+    limits: dict[str, Any] = {}
     if "publishRate" in document:
-        told.update(_rates(document["publishRate"], PUBLISH_RATES))
+        limits.update(_rates(document["publishRate"], PUBLISH_RATES))
     if "backlogQuotaMap" in document:
-        told["backlog_quota"] = _quotas(document["backlogQuotaMap"])
-    return told
+        limits["backlog_quota"] = _quotas(document["backlogQuotaMap"])
+    return limits
 
 
 def _group_limits(document: dict[str, Any]) -> dict[str, Any]:
@@ -450,8 +450,8 @@ def _rates(document: Any, names: dict[str, str]) -> dict[str, Any]:
     if document is None:
         document = {}
     if not isinstance(document, dict):
-        return {ours: {} for ours in names.values()}
-    return {ours: _on(document.get(theirs)) for theirs, ours in names.items()}
+        return {name: {} for name in names.values()}
+    return {name: _on(document.get(key)) for key, name in names.items()}
 
 
 def _quotas(document: Any) -> Any:
@@ -505,7 +505,7 @@ def _producer(producer: Producer) -> dict[str, Any]:
 
 
 def _time(document: Any, key: str) -> int | None:
-    """A time in ms; 0 and -1, which stand for none, are None."""
+    """A time in ms; 0 and -1, which mean none, are None."""
     return (_count(document.get(key)) or None) if isinstance(document, dict) else None
 
 

@@ -1,4 +1,4 @@
-"""Polls a Pulsar cluster at an interval and writes what it says into a spool folder."""
+"""Polls a Pulsar cluster at an interval and writes its answers into a spool folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Polled(Protocol):
-    """What a polled feed's settings have."""
+    """The settings that polled feeds share."""
 
     @property
     def interval_ms(self) -> int:
@@ -62,26 +62,26 @@ class Each(Protocol):
 
 @dataclass
 class Report:
-    """What became of one poll."""
+    """The result of one poll."""
 
     polled: int = 0
     """Topics whose documents came."""
     gone: int = 0
-    """Topics that were there at an earlier poll and are there no longer."""
+    """Topics of an earlier poll that no longer exist."""
     absent: int = 0
     """Topics that the settings name and the broker does not have."""
     skipped: int = 0
-    """Topics of which this poll says nothing."""
+    """Topics that this poll leaves out."""
     records: int = 0
     took_ms: int = 0
     problems: list[str] = field(default_factory=list)
-    """What did not answer or could not be used."""
+    """Missing answers and answers that could not be used."""
     feed: str = "pulsar_admin"
     what: str = "topics"
     """What is counted."""
 
     def text(self) -> str:
-        """The report in a line, or a few where something was wrong."""
+        """The report in one line, and one more for each of the first problems."""
         line = (
             f"{self.feed}: {self.polled} {self.what} polled, {self.skipped} skipped, "
             f"{self.gone} gone, {self.records} records, {self.took_ms / 1000:.1f} s"
@@ -93,7 +93,7 @@ class Report:
 
 @dataclass
 class Plan:
-    """What one poll is about."""
+    """The scope of one poll."""
 
     topics: list[str] = field(default_factory=list)
     listed: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -102,11 +102,11 @@ class Plan:
 
 
 class Polling(ABC):
-    """What every polled feed does: polls at an interval into a folder, one file per poll."""
+    """Polls at an interval into a folder, one file per poll; the base of the polled feeds."""
 
     feed = "pulsar_admin"
     where = WHERE
-    """Where the settings stand in the configuration."""
+    """The settings' place in the configuration."""
 
     def __init__(
         self, settings: Polled, spool: Spool, say: Callable[[str], None] | None = None
@@ -117,7 +117,7 @@ class Polling(ABC):
         self._say = say or _to_stderr
         self._stopping = threading.Event()
         self.last = Report()
-        """What became of the last poll."""
+        """The result of the last poll."""
 
     @property
     def records(self) -> Path:
@@ -126,13 +126,13 @@ class Polling(ABC):
 
     @abstractmethod
     def poll_once(self, now_ms: int) -> Path | None:
-        """One poll that begins at `now_ms`; its file, or None if there is nothing to say."""
+        """One poll that begins at `now_ms`; its file, or None without records."""
 
     def run(self, stop: threading.Event) -> None:
         """Poll at the start and at every multiple of the interval after it, until `stop` is set.
 
-        A poll that takes longer than the interval goes on with the next multiple. What goes wrong
-        is said; no failure ends the polling.
+        A poll that takes longer than the interval continues at the next multiple. Failures are
+        reported and do not end the polling.
         """
         interval = self._interval_ms / 1000
         threading.Thread(target=self._follow, args=(stop,), daemon=True).start()
@@ -150,8 +150,8 @@ class Polling(ABC):
                     self._say(f"{self.feed}: another process polls into {self._spool.folder}")
             except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
                 self._spool.release()
-                said = error if isinstance(error, UserError) else repr(error)
-                self._say(f"{self.feed}: not polled: {said}")
+                why = error if isinstance(error, UserError) else repr(error)
+                self._say(f"{self.feed}: not polled: {why}")
             due = int((time.monotonic() - start) / interval) + 1
             stop.wait(start + due * interval - time.monotonic())
         self.close()
@@ -181,7 +181,7 @@ class Polling(ABC):
         return path
 
     def _follow(self, stop: threading.Event) -> None:
-        """Let requests under way end with `stop`."""
+        """End running requests with `stop`."""
         stop.wait()
         self._stopping.set()
 
@@ -202,14 +202,14 @@ class Poller(Polling):
         """Polls of a topic that were left out since the start."""
 
     def check(self) -> None:
-        """Refuse a broker that does not answer, or not with this token; nothing is written."""
+        """UserError for a broker that does not answer, or refuses the token; nothing is written."""
         plan = self._plan(None)
         problems = plan.problems
         if not problems:
             policies = _Policies(self._client, self._settings, None, problems)
             policies.ask(plan.topics[:1], _one_by_one)
             for topic in plan.topics[:1]:
-                # What else may be wrong with a topic is no reason not to start.
+                # Other problems of a topic do not prevent the start.
                 with suppress(Unanswered, NotThere):
                     self._client.session().get(f"{topic_path(topic)}/internalStats")
         if problems:
@@ -218,7 +218,7 @@ class Poller(Polling):
             raise UserError(problems[0] if known else f"{WHERE}: {where}: {problems[0]}\n{HINT}")
 
     def poll_once(self, now_ms: int) -> Path | None:
-        """One poll that begins at `now_ms`; its file, or None if there is nothing to say."""
+        """One poll that begins at `now_ms`; its file, or None without records."""
         self._hold()
         begun = time.monotonic()
         report = self.last = Report()
@@ -259,7 +259,7 @@ class Poller(Polling):
             try:
                 listed = session.get(f"persistent/{namespace_path(namespace)}")
                 if not isinstance(listed, list):
-                    raise Unanswered("the list of topics is none")
+                    raise Unanswered("the list of topics is not a list")
                 names = frozenset(str(name) for name in listed)
                 plan.listed[namespace] = names
                 topics |= {name for name in names if _is_persistent(name)}
@@ -279,7 +279,7 @@ class Poller(Polling):
         return plan
 
     def _partitions(self, session: Session, topic: str) -> set[str]:
-        """The topics that a configured topic stands for."""
+        """The topics of a configured topic: itself, or its partitions."""
         parts = split_topic(topic)
         if parts is None or parts.partition is not None:
             return {topic}
@@ -293,7 +293,7 @@ class Poller(Polling):
         return {normal_topic(topic, n) for n in range(count)} if count > 0 else {topic}
 
     def _wanted(self, topic: str) -> bool:
-        """Whether the settings ask for a topic."""
+        """Whether the settings include a topic."""
         return _namespace(topic) in self._settings.namespaces or any(
             name in (topic, _base(topic)) for name in self._settings.topics
         )
@@ -320,7 +320,7 @@ class Poller(Polling):
         return poll
 
     def _documents(self, session: Session, path: str) -> Poll | None:
-        """The three documents of a topic; None where two of them say that it does not exist."""
+        """The three documents of a topic; None where two answers are that it does not exist."""
         stats = f"{path}/{STATS}{str(self._settings.publish_times).lower()}"
         try:
             # In this order, whatever the first answer has is known to the others, too.
@@ -411,7 +411,7 @@ class _Policies:
         return name if isinstance(name, str) and name else None
 
     def _of_topic(self, topic: str) -> dict[str, Any] | None:
-        """The limits set for a topic itself; None where they are not told."""
+        """The limits set for a topic itself; None where they are not answered."""
         found: dict[str, Any] = {}
         session = self._client.session(self._deadline)
         for key in TOPIC_POLICIES:
@@ -425,7 +425,7 @@ class _Policies:
         return found
 
     def _get(self, path: str) -> Any:
-        """One document; None where it is not told."""
+        """One document; None where it is not answered."""
         try:
             return self._client.session(self._deadline).get(path)
         except NotThere:

@@ -1,7 +1,7 @@
 """Recorded polls: lines of JSON, one poll of one topic each, made into records of the contract.
 
-A line is `{"polled_ms": …, "topic": …, "stats": …, "internal": …, "info": …, "policies": …}`; what
-was not answered is left out, and `"gone": true` says that the topic did not exist.
+A line is `{"polled_ms": …, "topic": …, "stats": …, "internal": …, "info": …, "policies": …}`; a
+missing answer is left out, and `"gone": true` means that the topic did not exist.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENDINGS = (".json", ".jsonl", ".ndjson")
 
 @dataclass
 class Converted:
-    """What became of the recorded polls."""
+    """The result of a conversion."""
 
     path: Path | None = None
     """The file that was written; None without anything new."""
@@ -34,7 +34,7 @@ class Converted:
     earlier: int = 0
     """Polls that are not newer than what was converted before: left out."""
     problems: list[str] = field(default_factory=list)
-    """What could not be used."""
+    """The parts that could not be used."""
 
 
 def recordings(folder: Path) -> list[Path]:
@@ -42,7 +42,7 @@ def recordings(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise UserError(
             f"source.path: {folder} does not exist\n"
-            "a folder with files of recorded polls, a poll in a line, is needed"
+            "allowed: a folder with files of recorded polls, one poll a line"
         )
     endings = (*ENDINGS, *(f"{ending}.gz" for ending in ENDINGS))
     found = sorted(file for file in folder.rglob("*") if file.name.endswith(endings))

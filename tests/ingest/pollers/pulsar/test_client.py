@@ -175,7 +175,7 @@ def test_the_owner_of_a_topic_is_followed(server: AdminServer, make_admin: MakeA
 
 
 @pytest.mark.parametrize(("location", "said"), [
-    ("/admin/v2/clusters", "more than 5 times"), ("file:///etc/passwd", "no HTTP address"),
+    ("/admin/v2/clusters", "more than 5 times"), ("file:///etc/passwd", "not an HTTP address"),
     ("http://127.0.0.1:1/", "Connection refused"),
 ])
 def test_redirects_that_lead_nowhere(
@@ -232,7 +232,7 @@ def test_a_server_proves_who_it_is_and_sends_nobody_out_of_tls(
         assert get(trusting) == ["a"]
         with pytest.raises(Unanswered, match="no whole answer in time"):
             get(trusting, "slow")
-        with pytest.raises(Unanswered, match=f"sent on to {server.url}.*, without TLS"):
+        with pytest.raises(Unanswered, match=f"redirected to {server.url}.*, without TLS"):
             get(trusting, "out")
         assert server.asked == []
         server.answers["in"] = status(307, Location=f"{tls.url}/admin/v2/{PATH}")
