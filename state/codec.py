@@ -1,9 +1,11 @@
 """State of a shard as bytes: a named, versioned set of plain arrays.
 
-Layout: 4 bytes magic, 4 bytes header length, JSON header, one compressed block. The header names
-the job, its state version and every array with its fields, so that a reader can refuse what it
-does not know and show what it does. The block holds the fields column by column, which is what
-makes it compress.
+Layout: 4 bytes magic, 4 bytes header length, JSON header, 8 bytes length of the body, the body
+compressed. The header names the job, its state version and every array with its fields, so that a
+reader can refuse what it does not know and show what it does. It has no lengths, so it is the same
+for every shard of a job, and is read and written once. The body begins with the lengths of the
+arrays. Long arrays follow field by field, which is what makes them compress, short ones row by
+row, which is one copy.
 """
 
 from __future__ import annotations
@@ -11,43 +13,55 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 Array = np.ndarray
-MAGIC = b"WEIR"
+MAGIC = b"WEI2"
+BY_FIELD = b"WEIR"
+"""Magic of earlier releases: lengths in the header, every array field by field."""
 COMPRESSION = "lz4"
+SHORT = 32
+"""Rows up to which an array lies row by row."""
 
 
 class StateFormatError(Exception):
     """State bytes that this version of the job cannot read."""
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What a header stands for."""
+
+    job: str
+    version: int
+    names: tuple[str, ...]
+    types: tuple[np.dtype[Any], ...]
+    """Element types as `decode` makes them: plain, or aligned structures."""
+
+
 def encode(job: str, version: int, arrays: Mapping[str, Array]) -> bytes:
-    """Write one-dimensional or structured arrays under their names."""
-    directory = []
-    blocks: list[bytes] = []
-    for name, array in arrays.items():
-        fields = array.dtype.names
-        columns = [("", array)] if fields is None else [(f, array[f]) for f in fields]
-        directory.append(
-            {
-                "name": name,
-                "length": len(array),
-                "fields": [[field, column.dtype.str, list(column.shape[1:])]
-                           for field, column in columns],
-            }
-        )
-        blocks.extend(np.ascontiguousarray(column).tobytes() for _, column in columns)
+    """Write plain arrays, and structured ones of one dimension, under their names."""
+    header, types = _header(job, version, arrays)
+    blocks = [np.fromiter(map(len, arrays.values()), np.int64, len(arrays)).tobytes()]
+    for array, wanted in zip(arrays.values(), types, strict=True):
+        fields = wanted.names
+        if fields is None:
+            blocks.append(array.tobytes())
+        elif len(array) <= SHORT:
+            same = array.dtype is wanted or array.dtype == wanted
+            blocks.append((array if same else array.astype(wanted)).tobytes())
+        else:
+            blocks.extend(array[field].tobytes() for field in fields)
     body = b"".join(blocks)
-    packed = pa.compress(body, codec=COMPRESSION, asbytes=True) if body else b""
-    header = json.dumps(
-        {"job": job, "version": version, "bytes": len(body), "arrays": directory},
-        separators=(",", ":"),
-    ).encode()
-    return MAGIC + struct.pack("<I", len(header)) + header + packed
+    packed = pa.compress(body, codec=COMPRESSION, asbytes=True)
+    return b"".join((
+        MAGIC, struct.pack("<I", len(header)), header, struct.pack("<Q", len(body)), packed,
+    ))
 
 
 def decode(job: str, version: int, data: bytes) -> dict[str, Array]:
@@ -55,15 +69,122 @@ def decode(job: str, version: int, data: bytes) -> dict[str, Array]:
 
     Raises StateFormatError for other bytes, another job or a version this code does not know.
     """
-    header = describe(data)
-    if header["job"] != job:
-        raise StateFormatError(f"state of job {header['job']}, expected {job}")
-    if header["version"] != version:
+    if data[:4] == BY_FIELD:
+        header = _by_field_header(data)
+        _require(job, version, header["job"], header["version"])
+        return _by_field(header, data)
+    plan, body = _opened(data)
+    _require(job, version, plan.job, plan.version)
+    arrays: dict[str, Array] = {}
+    lengths, offset = _lengths(plan, body)
+    for name, kind, length in zip(plan.names, plan.types, lengths, strict=True):
+        if kind.names is None or length <= SHORT:
+            arrays[name] = np.ndarray(length, kind, body, offset).copy()
+            offset += length * kind.itemsize
+            continue
+        array = np.zeros(length, kind)
+        for field in kind.names:
+            part = kind[field]
+            array[field] = np.ndarray(length, part, body, offset)
+            offset += length * part.itemsize
+        arrays[name] = array
+    return arrays
+
+
+def describe(data: bytes) -> dict[str, Any]:
+    """Job, version, size and arrays of state bytes."""
+    if data[:4] == BY_FIELD:
+        return _by_field_header(data)
+    plan, body = _opened(data)
+    lengths, offset = _lengths(plan, body)
+    return {
+        "job": plan.job, "version": plan.version, "bytes": len(body) - offset,
+        "arrays": [
+            {"name": name, "length": length, "fields": _fields(kind)}
+            for name, kind, length in zip(plan.names, plan.types, lengths, strict=True)
+        ],
+    }
+
+
+def _require(job: str, version: int, found: str, its_version: int) -> None:
+    if found != job:
+        raise StateFormatError(f"state of job {found}, expected {job}")
+    if its_version != version:
         raise StateFormatError(
-            f"state of {job} has version {header['version']}, this release reads {version}"
+            f"state of {job} has version {its_version}, this release reads {version}"
         )
-    start = 8 + struct.unpack_from("<I", data, 4)[0]
-    size = header["bytes"]
+
+
+_headers: dict[tuple[str, int], tuple[tuple[str, ...], list[np.dtype[Any]], bytes, _Plan]] = {}
+"""By job and version the arrays that were written last, and their header."""
+
+
+def _header(
+    job: str, version: int, arrays: Mapping[str, Array]
+) -> tuple[bytes, tuple[np.dtype[Any], ...]]:
+    names = tuple(arrays)
+    types = [
+        a.dtype if a.ndim == 1 else np.dtype((a.dtype, a.shape[1:])) for a in arrays.values()
+    ]
+    known = _headers.get((job, version))
+    if known is None or known[0] != names or any(
+        a is not b and a != b for a, b in zip(types, known[1], strict=True)
+    ):
+        header = json.dumps(
+            {"job": job, "version": version,
+             "arrays": [[name, _fields(kind)] for name, kind in zip(names, types, strict=True)]},
+            separators=(",", ":"),
+        ).encode()
+        known = _headers[job, version] = names, types, header, _plan(header)
+    return known[2], known[3].types
+
+
+def _fields(kind: np.dtype[Any]) -> list[list[Any]]:
+    """Name, element type and shape of each field; an array without fields has one without name."""
+    if kind.names is None:
+        return [["", kind.base.str, list(kind.shape)]]
+    return [[name, kind[name].base.str, list(kind[name].shape)] for name in kind.names]
+
+
+@lru_cache(maxsize=64)
+def _plan(header: bytes) -> _Plan:
+    found: dict[str, Any] = json.loads(header)
+    names, types = [], []
+    for name, fields in found["arrays"]:
+        names.append(name)
+        if fields and fields[0][0] == "":
+            _, element, shape = fields[0]
+            types.append(np.dtype((element, tuple(shape))) if shape else np.dtype(element))
+        else:
+            types.append(np.dtype([(f, t, tuple(shape)) for f, t, shape in fields], align=True))
+    return _Plan(found["job"], found["version"], tuple(names), tuple(types))
+
+
+def _opened(data: bytes) -> tuple[_Plan, bytes]:
+    """What the header stands for, and the body."""
+    if data[:4] != MAGIC:
+        raise StateFormatError("not a state of Weir: magic bytes are missing")
+    end = 8 + struct.unpack_from("<I", data, 4)[0]
+    (size,) = struct.unpack_from("<Q", data, end)
+    packed = memoryview(data)[end + 8:]
+    body: bytes = pa.decompress(packed, decompressed_size=size, codec=COMPRESSION, asbytes=True)
+    return _plan(data[8:end]), body
+
+
+def _lengths(plan: _Plan, body: bytes) -> tuple[list[int], int]:
+    """Length of each array, and where the first of them begins."""
+    count = len(plan.names)
+    return np.frombuffer(body, np.int64, count).tolist(), 8 * count
+
+
+def _by_field_header(data: bytes) -> dict[str, Any]:
+    length = struct.unpack_from("<I", data, 4)[0]
+    header: dict[str, Any] = json.loads(data[8 : 8 + length])
+    return header
+
+
+def _by_field(header: Mapping[str, Any], data: bytes) -> dict[str, Array]:
+    start, size = 8 + struct.unpack_from("<I", data, 4)[0], header["bytes"]
     body = (
         pa.decompress(data[start:], decompressed_size=size, codec=COMPRESSION, asbytes=True)
         if size
@@ -88,12 +209,3 @@ def decode(job: str, version: int, data: bytes) -> dict[str, Array]:
             array[field] = column
         arrays[entry["name"]] = array
     return arrays
-
-
-def describe(data: bytes) -> dict[str, Any]:
-    """Job, version and arrays of state bytes, without decoding them."""
-    if data[:4] != MAGIC:
-        raise StateFormatError("not a state of Weir: magic bytes are missing")
-    length = struct.unpack_from("<I", data, 4)[0]
-    header: dict[str, Any] = json.loads(data[8 : 8 + length])
-    return header

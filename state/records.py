@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from state.names import NONE, Names
+from udfs.arrow import integers
 
 Array = np.ndarray
 NULL = np.int64(-(2**63))
@@ -58,14 +59,10 @@ def read_blob(
 def _column(column: pa.ChunkedArray, names: Names) -> Array:
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if pa.types.is_dictionary(array.type):
-        known = np.append(names.intern(array.dictionary.cast(pa.string())), NONE)
-        return known[array.indices.fill_null(len(known) - 1).to_numpy()]
-    if pa.types.is_boolean(array.type):
-        array = array.cast(pa.int8())
-    wide = array.cast(pa.int64())
-    if wide.null_count:
-        wide = wide.fill_null(int(NULL))
-    return wide.to_numpy(zero_copy_only=True)
+        values = array.dictionary
+        known = names.intern(values if values.type == pa.string() else values.cast(pa.string()))
+        return np.append(known, NONE)[integers(array.indices, len(known))]
+    return integers(array, NULL)
 
 
 def concat(parts: Sequence[Records]) -> Records:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 Array = np.ndarray
+_NONE = np.zeros(0, np.int64)
 
 
 def offsets_of(array: Any) -> Array:
@@ -43,6 +44,26 @@ def plain(array: Any) -> Any:
     if pa.types.is_null(kind):
         return array.cast(pa.string())
     return array
+
+
+def integers(array: Any, null: int | np.int64) -> Array:
+    """Whole numbers and booleans of an array as int64, `null` where there is none.
+
+    Arrow's own cast and fill_null cost more than a small array is worth.
+    """
+    start, end = array.offset, array.offset + len(array)
+    valid, values = array.buffers()
+    if pa.types.is_boolean(array.type):
+        found = _bits(values, start, end)
+    else:
+        found = np.frombuffer(values, array.type.to_pandas_dtype(), end)[start:] if end else _NONE
+    wide = found if found.dtype == np.int64 else found.astype(np.int64)
+    return np.where(_bits(valid, start, end), wide, null) if array.null_count else wide
+
+
+def _bits(buffer: Any, start: int, end: int) -> Array:
+    packed = np.frombuffer(buffer, np.uint8)
+    return np.unpackbits(packed, count=end, bitorder="little")[start:].view(np.bool_)
 
 
 def null_mask(array: Any) -> Array:

@@ -43,11 +43,13 @@ class Rows:
     def tables(self) -> dict[str, pa.Table]:
         """The tables that have rows."""
         found = {
-            "chunk_messages": self.chunk_messages, "chunk_events": self.chunk_events,
-            "chunk_state": self.chunk_state, "incomplete_messages": self.incomplete_messages,
-            "chunk_topic_stats": self.chunk_topic_stats,
+            "chunk_messages": ("messages", self.chunk_messages),
+            "chunk_events": ("rows", self.chunk_events),
+            "chunk_state": ("levels", self.chunk_state),
+            "incomplete_messages": ("missing", self.incomplete_messages),
+            "chunk_topic_stats": ("windows", self.chunk_topic_stats),
         }
-        tables = {name: make() for name, make in found.items()}
+        tables = {name: make() for name, (count, make) in found.items() if self._p[count]}
         return {name: table for name, table in tables.items() if table.num_rows}
 
     def _text(self, ids: Array) -> pa.Array:

@@ -6,6 +6,8 @@ import json
 import struct
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from state import codec
@@ -118,3 +120,65 @@ def test_times_above_53_bits_are_kept() -> None:
     rows = play([[publish(1)]], policies=[LIMIT], drain_ms=100_000)
     assert START_NS > 2**53
     assert rows["publish_verdicts"][0]["ts_mono_ns"] == START_NS + 1
+
+
+SHAPED = {
+    "plain": np.arange(5), "none": np.zeros(0, np.int8), "wide": np.arange(12.0).reshape(4, 3),
+    "empty": np.zeros((3, 0), np.int64),
+    "few": np.array([(1, 2.5, (3, 4)), (-1, 0.0, (5, 6))],
+                    np.dtype([("a", "i1"), ("b", "f8"), ("c", "i4", (2,))])),
+    "many": np.array([(i, -i) for i in range(codec.SHORT + 9)], [("a", "i8"), ("b", "i2")]),
+}
+
+
+def by_field(job: str, version: int, arrays: dict[str, Any]) -> bytes:
+    """State bytes as releases before this layout wrote them."""
+    directory: list[Any] = []
+    body = b""
+    for name, array in arrays.items():
+        fields = array.dtype.names
+        columns = [("", array)] if fields is None else [(f, array[f]) for f in fields]
+        directory.append({"name": name, "length": len(array), "fields": [
+            [field, column.dtype.str, list(column.shape[1:])] for field, column in columns
+        ]})
+        body += b"".join(np.ascontiguousarray(column).tobytes() for _, column in columns)
+    header = json.dumps(
+        {"job": job, "version": version, "bytes": len(body), "arrays": directory}
+    ).encode()
+    packed = pa.compress(body, codec="lz4", asbytes=True)
+    return b"WEIR" + struct.pack("<I", len(header)) + header + packed
+
+
+@pytest.mark.parametrize("write", [codec.encode, by_field])
+def test_arrays_come_back_whatever_their_shape(write: Any) -> None:
+    data = write("backlog", 7, SHAPED)
+    found = codec.decode("backlog", 7, data)
+    assert list(found) == list(SHAPED)
+    for name, array in SHAPED.items():
+        assert found[name].shape == array.shape
+        assert repr(found[name].tolist()) == repr(array.tolist())
+        assert found[name].flags.writeable
+    header = codec.describe(data)
+    assert (header["job"], header["version"]) == ("backlog", 7)
+    assert [a["length"] for a in header["arrays"]] == [len(a) for a in SHAPED.values()]
+    with pytest.raises(StateFormatError, match="version 7, this release reads 8"):
+        codec.decode("backlog", 8, data)
+
+
+def test_arrays_that_change_their_form_are_written_as_they_are() -> None:
+    """The header is kept from one write to the next only while it holds."""
+    other = {**SHAPED, "wide": np.zeros((2, 7), np.int32)}
+    for arrays in (SHAPED, other, {"plain": SHAPED["few"]}, SHAPED):
+        found = codec.decode("chunks", 1, codec.encode("chunks", 1, arrays))
+        assert {n: repr(a.tolist()) for n, a in found.items()} == {
+            n: repr(a.tolist()) for n, a in arrays.items()
+        }
+        assert all(found[n].shape == arrays[n].shape for n in arrays)
+
+
+def test_state_of_an_earlier_layout_goes_on() -> None:
+    data = some_state()
+    arrays = codec.decode("rate_limits", shard.VERSION, data)
+    earlier = by_field("rate_limits", shard.VERSION, arrays)
+    assert canonical(earlier, (LIMIT,)) == canonical(data, (LIMIT,))
+    assert shard.write(shard.read(earlier, [LIMIT]))[:4] == codec.MAGIC
