@@ -40,8 +40,8 @@ install_hint() {
   else echo "install $1 with your system's package manager"; fi
 }
 
-# ---------------------------------------------------------------- what was asked for
-# Options of the command and of spark-submit may stand in any order.
+# ---------------------------------------------------------------- command line
+# Options of the command and of spark-submit may be in any order.
 dry_run='' prepare_only='' help='' command='' seen_spark_only=''
 app=() spark=() confs=()
 master='' deploy_mode='' properties='' jars='' py_files='' archives='' files='' packages='' ivy=()
@@ -173,7 +173,7 @@ prepare_environment() {
   prepared && return
   mkdir -p "$home"
   if command -v flock >/dev/null; then
-    # Two starts at once: the second waits for the first. The lock lies beside what is deleted.
+    # Two starts at once: the second waits for the first. The lock is outside the deleted folder.
     exec 9> "$home.lock"
     flock -n 9 || { say "waiting for another start that prepares $home"; flock 9; }
     prepared || build_environment
@@ -253,8 +253,8 @@ prepare_jars() {
 }
 
 # ---------------------------------------------------------------- the compiled cores
-# What is compiled lies under a hash of its own sources (udfs/compiled_cache.py); the mark of this
-# script under a hash of all, so that it need not ask Python.
+# Compiled code is stored under a hash of its own sources (udfs/compiled_cache.py); the mark of this
+# script under a hash of all, so that it does not start Python.
 sources_hash() { (cd "$here" && cat app/ingest/*.py app/ingest/parsing/*.py state/*.py state/*/*.py udfs/*.py) | digest; }
 
 cores_mark() { printf '%s\n' "$NUMBA_CACHE_DIR/complete-$(sources_hash)"; }
@@ -287,7 +287,7 @@ if [ -z "$needs_spark$prepare_only" ]; then
   exec "${line[@]}"
 fi
 
-# Spark's own lines are written as those of the command.
+# Spark's own lines have the format of the command's.
 previous=''
 for word in ${app[@]+"${app[@]}"}; do
   case "$previous $word" in
@@ -355,7 +355,7 @@ case $master in
     case $command in run|demo) [ -n "$dry_run" ] || prepare_cores ;; esac
     ;;
   *)
-    # What a stranger's cluster needs: sources as a zip, packages packed or already there.
+    # What any cluster needs: sources as a zip, packages packed or already installed.
     code=$state/weir.zip
     py_files=${py_files:+$py_files,}$code
     [ -n "$dry_run" ] || "$python" -m app.setup.package code "$code"

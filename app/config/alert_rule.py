@@ -1,4 +1,4 @@
-"""What an alert rule is: when it holds (SQL over the tables), for how long, and what to say."""
+"""An alert rule: its condition (SQL over the tables), its duration and its summary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def duration_of(value: Any) -> Any:
 
 
 class Rule(Model):
-    """One rule. docs/alerts.md explains the keys to whoever writes one."""
+    """One rule. docs/alerts.md documents the keys."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -37,14 +37,14 @@ class Rule(Model):
     """Braces name labels and other columns, `since`, `until`, `seconds` and `value`."""
     runbook: str = ""
     labels: list[Text] | None = None
-    """Columns that tell one alert from another; None: all but start_ms, end_ms and value."""
+    """Columns that identify an alert; None: all but start_ms, end_ms and value."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     """How many alerts of the rule are kept at a time."""
 
     @model_validator(mode="before")
     @classmethod
     def _with_unit(cls, document: Any) -> Any:
-        """Nothing in the key `for` tells the unit of a plain number."""
+        """The key `for` has no unit in its name: a plain number is refused."""
         value = document.get("for") if isinstance(document, dict) else None
         if isinstance(value, int) and value:
             raise ValueError(f"for: {value!r} has no unit (allowed: {DURATIONS})")

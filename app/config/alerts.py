@@ -1,4 +1,4 @@
-"""The part of the configuration about alerts: which rules, how often, and who is told."""
+"""The section of the configuration on alerts: rules, interval and notification sinks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAY_CARRY_SECRET = re.compile(r"(https?://[^/?#]+)[/?#](.+)")
 
 
 class _HttpSink(Model):
-    """What every sink has that is reached by HTTP."""
+    """The keys of every HTTP sink."""
 
     url: str
     headers: dict[str, str] = {}
@@ -44,7 +44,7 @@ class _HttpSink(Model):
 
     @property
     def identity(self) -> str:
-        """What its progress is kept under: follows from the address as it is written."""
+        """The key of its progress: derived from the address as written."""
         return hashlib.sha256(f"{self.type} {self.url}".encode()).hexdigest()[:16]  # type: ignore[attr-defined]
 
     @property
@@ -53,15 +53,15 @@ class _HttpSink(Model):
         return f"{self.type} {_host_only(self.url)}"  # type: ignore[attr-defined]
 
     def address(self) -> str:
-        """The address, secrets put in from the environment."""
+        """The address, with secrets from the environment."""
         return resolved({"url": self.url}, "alerts.sinks")["url"]
 
     def all_headers(self) -> dict[str, str]:
-        """The headers, secrets put in from the environment."""
+        """The headers, with secrets from the environment."""
         return resolved(self.headers, "alerts.sinks.headers")
 
     def display(self) -> dict[str, Any]:
-        """These settings as they may be printed."""
+        """These settings for printing, secrets masked."""
         secret = re.compile("authorization|key|token|secret|cookie", re.IGNORECASE)
         headers = {
             k: masked(v) if secret.search(k) and MASK not in v else v
@@ -87,7 +87,7 @@ class WebhookSink(_HttpSink):
 
 
 class AlertmanagerSink(_HttpSink):
-    """Alertmanager's API v2: firing alerts are sent again and again, resolved ones once."""
+    """Alertmanager's API v2: firing alerts are sent repeatedly, resolved ones once."""
 
     type: Literal["alertmanager"]
     resend_ms: Positive = 60_000
@@ -101,7 +101,7 @@ Sink = Annotated[StdoutSink | WebhookSink | AlertmanagerSink, Field(discriminato
 
 
 class AlertSettings(Model):
-    """Which rules, how often, and who is told."""
+    """Rules, interval and notification sinks."""
 
     interval_ms: Positive | None = 30_000
     lookback_ms: Positive = 7_200_000
@@ -112,11 +112,11 @@ class AlertSettings(Model):
 
     @property
     def http_sinks(self) -> list[HttpSink]:
-        """The sinks that something must be delivered to."""
+        """The sinks with delivery: all but standard output."""
         return [sink for sink in self.sinks if not isinstance(sink, StdoutSink)]
 
     def display(self) -> dict[str, Any]:
-        """These settings as they may be printed."""
+        """These settings for printing, secrets masked."""
         sinks = [s.model_dump() if isinstance(s, StdoutSink) else s.display() for s in self.sinks]
         return {**self.model_dump(), "sinks": sinks}
 

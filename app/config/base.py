@@ -1,7 +1,7 @@
-"""What every part of the configuration is made of: its base, its units, options and secrets.
+"""Common parts of the sections of the configuration: base class, units, options and secrets.
 
-Text such as `${env:NAME}` in options stays as it is written; `resolved` puts the value in where a
-connection is opened, so that no secret is ever printed, hashed or logged.
+Text such as `${env:NAME}` in options stays as written; `resolved` replaces it where a connection
+is opened, so that no secret is ever printed, hashed or logged.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Model(BaseModel):
 
 
 def in_unit(key: Any, value: Any, whole: bool = True) -> Any:
-    """A duration as the number that its key stands for; anything else stays what it is, and so does
-    one that is no `whole` number."""
+    """A duration as the number of its key's unit; anything else is returned unchanged, and so is
+    one that is not a `whole` number."""
     if not isinstance(key, str) or not isinstance(value, str) or not has_unit(value):
         return value
     unit_ms = next((ms for ms, ends in UNIT_OF_KEY.items() if ends.search(key)), None)
@@ -68,7 +68,7 @@ def shown(options: dict[str, str]) -> dict[str, str]:
 
 
 def masked(text: str) -> str:
-    """A secret as it may be printed: nothing of it but the variables that it is made of."""
+    """A secret for printing: only the names of its variables."""
     if ENV.fullmatch(text):
         return text
     names = [match[0] for match in ENV.finditer(text)]

@@ -16,7 +16,7 @@ class JobModel(Model):
     """Parameters of one job."""
 
     def params(self) -> dict[str, Any]:
-        """What the job is told."""
+        """The parameters that the job gets."""
         return self.model_dump()
 
 
@@ -70,7 +70,7 @@ class ChunksSettings(JobModel):
         return self
 
     def params(self) -> dict[str, Any]:
-        """What the job is told: defects by name, in their order."""
+        """The parameters that the job gets: defects by name, in their order."""
         found = self.model_dump(exclude={"profile"})
         chosen = DEFECTS if self.profile == "upstream" else self.defects
         return {**found, "defects": [d for d in DEFECTS if d in chosen], "extra_outputs": []}
@@ -110,7 +110,7 @@ class ProducerIdsSettings(JobModel):
         return self
 
     def params(self) -> dict[str, Any]:
-        """What the job is told: Kafka's settings by Kafka's names."""
+        """The parameters that the job gets: Kafka's settings by Kafka's names."""
         found = self.model_dump(exclude={"profile"}, by_alias=True)
         defects = ["Q1"] if self.profile == "upstream" else self.defects
         return {**found, "defects": defects, "extra_outputs": []}
@@ -131,7 +131,7 @@ class BacklogSettings(JobModel):
     age_when_empty: Literal["minus_one", "zero"] = "minus_one"
     age_reading: Literal["live", "last_check"] = "live"
     eviction_count_rule: Literal["every_call", "evicted_only"] | None = None
-    """None: as the profile says."""
+    """None: the profile's value."""
     check_duration_rule: Literal["per_topic", "per_pass"] = "per_topic"
     apply_evictions: bool = False
     check_rows: Literal["backlogged", "all"] = "backlogged"
@@ -146,7 +146,7 @@ class BacklogSettings(JobModel):
     exposeTopicLevelMetricsInPrometheus: bool = True
 
     def params(self) -> dict[str, Any]:
-        """What the job is told: a rule that is set wins over the profile."""
+        """The parameters that the job gets: a rule that is set overrides the profile."""
         found = self.model_dump(exclude={"profile"})
         usual = "every_call" if self.profile == "upstream" else "evicted_only"
         rule = self.eviction_count_rule or usual
@@ -224,7 +224,7 @@ class EntryCacheSettings(JobModel):
         return variants
 
     def params(self) -> dict[str, Any]:
-        """What the job is told: of a variant only what it sets itself."""
+        """The parameters that the job gets: of a variant only its own settings."""
         found = {k: v for k, v in self.model_dump().items() if v is not None}
         return {**found, "variants": [v.model_dump(exclude_unset=True) for v in self.variants]}
 

@@ -1,4 +1,4 @@
-"""The part of the configuration that says which consumer groups of Kafka are polled, and how."""
+"""The section of the configuration on polled consumer groups of Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from app.config.base import Milliseconds, Model, Positive, as_text, resolved, shown
 
 WHERE = "source.groups"
-"""Where these settings stand in the configuration; messages name keys below it."""
+"""The place of these settings in the configuration; messages name keys below it."""
 DAY_MS = 86_400_000
 PATTERN, INTERNAL = "^", "__"
 """How a pattern begins, and how the name of a topic does that Kafka or a tool keeps for itself."""
@@ -73,7 +73,7 @@ class KafkaGroupsSettings(Model):
                     f"{name!r} is not the name of a topic (a pattern begins with {PATTERN})"
                 )
             if _is_partition(name):
-                raise ValueError(f"{name!r} ends like a partition, so it cannot be told apart")
+                raise ValueError(f"{name!r} ends like a partition and is ambiguous")
         return names
 
     @model_validator(mode="after")
@@ -100,11 +100,11 @@ class KafkaGroupsSettings(Model):
         return _chosen(name, [each for each in self.topics if each.lstrip(PATTERN)[:2] == INTERNAL])
 
     def client_options(self) -> dict[str, str]:
-        """Options for the client, secrets put in from the environment."""
+        """Options for the client, with secrets from the environment."""
         return resolved(self.options, f"{WHERE}.options")
 
     def display(self) -> dict[str, Any]:
-        """These settings as they may be printed."""
+        """These settings for printing, secrets masked."""
         return {**self.model_dump(), "options": shown(self.options)}
 
     def __repr_args__(self) -> Any:

@@ -1,4 +1,4 @@
-"""The part of the configuration that says where metrics are served, and how many series."""
+"""The section of the configuration on metrics: the address, and the number of series."""
 
 from __future__ import annotations
 

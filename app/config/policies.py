@@ -1,6 +1,6 @@
-"""What is wrong with a policy document of the configuration.
+"""Checks of the policy documents of the configuration.
 
-`state.policies` says what a document may hold, on the stream and here. A configuration is written
+`state.policies` defines a valid document, on the stream and here. A configuration is written
 by hand, so more is refused in it: an unknown or forgotten key, a rate below -1, a fraction of a
 message, and a topic that no record of the source can have.
 """
@@ -62,7 +62,7 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
 
 
 def without_effect(document: dict[str, Any]) -> list[str]:
-    """Limits of a valid document that decide nothing."""
+    """Limits of a valid document without effect."""
     return [key for key in document["limits"] if key in WITHOUT_EFFECT]
 
 

@@ -1,4 +1,4 @@
-"""The part of the configuration that says which Pulsar cluster is polled, and how."""
+"""The section of the configuration on a polled Pulsar cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.config.base import Milliseconds, Model, Positive, resolved, shown, with
 from app.errors import UserError
 
 WHERE = "source.admin"
-"""Where these settings stand in the configuration; messages name keys below it."""
+"""The place of these settings in the configuration; messages name keys below it."""
 DAY_MS = 86_400_000
 Scope = Literal["namespace", "topic", "resource_group", "broker"]
 _URL = re.compile(r"https?://[^/?#@\s]+/?")
@@ -79,13 +79,13 @@ class PulsarAdminSettings(Model):
         if not self.cluster:
             raise ValueError("cluster: is missing (the cluster's name, as Pulsar itself has it)")
         if self.token is not None and self.token_file is not None:
-            raise ValueError("token: stands beside token_file; give one of them")
+            raise ValueError("token: excludes token_file; give one of them")
         if self.url and not self.namespaces and not self.topics:
-            raise ValueError("namespaces: is empty, and so is topics; one of them must say what")
+            raise ValueError("namespaces: is empty, and so is topics; give one of them")
         return self
 
     def secret(self) -> str | None:
-        """The token now: a file is read anew each time, so that it can be renewed."""
+        """The current token: a file is read at every call, so that it can be renewed."""
         if self.token is not None:
             return resolved({"token": self.token}, WHERE)["token"].strip()
         if self.token_file is None:
@@ -95,11 +95,11 @@ class PulsarAdminSettings(Model):
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(
                 f"{WHERE}.token_file: {self.token_file} cannot be read ({error})\n"
-                "a file that holds the token and nothing else is needed"
+                "allowed: a file with the token and nothing else"
             ) from None
 
     def display(self) -> dict[str, Any]:
-        """These settings as they may be printed."""
+        """These settings for printing, secrets masked."""
         plain = self.model_dump()
         if self.token is not None:
             plain.update(shown({"token": self.token}))

@@ -1,4 +1,4 @@
-"""The part of the configuration that says when tables are audited beside a run."""
+"""The section of the configuration on audits during a run."""
 
 from __future__ import annotations
 

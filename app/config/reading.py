@@ -1,4 +1,4 @@
-"""Reading configuration files, and saying what is wrong with one in terms of its keys."""
+"""Reads configuration files, and reports mistakes by key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMON_SHAPES = {
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML's own answer to a repeated key is to keep the last one, silently."""
+    """YAML itself silently keeps the last of repeated keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -34,7 +34,7 @@ class _UniqueKeys(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
                 line = key_node.start_mark.line + 1
-                raise yaml.MarkedYAMLError(problem=f"{key} stands twice, again in line {line}")
+                raise yaml.MarkedYAMLError(problem=f"{key} is given twice, again in line {line}")
             if isinstance(key, str):
                 seen.add(key)
         return super().construct_mapping(node, deep)
@@ -100,7 +100,7 @@ def policy_documents(
 
 
 def describe(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """What is wrong, one line each: key, what it is, what is allowed."""
+    """The mistakes, one line each: key, value and allowed values."""
     return [_describe(dict(item), model) for item in error.errors(include_url=False)]
 
 

@@ -1,7 +1,7 @@
 """The configuration as pydantic models: unknown keys are refused, every job gets its parameters.
 
 `configs/weir.yaml` documents every key. Text such as `${env:NAME}` in reader and storage options
-stays as it is written here; `resolved` puts the value in where a connection is opened, so that
+stays as written here; `resolved` replaces it where a connection is opened, so that
 no secret is ever printed, hashed or logged.
 """
 
@@ -35,10 +35,10 @@ from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
-"""delta-rs takes it for the sign it stands for, and cannot work on a path with a `[`."""
+"""delta-rs decodes it, and does not support a path with a `[`."""
 
 NO_SOURCE = (
-    "source: is missing; it names where the records come from\n"
+    "source: is missing (the origin of the records)\n"
     "--config FILE names a configuration with a source; README.md has examples, and "
     "`./spark-submit.sh demo` needs no configuration"
 )
@@ -87,7 +87,7 @@ class Settings(Model):
     @field_validator("quality", "alerts", mode="before")
     @classmethod
     def _off(cls, section: Any) -> Any:
-        """Null switches a section off; the commands of the same name work all the same."""
+        """Null switches a section off; the commands of the same name still work."""
         return {"interval_ms": None} if section is None else section
 
     @field_validator("warehouse")
@@ -96,7 +96,7 @@ class Settings(Model):
         for sign, found in (("[", "[" in warehouse), ("%XX", _ESCAPED.search(warehouse))):
             if found:
                 raise ValueError(
-                    f"{warehouse!r} has {sign} in it, which tables are not safe under; take "
+                    f"{warehouse!r} has {sign} in it, which is not safe for tables; take "
                     "another path (allowed: any path without [ and without % before two digits)"
                 )
         return warehouse
@@ -111,7 +111,7 @@ class Settings(Model):
             if job not in JOBS:
                 raise ValueError(f"{job!r} is not a job (allowed: {', '.join(JOBS)})")
             if named.count(job) > 1:
-                raise ValueError(f"{job!r} stands in more than one place; a job runs once")
+                raise ValueError(f"{job!r} is in more than one group; a job runs once")
         return groups
 
     @model_validator(mode="after")
@@ -166,7 +166,7 @@ class Settings(Model):
         }
 
     def params_hash(self, job: str) -> str:
-        """Hash of what decides a job's answers: parameters and configured policies."""
+        """Hash of what determines a job's rows: parameters and configured policies."""
         params = self.job_params(job)
         return _digest({"job": job, "params": params, "policies": self.policy_dicts()})
 
@@ -190,7 +190,7 @@ class Settings(Model):
         return found
 
     def storage(self) -> dict[str, str]:
-        """Options for the object store of the warehouse, secrets put in from the environment."""
+        """Options for the object store of the warehouse, with secrets from the environment."""
         return resolved(self.storage_options, "storage_options")
 
     def __repr_args__(self) -> Any:

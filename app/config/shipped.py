@@ -1,4 +1,4 @@
-"""Files that come with Weir beside its code: of a checkout, or of the zip that is sent around."""
+"""Files that ship with Weir's code: of a checkout, or of the zip that Spark distributes."""
 
 from __future__ import annotations
 

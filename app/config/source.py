@@ -1,4 +1,4 @@
-"""The part of the configuration that says where records come from."""
+"""The section of the configuration on the source."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class HeaderNames(Model):
         named = list(self.model_dump().values())
         for name in named:
             if named.count(name) > 1:
-                raise ValueError(f"{name!r} stands for more than one column")
+                raise ValueError(f"{name!r} is the header of more than one column")
         return self
 
 
 class MessagesSettings(Model):
-    """What stands in records made of ordinary Kafka messages (source format kafka_messages)."""
+    """Values for records from ordinary Kafka messages (source format kafka_messages)."""
 
     cluster: Annotated[str, Field(min_length=1)] = "kafka"
     broker: Annotated[str, Field(min_length=1)] = "kafka"
@@ -52,7 +52,7 @@ class MessagesSettings(Model):
 
 
 class KafkaLogsSettings(Model):
-    """What stands in records made of a Kafka broker's logs (source format kafka_logs)."""
+    """Values for records from a Kafka broker's logs (source format kafka_logs)."""
 
     cluster: Annotated[str, Field(min_length=1)] = "kafka"
     broker: Annotated[str, Field(min_length=1)] = "kafka"
@@ -70,7 +70,7 @@ class KafkaLogsSettings(Model):
 
 
 class SourceSettings(Model):
-    """Where the records come from."""
+    """The source of the records."""
 
     format: Literal[
         "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "pulsar_admin", "files", "delta",
@@ -111,17 +111,17 @@ class SourceSettings(Model):
 
     @property
     def title(self) -> str:
-        """How the log names the source: its topics or its path, nothing that may be secret."""
+        """The source's name in the log: its topics or its path, without secrets."""
         topics = (self.options.get(key) for key in ("subscribe", "subscribePattern", "assign"))
         place = next(filter(None, (*topics, self.path)), None)
         return self.format if place is None else f"{self.format} {without_users(place)}"
 
     def reader_options(self) -> dict[str, str]:
-        """Options for the reader, secrets put in from the environment."""
+        """Options for the reader, with secrets from the environment."""
         return resolved(self.options, "source.options")
 
     def display(self) -> dict[str, Any]:
-        """These settings as they may be printed."""
+        """These settings for printing, secrets masked."""
         plain = {**self.model_dump(), "options": shown(self.options)}
         if self.admin is not None:
             plain["admin"] = self.admin.display()

@@ -1,4 +1,4 @@
-"""The part of the configuration that says where throttle commands are published."""
+"""The section of the configuration on the throttle feed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CommandFields(Model):
 
 
 class ThrottleFeedSettings(Model):
-    """Where throttle commands are published."""
+    """The topic of the throttle feed and its options."""
 
     topic: str = ""
     options: dict[str, str] = {}
@@ -52,7 +52,7 @@ class ThrottleFeedSettings(Model):
         return self
 
     def writer_options(self) -> dict[str, str]:
-        """Options for the writer, secrets put in from the environment."""
+        """Options for the writer, with secrets from the environment."""
         return resolved(self.options, "throttle_feed.options")
 
     def __repr_args__(self) -> Any:

@@ -1,4 +1,4 @@
-"""What a scenario file may say about backlogs: topics with quotas, and how they are read."""
+"""The section of a scenario on backlogs: topics with quotas, and how they are read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KeepUpSpec(Section):
         ):
             raise ValueError("returns_s: needs stops_s before it")
         if self.stops_s is not None and self.speed is None:
-            raise ValueError("speed: needed with stops_s, to catch up with")
+            raise ValueError("speed: is missing (needed with stops_s, to catch up)")
         if self.cumulative and self.speed is not None:
             raise ValueError("cumulative: only without speed")
         return self
@@ -44,7 +44,7 @@ class QuotaSpec(Section):
     @model_validator(mode="after")
     def _one_size(self) -> QuotaSpec:
         if self.size_s is not None and self.size_bytes is not None:
-            raise ValueError("size_s and size_bytes: one of them")
+            raise ValueError("size_s and size_bytes: give one of them")
         return self
 
 

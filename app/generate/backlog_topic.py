@@ -80,7 +80,7 @@ class Played:
 
 
 class _Keeping:
-    """One subscription that keeps up as well as it can, told of time step by step."""
+    """One subscription that keeps up as well as it can, advanced step by step."""
 
     def __init__(self, name: str, spec: KeepUpSpec, step_ns: int, rng: np.random.Generator) -> None:
         self.name, self.spec = name, spec

@@ -1,4 +1,4 @@
-"""Who reads in the cache part of a trace: topics, and one reader per topic and subscription."""
+"""The readers of the cache part of a trace: topics, and one reader per topic and subscription."""
 
 from __future__ import annotations
 

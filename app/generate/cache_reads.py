@@ -55,7 +55,7 @@ def steps_of(at, topic, sizes, draws, t, r, now, out):  # type: ignore[no-untype
     """Writes the steps that entries in order of time bring; answers how many.
 
     `t` are arrays by topic, `r` by reader, as `CacheReads` names them; `now` is the begin of the
-    slice, before which nothing can be told any more.
+    slice, before which nothing can be reported any more.
     """
     (ledger, entries, length, first_reader, each, retained, rolls, reopens) = t
     (last, step, lag, delay, trip, joins, leaves, first_absence, absences, absence, slow_share,

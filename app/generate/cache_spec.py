@@ -1,4 +1,4 @@
-"""What a scenario file may say about reads of entries: topics, and subscriptions by habit."""
+"""The section of a scenario on reads of entries: topics, and kinds of subscriptions."""
 
 from __future__ import annotations
 

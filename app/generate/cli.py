@@ -24,9 +24,9 @@ def generate(
     scenario: str, events: int, seed: int, out: Path | None = None, kafka: str | None = None,
     config: Path | None = None,
 ) -> int:
-    """Writes a trace to a folder, or to `SERVERS/TOPIC` of Kafka, and says what is in it.
+    """Writes a trace to a folder, or to `SERVERS/TOPIC` of Kafka, and prints its contents.
 
-    Beside a trace in Kafka go its policies and a configuration, `config`, which is printed.
+    A trace in Kafka gets files of its policies and a configuration, `config`, which is printed.
     """
     beside = None if kafka is None else _beside(kafka, config)
     trace = plan_trace(load_scenario(scenario), events, seed)

@@ -20,7 +20,7 @@ def document(
     """The configuration as YAML has it; `cache_bytes` where the trace does not name a size."""
     found: dict[str, Any] = {"warehouse": warehouse, "source": source, "policy_files": [policies]}
     if trace.cache is not None:
-        # The trace tells when an entry was read and released; without that a dispatch is both.
+        # The trace has the times of reads and releases; without them a dispatch is both.
         size = trace.cache.max_bytes or cache_bytes
         found["entry_cache"] = {"release_event": "entry_released",
                                 **({} if size is None else {"max_bytes": size})}

@@ -1,4 +1,4 @@
-"""Who is in the fleet: brokers, connections, topics, producers and subscriptions, as arrays.
+"""The fleet: brokers, connections, topics, producers and subscriptions, as arrays.
 
 The layout follows from the scenario; the seed decides names, weights and sizes. Topic t lives on
 broker t mod brokers. The first connection of the first broker is a shared gateway that carries
@@ -100,7 +100,7 @@ class Fleet:
 
     @property
     def keys(self) -> list[str]:
-        """Whom records are about, by number: the brokers, all of them, those of Kafka."""
+        """The subjects of records, by number: the brokers, all of them, those of Kafka."""
         return [*self.brokers, "*", *self.kafka_brokers]
 
     def connection_text(self, connection: np.ndarray, at_ns: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The named incidents: one function per kind, each adds to the plan and says what must be found.
+"""The named incidents: one function per kind, each adds to the plan and to the expected findings.
 
 A client whose connection is paused cannot publish, so an incident is a series of bursts with the
 pause between them: after a burst of f seconds' worth of a limit the balance is 1 - f seconds below
@@ -22,7 +22,7 @@ from app.generate.streams import CONTRACT, FLEET_WIDE, stream_of
 TARGET = 0.01
 """Part of the capacity that ends a pause."""
 SLACK = 60 * MS
-"""Later than the model says: resolution of the bucket and the client's wake-up."""
+"""Later than in the model: resolution of the bucket and the client's wake-up."""
 FRAMES = 4
 """Publish requests of a burst, already on the way when the first one breaks the limit."""
 

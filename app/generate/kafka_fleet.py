@@ -1,4 +1,4 @@
-"""Who produces to the Kafka cluster: users, and the producer instances that they run one by one.
+"""The producers of the Kafka cluster: users, and the producer instances that they run one by one.
 
 An instance is one start of a producer. It is given a producer id, brings its first batch and goes
 on until its user starts it anew. A storm is one job whose instances crash after a batch or two.

@@ -1,7 +1,7 @@
 """The Kafka cluster of a trace: producer ids that are assigned, and batches that carry them.
 
 First batches are planned with the trace, since each brings a new id; the batches in between are
-drawn slice by slice. Feeds are those of Kafka: the request log tells which id was assigned to whom,
+drawn slice by slice. Feeds are those of Kafka: the request log has the owner of each id,
 dumped log batches carry it.
 """
 

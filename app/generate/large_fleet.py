@@ -1,4 +1,4 @@
-"""Who sends and who receives large messages: topics of three roles with producers and consumers."""
+"""Producers and consumers of large messages: topics of three roles with producers and consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an administrator's poll sees: the size of each ledger and where each cursor stands."""
+"""An administrator's poll: the size of each ledger and the position of each cursor."""
 
 from __future__ import annotations
 

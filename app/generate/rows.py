@@ -1,4 +1,4 @@
-"""Event records as rows of one integer matrix, and the texts that the integers stand for.
+"""Event records as rows of one integer matrix, and the texts that the integers refer to.
 
 A row holds one record: a number as itself, a text as its id in the `Texts` of the trace, a missing
 value as `NULL`. So a slice of the trace is built, sorted and written without a Python object per

@@ -1,4 +1,4 @@
-"""What a scenario file may say; anything else in it is refused with file and key."""
+"""The scenario file: its keys; others are refused with file and key."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class UserSpec(Section):
     @model_validator(mode="after")
     def _somebody_restarts(self) -> UserSpec:
         if self.restarts and not self.producers:
-            raise ValueError("restarts: without producers nobody restarts")
+            raise ValueError("restarts: needs producers above 0")
         return self
 
 
@@ -209,9 +209,9 @@ class KafkaSpec(Section):
     @model_validator(mode="after")
     def _somebody_produces(self) -> KafkaSpec:
         if self.storm is not None and self.storm.user not in self.users:
-            raise ValueError(f"storm.user: {self.storm.user} is none of the users")
+            raise ValueError(f"storm.user: {self.storm.user} is not one of the users")
         if not any(user.producers for user in self.users.values()):
-            raise ValueError("users: nobody has producers")
+            raise ValueError("users: none has producers")
         return self
 
     def bound(self, user: str) -> float:

@@ -68,7 +68,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a scenario, a number of events and a seed stand for; the same each time it is read."""
+    """The trace of a scenario, a number of events and a seed; the same each time it is read."""
 
     scenario: Scenario
     events: int

@@ -1,4 +1,4 @@
-"""Normal traffic: who publishes how much, and what follows from each publish.
+"""Normal traffic: publishes, and the records that follow from each.
 
 An entry is added 1 to 20 ms after its publish, dispatched to each subscription, and acknowledged.
 """

@@ -52,8 +52,7 @@ BLOB_BYTES = 3 << 19
 """Limit of one blob, which only a single record can exceed. Spark puts up to
 `app.stream.session.OPERATOR_ROWS` blobs into one Arrow vector, which holds less than 2 GiB."""
 COLUMN_BYTES = 9
-"""A number, or the place of a text among the distinct ones, with the bit that says whether it is
-null."""
+"""A number, or the index of a text among the distinct ones, with the bit for null."""
 TOPIC_BYTES = 64
 """What a topic's one spelling adds to the topic as it came: scheme and partition."""
 POSITION_BYTES = 42

@@ -1,5 +1,5 @@
 """Before and around a run: the demo, checks of a configuration and of the machine, packaging.
 
-`demo`, `validate`, `connect` (what `validate --connect` asks), `doctor`; `package` and `warm` serve
-`spark-submit.sh`. `doctor` is where to start reading. May import every room.
+`demo`, `validate`, `connect` (the checks of `validate --connect`), `doctor`; `package` and `warm`
+serve `spark-submit.sh`. `doctor` is where to start reading. May import every room.
 """

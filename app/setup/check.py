@@ -1,4 +1,4 @@
-"""What `doctor` and `validate --connect` report about one thing that they have looked at."""
+"""One check of `doctor` and `validate --connect`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.errors import UserError
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: whether it is in order, what was found, what would mend it."""
+    """The result of a check: whether it passed, the findings, and the remedy."""
 
     name: str
     ok: bool
@@ -19,7 +19,7 @@ class Check:
 
 
 def checked(name: str, question: Callable[[], str]) -> Check:
-    """The answer to a question; a UserError is what is not in order, its second line the remedy."""
+    """The result of a check; a UserError is a failure, its second line the remedy."""
     try:
         return Check(name, True, question())
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What `validate --connect` asks the world about a configuration: paths, brokers, topics, sinks."""
+"""The checks of `validate --connect` outside the configuration: paths, brokers, topics, sinks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
-    """A check per part of the configuration that the world has a say in."""
+    """A check per part of the configuration that depends on something outside it."""
     if unset:
         # Whatever needs one of them could not be opened.
         names = ", ".join(unset)
@@ -76,7 +76,7 @@ def _files(path: str) -> str:
 
 
 def _kafka(options: dict[str, str]) -> str:
-    """Where the topics end, as a consumer is told; a record is read where there is one."""
+    """The end offsets of the topics, for a consumer; a record is read where there is one."""
     servers = options["kafka.bootstrap.servers"]
     client, topics = client_options(options), chosen(options)
     if client is None:

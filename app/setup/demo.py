@@ -18,7 +18,7 @@ from app.report import findings
 from app.setup.demo_folder import prepare
 
 FILES_PER_BATCH = 10
-"""Several micro-batches, as a service would have, so that what comes too late is seen to be so."""
+"""Several micro-batches, as in a service, so that late records are quarantined."""
 
 
 def demo(out: Path, seed: int, events: int) -> int:
@@ -59,7 +59,7 @@ def demo(out: Path, seed: int, events: int) -> int:
 
 
 def _write_report(config: Path, page: Path, console: Console) -> None:
-    """The page that `report` makes of the demo's warehouse."""
+    """The report on the demo's warehouse."""
     from app.config.settings import load_settings
     from app.report import write_page
 
@@ -74,7 +74,7 @@ def _kafka(trace: Trace) -> str:
 
 
 def write_config(trace: Trace, out: Path) -> Path:
-    """The configuration with which `run` does what the demo does."""
+    """Write the configuration of the demo's run."""
     write_policies(trace, out / "policies.yaml")
     source = {
         "format": "files",
@@ -90,7 +90,7 @@ def write_config(trace: Trace, out: Path) -> Path:
 
 
 def _process(config: Path) -> None:
-    """Run over the whole trace; a run that was stopped ends the demo."""
+    """Run over the whole trace; a stopped run ends the demo."""
     from app.config.settings import load_settings
     from app.stream.run import work
 
@@ -99,7 +99,7 @@ def _process(config: Path) -> None:
 
 
 def _with_exchange(config: Path) -> list[dict[str, Any]]:
-    """topic_throttle_stats of the archived trace, had every client known the throttle command."""
+    """topic_throttle_stats of the archived trace if every client supported the throttle command."""
     from app.config.settings import load_settings
     from app.whatif.replay import replay_here
 
@@ -116,7 +116,7 @@ def _with_exchange(config: Path) -> list[dict[str, Any]]:
 
 
 def _caches_compared(config: Path, out: Path) -> str | None:
-    """What other caches would have done on the archived trace, kept and drawn as `bakeoff` does;
+    """The bake-off of the archived trace, kept and drawn as `bakeoff` does;
     None if no entry was read."""
     from app.config.settings import load_settings
     from app.whatif.bakeoff.command import Asked, compare, draw_curves, keep_rows, rows
@@ -147,7 +147,7 @@ def _summary(warehouse: Path) -> findings.Summary:
 
 
 def _of_other_jobs(warehouse: Path) -> list[str]:
-    """What the jobs besides rate_limits found; a table without rows adds nothing."""
+    """The findings of the jobs besides rate_limits; a table without rows adds nothing."""
     large = findings.large_message_sentence(
         _rows(warehouse / "chunk_messages", findings.MESSAGE_COLUMNS),
         _rows(warehouse / "chunk_events", findings.CHUNK_EVENT_COLUMNS),

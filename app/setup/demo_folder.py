@@ -1,4 +1,4 @@
-"""The folder of a demo: which one is taken, and what is removed there."""
+"""The folder of a demo: its checks, and the removal of an earlier demo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MARKER = "weir-demo.json"
 MADE_HERE = ("events", "warehouse", "weir.yaml", "policies.yaml", "report.html",
              "cache-bakeoff.svg")
 FEW_EVENTS = 50_000
-"""Numbers below are tried before Spark starts; a scenario needs fewer."""
+"""Numbers of events below are planned before Spark starts, since they may be too few."""
 
 
 def refuse(out: Path, events: int, seed: int) -> None:
@@ -37,7 +37,7 @@ def refuse(out: Path, events: int, seed: int) -> None:
 
 
 def prepare(out: Path, events: int, seed: int) -> None:
-    """An empty place for a demo; what an earlier demo made there is removed, nothing else ever."""
+    """An empty folder for a demo; only files of an earlier demo are removed."""
     refuse(out, FEW_EVENTS, seed)
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The command `doctor`: whether everything that Weir needs is there, and fits together."""
+"""The command `doctor`: checks that everything that Weir needs is installed and compatible."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _kafka(settings: Settings, spark: SparkSession) -> Check:
 
 
 def _workers(settings: Settings, spark: SparkSession) -> Check:
-    """Python, numba and Weir's own code on the workers, the way that queries use them."""
+    """Python, numba and Weir's own code on the workers, as in queries."""
     parts = spark.sparkContext.defaultParallelism
     rows = spark.range(parts, numPartitions=parts).mapInArrow(_on_worker, "found string").collect()
     found = sorted({row.found for row in rows})
@@ -124,7 +124,7 @@ def _place(settings: Settings) -> str:
 
 
 def _partitions(settings: Settings, spark: SparkSession) -> Check:
-    """Whether the configured numbers fit the manifest; what is not configured is taken from it."""
+    """Whether the configured numbers fit the manifest, which supplies those not configured."""
     return checked("partitions", lambda: _numbers(settings, spark))
 
 

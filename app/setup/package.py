@@ -1,4 +1,4 @@
-"""What travels to a cluster: the sources, environment, compiled cores and configuration."""
+"""Packages for a cluster: the sources, environment, compiled cores and configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `validate`: the configuration as Weir understands it, or every mistake in it."""
+"""The command `validate`: the resolved configuration, or every mistake in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unset_variables(settings: Settings) -> list[str]:
 
 
 def idle_limits(settings: Settings) -> list[str]:
-    """Limits of policies, and changed parameters of the jobs, that are accepted and decide nothing:
+    """Limits of policies, and changed parameters of the jobs, that are accepted and have no effect:
     scope and name, or job, and key."""
     limits = [
         f"{policy['scope']} {policy['name']}: {key}"
@@ -55,8 +55,8 @@ def validate(
 ) -> int:
     """Print the resolved configuration and its hash; exit code 2 after every mistake otherwise.
 
-    With `connect` its paths, brokers, topics and sinks are asked as well, and permissions with
-    them; exit code 2 if one is not in order.
+    With `connect` its paths, brokers, topics, sinks and permissions are checked as well; exit
+    code 2 if a check fails.
     """
     try:
         settings = load_settings(

@@ -1,8 +1,8 @@
-"""Archive: every usable record in `events`, every refused one in `quarantine`, beside govern.
+"""Archive: every usable record in `events`, every refused one in `quarantine`.
 
 Tasks write their Parquet files themselves and the driver makes them part of the tables in one
 commit each: no record goes through the JVM's rows or the driver. A task that is repeated leaves
-files that no table names; maintenance removes them. With `commit: spark` Spark's Delta writer
+files that no table names. With `commit: spark` Spark's Delta writer
 writes the same rows.
 """
 
@@ -55,7 +55,7 @@ def events_rows(
 ) -> pa.Table:
     """The records that at least one job could apply, as rows of `events`.
 
-    Of a payload only length and CRC-32 are kept, unless it is asked for.
+    Of a payload only length and CRC-32 are kept, unless `archive_payload` is set.
     """
     keep = parsed.archivable
     rows = parsed.table
@@ -83,7 +83,7 @@ def quarantine_rows(
 ) -> pa.Table:
     """One row per rule that a record of the batch broke.
 
-    A payload in its text is replaced by length and CRC-32, unless it is asked for.
+    A payload in its text is replaced by length and CRC-32, unless `archive_payload` is set.
     """
     bad = parsed.bad
     row = bad.column("row")

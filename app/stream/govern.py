@@ -53,7 +53,7 @@ def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> Data
     )
     idle_ms = settings.idle_advance_ms
     packed = open_stream(spark, settings).through(pack, PACKED)
-    # The watermark is the stream's clock. Handed on with a null column that carries its mark, it
+    # The watermark is the stream's clock. Passed on with a null column that carries its mark, it
     # fires timers and drops no record: what is too late, the operator decides.
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
         "job", "shard", "blob",
@@ -138,7 +138,7 @@ class Committer:
         self, writer: Writer, group: dict[str, Operator],
         on_late: Callable[[int], None] | None = None, feed: ThrottleFeed | None = None,
     ) -> None:
-        """`on_late` is told the `idle_advance_ms` that would have kept late records.
+        """`on_late` gets the `idle_advance_ms` that would have kept late records.
 
         `feed` takes the throttle commands, before the tables do: see `app.stream.throttle_feed`.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # The last check of every topic. Ages are taken at the newest check of the table with
 # age_reading = live. The remainder is taken off before the division, since engines round a cast
-# differently. A topic that has no partition's ending stands for itself, with the number -1.
+# differently. A topic that has no partition's ending is its own partition, with the number -1.
 _LATEST = """
 WITH ranked AS (
   SELECT c.*, regexp_replace(topic, '-partition-[0-9]+$', '') AS base,

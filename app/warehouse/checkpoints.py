@@ -1,7 +1,7 @@
-"""A query's checkpoint: where it lies, how far it came, and what it has committed to the tables.
+"""A query's checkpoint: its place, its progress, and what it has committed to the tables.
 
-Spark keeps source offsets (`offsets/N`), ended batches (`commits/N`) and state there. Beside them
-lie two files of Weir: the application id under which the query's batches are in the tables, and,
+Spark keeps source offsets (`offsets/N`), ended batches (`commits/N`) and state there. Weir
+adds two files: the application id under which the query's batches are in the tables, and,
 in a warehouse on this machine, the last batches of each table.
 """
 
@@ -25,7 +25,7 @@ APPLICATION = "weir-application-id"
 COMMITTED = "weir-committed.json"
 COPYING = ".copying"
 ARCHIVE = "archive"
-"""The query that keeps records as they came, beside those of the jobs."""
+"""The query that archives records as they arrived."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ def record(settings: Settings, query: str, commits: dict[str, Commit]) -> None:
 
 
 def copy(settings: Settings, query: str, new: str) -> None:
-    """Give a query of the name `new` everything that `query` has reached, under an id of its own.
+    """Copy the progress of `query` to a query of the name `new`, under an id of its own.
 
     Raises UserError where the warehouse is not on this machine.
     """
     root = local_path(settings.warehouse)
     if root is None:
         raise UserError(
-            f"queries: {query} runs more jobs than it is given now, and its checkpoint lies in "
+            f"queries: {query} runs more jobs than it is given now, and its checkpoint is in "
             f"{settings.warehouse}\nqueries that have begun can only be split in a warehouse on "
             f"this machine; put queries back as they were, or take another warehouse"
         )
@@ -130,6 +130,6 @@ def copy(settings: Settings, query: str, new: str) -> None:
     except OSError as error:
         raise UserError(
             f"warehouse: cannot copy {root / FOLDER / query} to {target}: {error.strerror or error}"
-            "\nthe checkpoint of a query is copied when its jobs are taken apart"
+            "\nthe checkpoint of a query is copied when the query is split"
         ) from error
     new_application_id(settings, new)

@@ -1,4 +1,4 @@
-"""Our own functions in the SQL of reading commands (docs/functions.md)."""
+"""Weir's functions in the SQL of reading commands (docs/functions.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration that a warehouse was last run with, kept beside its tables."""
+"""The configuration of the last run on a warehouse, kept in the warehouse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "_weir/configuration.json"
 
 
 def described(settings: Settings) -> dict[str, Any]:
-    """A configuration as it may be shown, and its hashes; secrets stay out."""
+    """A configuration without secrets, and its hashes."""
     return {
         "config_hash": settings.config_hash(),
         "params_hash": {job: settings.params_hash(job) for job in settings.jobs},
@@ -24,13 +24,13 @@ def described(settings: Settings) -> dict[str, Any]:
 
 
 def keep(settings: Settings) -> None:
-    """Write down what a run starts with."""
+    """Record the configuration of a run."""
     kept = {"started_ms": time.time_ns() // 1_000_000, **described(settings)}
     write_text(settings, NAME, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 def load(settings: Settings) -> dict[str, Any] | None:
-    """What the last run started with; None where it is not kept, or cannot be read."""
+    """The configuration of the last run; None where it is not kept, or cannot be read."""
     text = read_text(settings, NAME)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""The manifest of a warehouse: what must stay as it was at its first start.
+"""The manifest of a warehouse: the values that its first start fixed.
 
 State cannot move between partitions or shards, so both numbers are written down once, with the
 version of the layout, in `<warehouse>/_weir/manifest.json`. It also has the jobs of each query that
@@ -25,7 +25,7 @@ NAME = "_weir/manifest.json"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What the first start of a warehouse decided."""
+    """The values that the first start of a warehouse fixed."""
 
     layout_version: int
     partitions: int
@@ -63,7 +63,7 @@ def load(settings: Settings) -> Manifest | None:
 
 
 def check(settings: Settings, partitions: int | None = None) -> Manifest | None:
-    """The manifest, after refusing settings that do not fit it.
+    """The manifest; UserError for settings that do not fit it.
 
     `partitions` is the number that the session would use; without it the configured one counts.
     """
@@ -75,7 +75,7 @@ def check(settings: Settings, partitions: int | None = None) -> Manifest | None:
         kept = getattr(manifest, key)
         if value is not None and value != kept:
             raise UserError(
-                f"{key}: {value} does not fit the warehouse, whose state lies in {kept} {key} "
+                f"{key}: {value} does not fit the warehouse, whose state is in {kept} {key} "
                 f"({path(settings)})\nset {key} to {kept}, or take another warehouse"
             )
     return manifest

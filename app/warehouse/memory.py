@@ -2,7 +2,7 @@
 
 DuckDB's `memory_limit` counts what it keeps between steps: hash tables, sorted runs. The rows of
 an answer on their way to Python are not part of it, and a few thousand large cells are gigabytes.
-So the process itself is bounded as well, where the system can do that.
+So the process itself is bounded as well, where the system supports it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.terminal.sizes import read_size, size_text
 
 SHARE = "50%"
 """The bound where none is given, of the memory of the machine or its container."""
-BESIDE = 256 << 20
+OVERHEAD = 256 << 20
 """Bytes for what is neither DuckDB's nor the answer's."""
 _STATUS = Path("/proc/self/status")
 
@@ -37,7 +37,7 @@ def bounded(limit: int, where: str) -> Iterator[None]:
     """A UserError, which `where` begins, where the body needs more than about `limit` bytes."""
     earlier = resource.getrlimit(resource.RLIMIT_DATA)
     in_use = _data_bytes()
-    wanted = None if in_use is None else in_use + limit + limit // 4 + BESIDE
+    wanted = None if in_use is None else in_use + limit + limit // 4 + OVERHEAD
     if wanted is None or (0 <= earlier[0] <= wanted):
         wanted = None
     if wanted is not None:

@@ -37,7 +37,7 @@ def needed(
     """
     try:
         with duckdb.connect(config={"enable_external_access": "false"}) as connection:
-            # Of an empty table the statistics say that no row can match.
+            # By the statistics of an empty table no row can match.
             connection.execute("SET disabled_optimizers = 'statistics_propagation'")
             for name, columns in tables.items():
                 typed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
@@ -48,7 +48,7 @@ def needed(
             row = connection.execute(f"EXPLAIN (FORMAT json) {sql}", dict(params)).fetchone()
         plan = json.loads(row[1])[0] if row else {}
     except (duckdb.Error, ValueError):
-        return {}  # the statement itself will tell what is wrong
+        return {}  # the statement itself reports the mistake
     wanted: dict[str, list[Bounds]] = {}
     for info in _scans(plan):
         wanted.setdefault(info["Table"].rsplit(".", 1)[-1], []).append(_bounds(info))

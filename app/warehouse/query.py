@@ -1,6 +1,6 @@
-"""The commands `tables` and `query`: what there is, and SQL over it, without Spark.
+"""The commands `tables` and `query`: lists tables and runs SQL over them, without Spark.
 
-In front of SQL stand the ready questions of `app.warehouse.questions`.
+`query` also takes the names of the ready questions in `app.warehouse.questions`.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def query(
 ) -> int:
     """Answer a ready question, or one reading statement over the tables and views; 0.
 
-    It ends at once at a signal or after `timeout_ms` ms, and takes about `memory_bytes` of memory
-    (default: half of the machine's). `rows` is how many rows are shown; without it JSON and CSV
-    have all, and a table for reading says how many it leaves out.
+    It ends immediately at a signal or after `timeout_ms` ms, and takes about `memory_bytes` of
+    memory (default: half of the machine's). `rows` is the number of rows
+    to show; without it JSON and CSV have all, and a printed table reports how many it omits.
     """
     with stoppable(timeout_ms):
         return _query(
@@ -99,7 +99,7 @@ def _query(
             shown_rows = shown_rows or usual
             values["rows"] = MOST  # what is left out is counted
     elif params:
-        raise UserError("--param: goes with a ready question; query --list has them")
+        raise UserError("--param: goes with a ready question; query --list lists them")
     else:
         _require_sql(sql)
     warehouse = _warehouse(settings).at(as_of_ms)
@@ -164,7 +164,7 @@ def _require_sql(text: str) -> None:
         return
     name = "-".join(words).replace("_", "-").lower()
     if len(words) > 1 and not get_close_matches(name, QUESTIONS, n=1, cutoff=0.75):
-        return  # SQL, or something that its parser will tell
+        return  # SQL, or a mistake that its parser reports
     if text.strip().lower() in (*TABLES, *VIEWS):
         raise UserError(f"query: {text.strip()} is a table or view, not a question\n"
                         f'read it with query "FROM {text.strip().lower()} LIMIT 20"')
@@ -259,8 +259,8 @@ def write_table(
 ) -> None:
     """Aligned columns for reading, numbers to the right, of at most `shown_rows` rows (None: all).
 
-    How many there are is said at the end, with `more`. On a terminal a table that is too wide for
-    it has its last column wrapped between words, or one column a line.
+    The number of rows is printed at the end, with `more`. On a terminal a table that is too wide
+    has its last column wrapped between words, or one column a line.
     """
     kept: list[Sequence[Any]] = []
     beyond = 0

@@ -1,4 +1,4 @@
-"""What SQL from outside may say: one statement that reads, over the tables and nothing else.
+"""Restricts SQL from users to one statement that reads, over the tables and nothing else.
 
 DuckDB itself refuses files outside the warehouse (`app.warehouse.relations.connect`). That is not
 enough: a COPY in a WITH clause counts as a SELECT and writes, some table functions run the text

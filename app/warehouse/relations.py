@@ -44,11 +44,11 @@ READER_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolChec
 FEW_FILES = 16
 """So few are opened sooner than a statement is planned to find out which are needed."""
 STATES = "weir_tables"
-"""The relation that says how far each table has come."""
+"""The relation with the progress of each table."""
 QUERIES = "weir_queries"
-"""The relation that says how far each streaming query has come."""
+"""The relation with the progress of each streaming query."""
 NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms")
-"""Columns that say what time a table has reached, by preference."""
+"""Columns with the time that a table has reached, by preference."""
 
 GONE = (
     "a file that is gone was removed by VACUUM or compaction: ask again, and with --as-of take a "
@@ -56,9 +56,9 @@ GONE = (
 )
 
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 1 to 9999 (ms since the epoch). A clock may say anything; no calendar has the rest."""
+"""The years 1 to 9999 (ms since the epoch). Clocks may be outside; no calendar has those times."""
 EVENT_TIMES = ("pass_ms", "window_start_ms", "at_ms", "ts_wall_ms")
-"""Columns that say when something was, by preference."""
+"""Columns with the time of a row, by preference."""
 NARROWER = "ask for a shorter time, or where there is more memory"
 
 
@@ -93,9 +93,9 @@ class Warehouse:
         return f"{(str(self.folder) if self.folder else self.uri).rstrip('/')}/{name}"
 
     def open(self, name: str) -> DeltaTable | None:
-        """A table as its log stands; None while nothing has been written to it.
+        """A table at its newest version; None while nothing has been written to it.
 
-        A UserError if this version of Weir cannot tell the rows of the table.
+        A UserError if this version of Weir cannot read the table.
         """
         folder, location = self.folder, self.location(name)
         if folder is not None and not (folder / name / "_delta_log").is_dir():
@@ -189,7 +189,7 @@ def connect(
     A table that has no rows yet is there, and empty. The connection can read below the warehouse
     and nothing else; statements are the caller's to refuse (`only_select`). With `alone` the
     connection is good for this one statement: files that it cannot need are left out. Without
-    `in_order` rows come in any order unless the statement says which, and sooner. With `recent`
+    `in_order` rows come in any order unless the statement orders them, and sooner. With `recent`
     older rows are not there. `limits` are settings of DuckDB, such as threads and memory_limit.
     Tables in `opened` are taken as they have been opened. With `calendar` times and durations (ms)
     that no calendar has are null, and rows at such a time are not there: a statement can reckon
@@ -427,7 +427,7 @@ def _leave_out_older(relations: Sequence[_Relation], recent: Recent) -> None:
     for relation in relations:
         newest = relation.newest() if relation.table.job is None else shared
         if recent.until_ms is not None:
-            # A look back: when a record was read says nothing about that time.
+            # A look back: the time of reading is unrelated to that time.
             newest = recent.until_ms if relation.table.job is not None else None
         if newest is not None and relation.clock is not None:
             relation.leave_out_before(newest - recent.lookback_ms)
@@ -463,7 +463,7 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
     committed_ms = committed_at(warehouse.location(name), warehouse.storage_options, version)
     return State(
         name, version, committed_ms, len(sizes),
-        # Every writer of Weir records the rows of a file; without them only a scan would tell.
+        # Every writer of Weir records the rows of a file; without them only a scan counts them.
         None if None in rows else sum(r for r in rows if r is not None),
         sum(s for s in sizes if s is not None),
         max((v for v in values(newest) if v is not None and FIRST_MS <= v <= LAST_MS),
@@ -472,7 +472,7 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
 
 
 def _clocks(name: str) -> tuple[str, ...]:
-    """Columns that may say what time a table has reached, by preference."""
+    """Columns that may have the time that a table has reached, by preference."""
     # What is refused may be refused for its time.
     return ("ingest_ms",) if name == "quarantine" else NEWEST
 
@@ -505,7 +505,7 @@ def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) ->
 
 
 def _newest_batch(folder: Path) -> tuple[int, int] | None:
-    """Number and time (ms since the epoch) of the newest batch that a log of Spark's tells of."""
+    """Number and time (ms since the epoch) of the newest batch in a log of Spark's."""
     numbers = [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
     for number in sorted(numbers, reverse=True):
         try:

@@ -1,4 +1,4 @@
-"""Small files of a warehouse that are no tables, wherever the warehouse is."""
+"""Small files of a warehouse that are no tables, local or in an object store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which version of a Delta table held at a moment, by the times that its commits carry.
 
 delta-rs goes by the modification times of the log's files, which a copy of a warehouse does not
-keep; the commits themselves say when they were made.
+keep; the commits themselves have their times.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class View:
 # Pauses are numbered by counting their first rows in time order; rows outside a pause are left out.
 # Wall time leads the order, since the monotonic clock starts anew with the broker; where it is null
 # the two engines would disagree about nulls, so their place is written out. They also disagree
-# about aggregating nothing into an array: the intersections leave out what stands for no value.
+# about aggregating nothing into an array: the intersections leave out the placeholder of no value.
 # Only a topic's own limit has a culprit; rows of earlier versions name one for every limit.
 _THROTTLE_INTERVALS = """
 WITH flagged AS (

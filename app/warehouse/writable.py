@@ -1,4 +1,4 @@
-"""Whether a warehouse can be written, and appends of what a command has found to its tables."""
+"""Whether a warehouse can be written, and appends the results of commands to its tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def require(settings: Settings) -> None:
 
 
 def append(settings: Settings, name: str, rows: pa.Table, what: str = "the results") -> None:
-    """Append rows to a table beside any run; UserError where that is not possible, saying that
+    """Append rows to a table, also during a run; UserError where that is not possible, saying that
     `what` is printed only."""
     from deltalake import write_deltalake
     from deltalake.exceptions import DeltaError

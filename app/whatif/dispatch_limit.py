@@ -1,4 +1,4 @@
-"""The command `what-if dispatch`: what a dispatch limit would have held back, from the archive."""
+"""The command `what-if dispatch`: replays the archived dispatches under a dispatch limit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The command `what-if producer-ids`: which quota each user needs, by replaying the archive.
 
-The job itself is run over the archived records under one bound after another, so what is advised
+The job itself is run over the archived records under one bound after another, so the advice
 is what the job would have done: first the same bound for every user, doubled until nobody needs
-more, then by bisection for those who need more than two steps. It takes for granted that a higher
+more, then by bisection for those who need more than two steps. It assumes that a higher
 bound never throttles in more windows.
 """
 
@@ -58,12 +58,12 @@ def advise(
     rows = advice(settings, share)
     ranked = rows.sort_by([("rate_advised", "descending"), ("cluster", "ascending"),
                            ("user", "ascending")])
-    told = [list(row.values())[1:] for row in ranked.to_pylist()]
+    shown = [list(row.values())[1:] for row in ranked.to_pylist()]
     if as_json:
-        write_json(rows.column_names[1:], told, sys.stdout)
+        write_json(rows.column_names[1:], shown, sys.stdout)
     else:
         most = None if every else SHOWN
-        write_table(rows.column_names[1:], told, sys.stdout, most, "--all shows every user")
+        write_table(rows.column_names[1:], shown, sys.stdout, most, "--all shows every user")
     append(settings, ADVICE, rows, "these figures")
     return 0
 
@@ -127,10 +127,10 @@ class _Archive:
         self._blobs = list(blobs.values())
         self._end_ms = min(latest + settings.stats_window_ms, MOST)
         self.windows: Counter[User] = Counter()
-        """Windows of each user, once `without_quota` has been asked."""
+        """Windows of each user, after a call of `without_quota`."""
 
     def without_quota(self) -> Counter[User]:
-        """New ids of each user if nobody has a bound; users without any are left out."""
+        """New ids of each user without bounds; users without any are left out."""
         new: Counter[User] = Counter()
         for row in self._replay("producer_id_stats", self._blobs, self._others):
             user = row["cluster"], row["user"]

@@ -92,13 +92,13 @@ def test_the_example_policies_are_valid() -> None:
         ("commit: fast", "c.yaml: commit: 'fast' is not supported (allowed: delta-rs, spark)"),
         (
             "warehouse: a[b",
-            "c.yaml: warehouse: 'a[b' has [ in it, which tables are not safe under; take another"
+            "c.yaml: warehouse: 'a[b' has [ in it, which is not safe for tables; take another"
             " path (allowed: any path without [ and without % before two digits)",
         ),
         (
             "warehouse: a%20b",
-            "c.yaml: warehouse: 'a%20b' has %XX in it, which tables are not safe under; take"
-            " another path (allowed: any path without [ and without % before two digits)",
+            "c.yaml: warehouse: 'a%20b' has %XX in it, which is not safe for tables; take another"
+            " path (allowed: any path without [ and without % before two digits)",
         ),
         (
             "rate_limits: {tokenbucket: per_second}",
@@ -117,7 +117,7 @@ def test_the_example_policies_are_valid() -> None:
         ),
         (
             "queries: [[rate_limits], [rate_limits]]",
-            "c.yaml: queries: 'rate_limits' stands in more than one place; a job runs once",
+            "c.yaml: queries: 'rate_limits' is in more than one group; a job runs once",
         ),
         ("source: {format: files}", "c.yaml: source.path: is missing, format files needs it"),
         (
@@ -134,7 +134,7 @@ def test_the_example_policies_are_valid() -> None:
             "c.yaml: source.options.startingOffset: unknown option"
             " (did you mean startingOffsets?)",
         ),
-        ("shards: 4\nshards: 8", "c.yaml: shards stands twice, again in line 2"),
+        ("shards: 4\nshards: 8", "c.yaml: shards is given twice, again in line 2"),
         ("- shards", "c.yaml: is not a mapping of keys"),
         ("policy_files: [none.yaml]", "none.yaml: cannot be read (No such file or directory)"),
         (

@@ -269,10 +269,11 @@ def test_users_may_have_any_bound_and_a_trace_no_storm() -> None:
 
 
 @pytest.mark.parametrize(("part", "keys", "said"), [
-    ("kafka", {"storm": {"user": "nobody", "at_s": 9, "for_s": 9}}, "nobody is none of the users"),
+    ("kafka", {"storm": {"user": "nobody", "at_s": 9, "for_s": 9}},
+     "nobody is not one of the users"),
     ("kafka", {"storm": {"user": "etl-nightly", "at_s": 500, "for_s": 60}}, "in the quiet end"),
-    ("kafka", {"users": {"idle": {"producers": 0}}, "storm": None}, "nobody has producers"),
-    ("kafka", {"users": {"idle": {"producers": 0, "restarts": 1}}}, "nobody restarts"),
+    ("kafka", {"users": {"idle": {"producers": 0}}, "storm": None}, "users: none has producers"),
+    ("kafka", {"users": {"idle": {"producers": 0, "restarts": 1}}}, "restarts: needs producers"),
     ("kafka", {"share": 0.99}, "leave nothing for the fleet"),
     ("large", {"brokers": []}, "allows no incidents, unless"),
     ("large", {"connections": 0}, "allows no incidents, unless"),

@@ -30,14 +30,14 @@ def test_an_error_for_the_user_crosses_spark_with_its_two_lines(settings: Settin
         "Traceback (most recent call last):\n"
         '  File "lines.py", line 1, in lines_of\n'
         "app.errors.UserError: /in/a.gz: cannot be read to its end: Truncated\n"
-        "mend the file or take it out of the folder\n"
+        "repair the file or remove it from the folder\n"
         "\n\tat org.apache.spark.Something\n"
     )
     reason = failure("archive", text, settings)
     assert isinstance(reason, UserError)
     assert str(reason).splitlines() == [
         "/in/a.gz: cannot be read to its end: Truncated",
-        "mend the file or take it out of the folder",
+        "repair the file or remove it from the folder",
     ]
 
 

@@ -34,12 +34,12 @@ def test_the_first_start_writes_what_later_ones_keep(make_settings: MakeSettings
     [
         (
             {"partitions": 4},
-            "partitions: 4 does not fit the warehouse, whose state lies in 3 partitions ({path})",
+            "partitions: 4 does not fit the warehouse, whose state is in 3 partitions ({path})",
             "set partitions to 3, or take another warehouse",
         ),
         (
             {"shards": 16},
-            "shards: 16 does not fit the warehouse, whose state lies in 8 shards ({path})",
+            "shards: 16 does not fit the warehouse, whose state is in 8 shards ({path})",
             "set shards to 8, or take another warehouse",
         ),
     ],

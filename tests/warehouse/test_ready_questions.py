@@ -457,7 +457,7 @@ def test_a_question_is_one_sentence_and_uses_its_parameters(question):
     (["top-offenders", "--param", "rows=0"], "allowed: 1 or more"),
     (["top-offenders", "--param", "since=now"], "--param since=now: is not a time"),
     (["throttle-time", "--param", "by=topic"], "by=topic: allowed: namespace, tenant"),
-    ([], "query --list has them"),
+    ([], "query --list lists them"),
 ])
 def test_a_mistake_is_told_with_what_is_allowed(words, says, tmp_warehouse, capsys):
     put(tmp_warehouse, {})

@@ -1,9 +1,9 @@
 """The sources: where raw records come from.
 
-A source is a module with two functions. `check(settings)` refuses what cannot be read before
-Spark starts, as a UserError; `read(reader, settings)` gives the records of a stream or a batch
+A source is a module with two functions. `check(settings)` raises a UserError for what cannot be
+read, before Spark starts; `read(reader, settings)` gives the records of a stream or a batch
 reader, which Spark configures alike. One that polls has `beside(settings, endless, say)` as well:
-a context in which it does so.
+a context that polls.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ SOURCES: dict[str, ModuleType] = {
 
 
 def check(settings: Settings) -> None:
-    """Refuse a source that cannot be read: a UserError says what to change."""
+    """UserError for a source that cannot be read, with the remedy."""
     SOURCES[settings.feed.format].check(settings)
 
 
 def beside(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
-    """What goes on beside the queries of a run: the polls of a source that polls."""
+    """Poll during a run, for a source that polls."""
     module = SOURCES[settings.feed.format]
     if not hasattr(module, "beside"):
         return nullcontext()
@@ -58,7 +58,7 @@ def beside(
 
 
 def open_stream(spark: SparkSession, settings: Settings) -> Raw:
-    """The records of the source as they come."""
+    """The records of the source as a stream."""
     return SOURCES[settings.feed.format].read(spark.readStream, settings)
 
 

@@ -1,7 +1,7 @@
 """A Delta table: one that carries JSON records, or one in the layout of the event contract.
 
 A table with a column `value` (binary or string) carries records; any other must have columns of
-the contract, such as Weir's own archive, and each row becomes the JSON text it stands for. The
+the contract, such as Weir's own archive, and each row becomes its JSON text. The
 identity of a row is `source_partition` and `source_offset`, or `topic`, `partition` and `offset`
 as Kafka gives them, where the table has such columns. Else it is the data file and the row in
 it, which a compaction of the table changes for a later reading.
@@ -29,7 +29,7 @@ NAMES = ("value", "source_partition", "source_offset")
 
 
 def check(settings: Settings) -> None:
-    """Refuse a path that holds no Delta table, or a table that carries no records."""
+    """UserError for a path without a Delta table, or a table without records."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -48,7 +48,7 @@ def check(settings: Settings) -> None:
     missing = [name for name in COMMON if name not in columns]
     if "value" not in columns and missing:
         raise UserError(
-            f"source.path: the table {path} carries no records\n"
+            f"source.path: the table {path} has no records\n"
             f"it needs a column value, or those of the event contract (without: {missing[0]})"
         )
 
@@ -72,7 +72,7 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
 
 
 def _admission(settings: Settings) -> dict[str, str]:
-    """What bounds a trigger by default: bytes of data files that hold about so many records."""
+    """The default limit of a trigger: bytes of data files that hold about so many records."""
     from deltalake import DeltaTable
 
     source = settings.feed

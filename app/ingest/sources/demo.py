@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check(settings: Settings) -> None:
-    """Refuse a warehouse in an object store: the demo's input is local files."""
+    """UserError for a warehouse in an object store: the demo's input is local files."""
     if "://" in settings.warehouse:
         raise UserError(
             f"source.format: demo writes local files, which cannot go below {settings.warehouse}\n"
@@ -36,7 +36,7 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
 
 
 def generated(settings: Settings) -> Path:
-    """The folder of the trace: `events/` and `policies.yaml`, made when it is first asked for."""
+    """The folder of the trace: `events/` and `policies.yaml`, created at the first call."""
     source = settings.feed
     root = Path(source.path) if source.path else Path(settings.warehouse) / "_weir" / "demo"
     folder = root.absolute() / f"seed-{source.seed}-events-{source.events}"

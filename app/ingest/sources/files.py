@@ -3,12 +3,12 @@
 Spark lists the files, finds the new ones and spreads them over the tasks; the lines are read in
 the Python worker. Spark's own text source knows no line numbers and cuts files differently on
 another number of cores, so a line read again would have another identity. Here the identity is
-the path below the source folder and the number of the line, whoever reads it. A file is one
+the path below the source folder and the number of the line, in every reading. A file is one
 task: many files keep many cores busy.
 
 Spark takes files in the order of their modification time, in a batch as many as
 `source.max_bytes_per_trigger` or the option `maxFilesPerTrigger` allows, at least one. A file must
-be complete when it appears: write it beside the folder, then rename it.
+be complete when it appears: write it outside the folder, then rename it.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 NAMES = "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz,gz}"
 """Files of a folder that are read; a pattern of the user's own reads what it matches."""
 DIRECT = (None, "s3", "s3a", "gs", "abfs", "abfss")
-"""Schemes that Python opens itself; from others Spark hands over whole files of up to 2 GiB."""
+"""Schemes that Python opens itself; of others Spark passes whole files of up to 2 GiB."""
 LISTING = "path string, modificationTime timestamp, length bigint, content binary"
-NEVER = "36500d"  # Spark silently skips files much older than the newest one: not here
+NEVER = "36500d"  # without it Spark silently skips files much older than the newest one
 _GLOB = re.compile(r"[*?\[{]")
 
 
 def check(settings: Settings) -> None:
-    """Refuse a local folder that does not exist."""
+    """UserError for a local folder that does not exist."""
     path = str(settings.feed.path)
     base = folder(path)
     if scheme_of(base) is None and not Path(base).is_dir() and not Path(path).is_file():
         raise UserError(
             f"source.path: {path} does not exist\n"
-            "a folder with files of JSON lines, or a pattern such as events/*.jsonl.gz, is needed"
+            "allowed: a folder with files of JSON lines, or a pattern such as events/*.jsonl.gz"
         )
 
 
@@ -80,7 +80,7 @@ def read_path(
 
 
 def admission(source: SourceSettings) -> dict[str, str]:
-    """What bounds a trigger over files by default; Spark takes one of the two options only."""
+    """The default limit of a trigger over files; Spark takes one of the two options only."""
     chosen = {"maxfilespertrigger", "maxbytespertrigger"} & {key.lower() for key in source.options}
     return {} if chosen else {"maxBytesPerTrigger": str(source.max_bytes_per_trigger)}
 
@@ -95,7 +95,7 @@ def folder(path: str) -> str:
 
 
 def lines_of(path: str, base: str, content: bytes | None) -> Iterator[pa.RecordBatch]:
-    """The lines of one file as batches of raw records; what is not readable is a UserError."""
+    """The lines of one file as batches of raw records; a UserError for what cannot be read."""
     path = absolute(path)
     name = path.removeprefix(base).lstrip("/")
     try:
@@ -108,5 +108,5 @@ def lines_of(path: str, base: str, content: bytes | None) -> Iterator[pa.RecordB
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path}: cannot be read to its end: {error}\n"
-            "mend the file or take it out of the folder; files must be complete when they appear"
+            "repair the file or remove it from the folder; files must be complete when they appear"
         ) from error

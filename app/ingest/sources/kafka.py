@@ -1,8 +1,8 @@
 """Kafka topics whose values are JSON records.
 
 `source.options` are the options of Spark's Kafka source: `subscribe`, `startingOffsets`,
-`maxOffsetsPerTrigger`, … and every `kafka.*` option for the client. `${env:NAME}` in one is put
-in from the environment here and nowhere before. A record's identity is its partition and
+`maxOffsetsPerTrigger`, … and every `kafka.*` option for the client. `${env:NAME}` in one is
+replaced from the environment here, not earlier. A record's identity is its partition and
 offset; where several topics are read, the partition is named with its topic.
 """
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 DEFAULTS = {
-    # Everything that the topic holds; Spark's own default would skip it without a word.
+    # Everything that the topic holds; Spark's own default would silently skip it.
     "startingOffsets": "earliest",
-    # A broker that restarts is waited for, a second at a time, before the query gives up.
+    # The query waits for a restarting broker, a second at a time, before it fails.
     "fetchOffset.numRetries": "60",
     "fetchOffset.retryIntervalMs": "1000",
 }
@@ -33,7 +33,7 @@ SHOWN = 8
 
 
 def check(settings: Settings) -> None:
-    """Refuse a cluster that does not answer and topics that it does not have."""
+    """UserError for a cluster that does not answer and topics that it does not have."""
     options = settings.feed.reader_options()
     servers = options["kafka.bootstrap.servers"]
     try:

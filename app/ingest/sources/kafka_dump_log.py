@@ -1,13 +1,13 @@
-"""What `kafka-dump-log` (kafka.tools.DumpLogSegments) prints of log segments: produced batches.
+"""The output of `kafka-dump-log` (kafka.tools.DumpLogSegments) for log segments: produced batches.
 
     Dumping /var/kafka/orders-0/00000000000000000000.log
     Log starting offset: 0
     baseOffset: 0 lastOffset: 2 count: 3 baseSequence: 0 ... producerId: 7 ... isControl: false ...
 
-Topic and partition are the segment's folder. Lines that are known to say nothing of batches are
-passed over: those of indexes and snapshots, of single records, of the tool's own log and of what
-it found at the end of a file. Any other line within a segment is not parsed, so that neither a
-line that was cut nor a message that the dump ended early goes unseen.
+Topic and partition are the segment's folder. Known lines without batches are
+skipped: those of indexes and snapshots, of single records, of the tool's own log and of what
+it found at the end of a file. Any other line within a segment is not parsed, so that a
+truncated line and a message that the dump ended early are reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INTEGER = re.compile(rb"-?\d{1,19}\Z")
 
 
 class Batch(NamedTuple):
-    """A batch of a partition; topic and partition are None where the dump does not tell them."""
+    """A batch of a partition; topic and partition are None where the dump does not have them."""
 
     topic: str | None
     partition: int | None
@@ -52,7 +52,7 @@ def looks_like(values: pa.Array) -> pa.Array:
 
 
 class Dump:
-    """The lines of one dump, in their order: it remembers which segment they are of."""
+    """The lines of one dump, in their order, with the segment that they are of."""
 
     def __init__(self) -> None:
         self._topic: str | None = None
@@ -61,9 +61,9 @@ class Dump:
         self._with_records = False
 
     def parse(self, line: bytes) -> Batch | None:
-        """The batch that a line tells of; None where it tells of none.
+        """The batch of a line; None where it has none.
 
-        NotParsedError says what is wrong with a line that should be of the format.
+        NotParsedError for a malformed line.
         """
         line = line.rstrip(b"\r")
         if line.startswith(BATCH):

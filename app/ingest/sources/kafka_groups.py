@@ -1,8 +1,8 @@
 """Offsets of a Kafka cluster's consumer groups and logs, polled.
 
-The polls run on the driver, beside the queries: `app.ingest.pollers.kafka.poll` writes the records
-of each poll as one file into a spool folder. Here the files of that folder are read, like any
-others, so a record has an identity that stays and a run that starts again goes on where it was.
+The polls run on the driver, parallel to the queries: `app.ingest.pollers.kafka.poll` writes the
+records of each poll as one file into a spool folder. Here the files of that folder are read, like
+any others, so a record's identity does not change and a restarted run continues where it was.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = "_weir/kafka_groups"
 
 
 def check(settings: Settings) -> None:
-    """Refuse a cluster that does not answer, or a user whom it does not allow what is needed."""
+    """UserError for a cluster that does not answer, or that denies the user what is needed."""
     if settings.feed.path is not None:
         raise UserError(
             "source.path: format kafka_groups polls a cluster and reads no path\n"

@@ -1,16 +1,16 @@
 """Files that a Kafka broker's own tools write: its request log, and dumps of its log segments.
 
-The request log tells which producer ids were given to whom, a dump which ids produced; joined by
-id they are the feed of `producer_ids` for a broker that nobody has changed. An answer to
+The request log has the owners of producer ids, a dump the ids that produced; joined by
+id they are the feed of `producer_ids` for an unmodified broker. An answer to
 INIT_PRODUCER_ID becomes a `producer_id_assigned`, dated at the request's completion (the time of
 its line); a batch becomes a `produce_batch` at its own time, with principal and client id of the
-assignment that holds (`kafka_owners`). A batch whose id no request log of the source tells has no
+assignment that holds (`kafka_owners`). A batch whose id is in no request log of the source has no
 principal, which the contract refuses.
 
-Both kinds of file lie below one path, plain or gzip, told apart by their first line that is of
-either kind. Identities are those of `files`: the path below the source's folder, and the line. A
-line that should say something and cannot be parsed is given as it is and so becomes UNPARSEABLE;
-so does the first line of a file of neither kind.
+Both kinds of file are below one path, plain or gzip; the first line that is of either kind
+decides. Identities are those of `files`: the path below the source's folder, and the line. A
+line of the format that cannot be parsed is passed on unchanged and so becomes UNPARSEABLE; so
+does the first line of a file of neither kind.
 
 A task that reads a dump reads the request logs of the whole source, those of earlier batches too,
 and keeps what they assign as long as they do not change. So they must be there before the dump.
@@ -51,29 +51,29 @@ if TYPE_CHECKING:
 REQUESTS, DUMP = "kafka_request_log", "kafka_dump_log"
 """Kinds of files, and the feeds that their records are of."""
 LONGEST_STRANGE = 1000
-"""Bytes that are shown of a file of neither kind, which may have no lines at all."""
+"""Bytes that are shown of a file of neither kind, which may be without newlines."""
 Lines = Iterator[tuple[pa.Array, pa.Array]]
 
 
 def check(settings: Settings) -> None:
-    """Refuse a local folder that does not exist and files that a worker cannot open."""
+    """UserError for a local folder that does not exist and files that a worker cannot open."""
     path = str(settings.feed.path)
     base = folder(path)
     scheme = scheme_of(base)
     if scheme not in DIRECT:
         raise UserError(
             f"source.path: format kafka_logs cannot read {scheme}: paths\n"
-            "a local folder, or one in an object store (s3, gs, abfs), is needed"
+            "allowed: a local folder, or one in an object store (s3, gs, abfs)"
         )
     if scheme is None and not Path(base).is_dir():
         raise UserError(
             f"source.path: {path} does not exist\n"
-            "a folder with request logs and log dumps of Kafka, or a pattern, is needed"
+            "allowed: a folder with request logs and log dumps of Kafka, or a pattern"
         )
 
 
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
-    """What the files at `source.path` tell, as columns of the contract."""
+    """The records of the files at `source.path`, as columns of the contract."""
     path = absolute(str(settings.feed.path))
     logs = settings.feed.logs
     options = {
@@ -134,7 +134,7 @@ def kind_of(values: pa.Array) -> str | None:
 
 @dataclass
 class _Found:
-    """What a block of lines of one file tells."""
+    """The records of a block of lines of one file."""
 
     source: str
     logs: KafkaLogsSettings
@@ -188,7 +188,7 @@ class _Found:
 
     def refuse(self, number: int, line: bytes) -> None:
         """Take a line that cannot be parsed."""
-        # A record of the contract would be decoded; what does not begin like one never is.
+        # The prefix keeps the line from being decoded as a record of the contract.
         self.bad.append((number, b"not a line of Kafka: " + line if _is_object(line) else line))
 
     def records(self) -> Iterator[pa.RecordBatch]:
@@ -237,21 +237,21 @@ def _is_object(line: bytes) -> bool:
 
 
 def _lines(file: str) -> Lines:
-    """The lines of one file, a block at a time; what is not readable is a UserError."""
+    """The lines of one file, a block at a time; a UserError for what cannot be read."""
     try:
         with open_file(file) as opened:
             yield from numbered(opened)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{file}: cannot be read to its end: {error}\n"
-            "mend the file or take it out of the folder; files must be complete when they appear"
+            "repair the file or remove it from the folder; files must be complete when they appear"
         ) from error
 
 
 def _candidates(values: pa.Array, numbers: pa.Array) -> Iterator[tuple[int, bytes]]:
     """Number and text of the lines of a request log that have to be parsed.
 
-    Those of a dump are among them: they have no business there and are refused.
+    Lines of a dump are included: they are invalid there and are refused.
     """
     wanted = pc.or_(request_log.candidates(values), dump_log.looks_like(values))
     at = pa.array(np.flatnonzero(wanted.to_numpy(zero_copy_only=False)))
@@ -269,9 +269,9 @@ _joined: dict[tuple[tuple[Listed, ...], str], Owners] = {}
 
 
 def owners_of(path: str, time_zone: str) -> Owners:
-    """Who the producer ids belong to, by the request logs that lie below the source's path now.
+    """The owners of the producer ids, by the request logs below the source's path now.
 
-    A file is read once in the life of a worker, unless its size or time of change is another.
+    A worker reads a file once, unless its size or modification time changes.
     """
     files = tuple(listed(path))
     key = files, time_zone

@@ -3,8 +3,8 @@
 Each record becomes a `publish`, an `entry_added` and, if `source.messages.subscription` names one,
 a `dispatch` to one consumer per partition; chunk fields, principal and producer come from headers
 whose names can be set, and a producer id gives a `produce_batch`. So topic limits, reassembly and
-windows of producer ids work on a topic that nobody has instrumented. What nobody tells is not
-known: connections, victims, acknowledgements.
+windows of producer ids work on a topic without instrumentation. Connections, victims and
+acknowledgements are not known.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NS_PER_MS = 1_000_000
 LEDGER = 0
 """A partition is one open ledger."""
 CONNECTION, PRODUCER = "kafka", 0
-"""What stands for the connection and the producer, which a record does not tell."""
+"""The connection and the producer of records, which do not have them."""
 INTEGERS = ("chunk_id", "num_chunks", "total_chunk_bytes", "producer_id")
 check = kafka.check
 
@@ -62,11 +62,11 @@ def unpack(batches: Batches, names: MessagesSettings, many: bool = False) -> Bat
 
 def _records(batch: pa.RecordBatch, names: MessagesSettings, many: bool) -> pa.RecordBatch:
     n = batch.num_rows
-    told = _from_headers(batch, names)
+    headers = _from_headers(batch, names)
     value, ms = batch.column("value"), batch.column("ms")
     sizes = [pc.fill_null(column, 0).cast(pa.int64())
              for column in (pc.binary_length(value), batch.column("key_bytes"))]
-    known = told["producer_id"].is_valid()
+    known = headers["producer_id"].is_valid()
     kinds = ["publish", "entry_added"]
     if names.subscription:
         kinds.append("dispatch")
@@ -82,12 +82,12 @@ def _records(batch: pa.RecordBatch, names: MessagesSettings, many: bool) -> pa.R
         "entry_id": batch.column("offset"), "sequence_id": batch.column("offset"),
         "entry_bytes": pc.add(*sizes),
         "source_partition": partition, "source_offset": batch.column("offset"),
-        **{name: told[name] for name in ("principal", "producer_name", "uuid", *INTEGERS[:3])},
+        **{name: headers[name] for name in ("principal", "producer_name", "uuid", *INTEGERS[:3])},
     }
     parts = [_of_kind(kind, common, names, value, n) for kind in kinds]
     if known.true_count:
         produced = _of_kind("produce_batch", common, names, value, n)
-        produced = {**produced, "producer_id": told["producer_id"]}
+        produced = {**produced, "producer_id": headers["producer_id"]}
         parts.append({k: pc.filter(v, known) for k, v in produced.items()})
     return pa.table({
         name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]

@@ -75,7 +75,7 @@ class Owners:
         ]
 
     def _place(self, first: int, end: int, at_ms: int) -> int:
-        """Where among the assignments of one id the one stands that holds at a time."""
+        """The index of the assignment of one id that holds at a time."""
         if end - first == 1:
             return first
         after = first + int(np.searchsorted(self._at_ms[first:end], at_ms, "right"))

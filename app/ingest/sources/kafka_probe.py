@@ -20,7 +20,7 @@ _LOGIN = re.compile(r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*
 
 
 class Unreachable(Exception):
-    """The cluster did not answer; the message says why."""
+    """The cluster did not answer; the message has the reason."""
 
 
 def topics(options: dict[str, str]) -> set[str] | None:

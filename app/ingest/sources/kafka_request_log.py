@@ -1,4 +1,4 @@
-"""Lines of a Kafka broker's request log (`kafka.request.logger`): who was given which producer id.
+"""Lines of a Kafka broker's request log (`kafka.request.logger`): the assignments of producer ids.
 
 A line is a prefix with the time, by Kafka's own layout `[%d] %p %m (%c)%n`, then `Completed
 request:` and a JSON object. Only answers to INIT_PRODUCER_ID matter. The JSON has no time: that of
@@ -28,7 +28,7 @@ _MS = timedelta(milliseconds=1)
 
 
 class NotParsedError(ValueError):
-    """A line that looks like one of the format and is not."""
+    """A malformed line of the format."""
 
 
 class Assigned(NamedTuple):
@@ -69,16 +69,16 @@ def looks_like(values: pa.Array) -> pa.Array:
 
 
 def candidates(values: pa.Array) -> pa.Array:
-    """Where a line has to be parsed (bool): completed, and INIT_PRODUCER_ID or not to be told."""
+    """Where a line has to be parsed (bool): completed, and INIT_PRODUCER_ID or unknown."""
     ours = pc.match_substring_regex(values, _OUR_KEY)
-    told = pc.match_substring_regex(values, _ANY_KEY)
-    return pc.and_(looks_like(values), pc.or_(ours, pc.invert(told)))
+    known = pc.match_substring_regex(values, _ANY_KEY)
+    return pc.and_(looks_like(values), pc.or_(ours, pc.invert(known)))
 
 
 def parse(line: bytes, zone: tzinfo) -> Assigned | None:
-    """The id that a line of `candidates` tells of; None where the answer has none.
+    """The id in a line of `candidates`; None where the answer has none.
 
-    NotParsedError says what is wrong with the line.
+    NotParsedError for a malformed line.
     """
     prefix, _, rest = line.partition(MARKER)
     completed_ms = time_of(prefix, zone)
@@ -98,7 +98,7 @@ def parse(line: bytes, zone: tzinfo) -> Assigned | None:
 
 
 def _decoded(rest: bytes) -> _Completed:
-    """The object at the start of what follows the marker; after it stands the logger's name."""
+    """The object after the marker; the logger's name follows it."""
     end = rest.rfind(b"}") + 1
     try:
         return _DECODER.decode(rest[:end])

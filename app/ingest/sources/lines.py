@@ -91,7 +91,7 @@ def _longer(size: int) -> int:
 
 
 def _after_last_newline(block: pa.Buffer | bytes) -> int:
-    """How many bytes of the block stand before and on its last newline."""
+    """Bytes of the block up to and including its last newline."""
     view = np.frombuffer(block, np.uint8)
     step = 1 << 12
     for end in range(len(view), 0, -step):

@@ -24,7 +24,7 @@ def listed(path: str) -> list[Listed]:
     """The files at a path of a folder, a file or a pattern, in the order of their names.
 
     As in Spark, hidden files and folders (`.` and `_`) are left out, and a folder that the
-    pattern matches stands for everything below it.
+    pattern matches includes everything below it.
     """
     path = absolute(path)
     base = folder(path)

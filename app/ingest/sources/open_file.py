@@ -1,4 +1,4 @@
-"""Opens a file from Python, wherever it is."""
+"""Opens a file from Python, locally or in an object store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def absolute(path: str) -> str:
 
 
 def open_file(path: str) -> pa.NativeFile:
-    """The file, for reading at any position; an OSError says why not."""
+    """The file, for reading at any position; an OSError on failure."""
     scheme = scheme_of(path)
     if scheme is None:
         return pafs.LocalFileSystem().open_input_file(absolute(path))

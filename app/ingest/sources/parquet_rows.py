@@ -1,4 +1,4 @@
-"""Which row of its Parquet file each row is, where Spark does not say."""
+"""The row number in its Parquet file of each row, where Spark does not provide it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def numbered(batches: Batches, names: Sequence[str]) -> Batches:
     """Batches of (value, file path, start of the file's block) as (value, file name, row).
 
     The rows of a block come together and in their order. A block holds the row groups whose
-    middle lies in it (as Parquet's own readers share them out), so the footer says how many rows
-    of the file come before.
+    middle lies in it (as Parquet's own readers share them out), so the footer gives the number
+    of rows before.
     """
     place: tuple[str, int] | None = None
     row = 0
@@ -42,7 +42,7 @@ def numbered(batches: Batches, names: Sequence[str]) -> Batches:
 
 
 def _rows_before(path: str, start: int) -> int:
-    """How many rows of the file stand in row groups of earlier blocks."""
+    """The number of rows of the file in row groups of earlier blocks."""
     if start == 0:
         return 0
     with open_file(unquote(path)) as file:

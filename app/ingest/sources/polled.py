@@ -1,4 +1,4 @@
-"""What sources that poll have in common: polls on the driver beside the queries, and a folder."""
+"""Common parts of sources that poll: polls on the driver during a run, and their folder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def spool_folder(settings: Settings, chosen: str | None, where: str, name: str) 
     root = local_path(settings.warehouse)
     if root is None:
         raise UserError(
-            f"{where}.spool: is missing, and {settings.warehouse} is no local folder\n"
-            "a folder is needed that this machine and every Spark worker can reach"
+            f"{where}.spool: is missing, and {settings.warehouse} is not a local folder\n"
+            "allowed: a folder that this machine and every Spark worker can reach"
         )
     return root / name

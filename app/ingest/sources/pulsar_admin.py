@@ -1,9 +1,8 @@
-"""A Pulsar cluster's admin interface, polled; or a folder of polls that someone else recorded.
+"""A Pulsar cluster's admin interface, polled; or a folder of recorded polls.
 
-The polls run on the driver, beside the queries: `app.ingest.pollers.pulsar.poll` writes the
+The polls run on the driver, parallel to the queries: `app.ingest.pollers.pulsar.poll` writes the
 records of each poll as one file into a spool folder. Here the files of that folder are read, like
-any others, so a record has an identity that stays and a run that starts again goes on where it
-was.
+any others, so a record's identity does not change and a restarted run continues where it was.
 
 With `source.path` nothing is polled: the polls recorded there are mapped in the order of their
 times, once, and their records read from the same spool folder.
@@ -33,7 +32,7 @@ NAME = "_weir/pulsar_admin"
 
 
 def check(settings: Settings) -> None:
-    """Refuse a cluster that does not answer, a token it does not take, or recordings that fail."""
+    """UserError for a cluster that does not answer, a refused token, or invalid recordings."""
     spool_folder(settings)
     if settings.feed.path is not None:
         recordings(Path(settings.feed.path))

@@ -1,4 +1,4 @@
-"""What every source gives: raw records, the same three columns for a stream and for a batch."""
+"""The output of every source: raw records, the same three columns for a stream and for a batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Raw:
     def through(self, function: Step, schema: str) -> DataFrame:
         """Give the records to `function` as Arrow batches of SCHEMA; its rows have `schema`.
 
-        A query over the frame counts the records, for those who watch its progress (METRIC).
+        A query over the frame counts the records, for its progress reports (METRIC).
         """
         from pyspark.sql.functions import abs as size
         from pyspark.sql.functions import col
@@ -59,7 +59,7 @@ class Raw:
 
 
 def _chain(first: Step | None, second: Step) -> Counting:
-    """`second` behind `first`, telling how many records pass between them."""
+    """`second` after `first`, with the number of records that pass between them."""
 
     def both(batches: Batches, count: Callable[[int], None]) -> Batches:
         def passed() -> Batches:
@@ -75,7 +75,7 @@ def _chain(first: Step | None, second: Step) -> Counting:
 def _counted(step: Counting, rows: pa.Schema) -> Step:
     """The step with a column more: in the first row of a batch, the records read for it.
 
-    Records of which nothing came after the last batch stand in a row of their own, of nulls and
+    Records without a row after the last batch are counted in a row of their own, of nulls and
     their negative number, in the schema `rows`.
     """
 

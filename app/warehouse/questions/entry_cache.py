@@ -10,14 +10,14 @@ _HIT_RATIO = """
 WITH kept AS (
   SELECT * FROM cache_stats
   WHERE topic IS NULL AND window_start_ms >= $since AND window_start_ms < $until
-), said AS (
+), configured AS (
   SELECT DISTINCT switches FROM kept
 ), pairs AS (
-  SELECT unnest(map_entries(switches)) AS pair FROM said
+  SELECT unnest(map_entries(switches)) AS pair FROM configured
 ), differing AS (
   SELECT list(DISTINCT pair.key) AS names
   FROM (SELECT pair, count(*) OVER (PARTITION BY pair) AS caches FROM pairs)
-  WHERE caches < (SELECT count(*) FROM said) AND pair.key <> 'policy'
+  WHERE caches < (SELECT count(*) FROM configured) AND pair.key <> 'policy'
 )
 SELECT cluster, policy, max_bytes, nullif(array_to_string(
     [e.key || '=' || e.value FOR e IN map_entries(switches) IF list_contains(names, e.key)], ', '
@@ -32,7 +32,7 @@ ORDER BY hit_ratio DESC NULLS LAST, cluster, policy, max_bytes, settings
 LIMIT $rows
 """.strip()
 
-# A null broker is all brokers together; each comparison stands on its own, the latest counts.
+# A null broker is all brokers together; comparisons are independent, the latest counts.
 _BAKEOFF = """
 WITH latest AS (
   SELECT * FROM cache_bakeoff
@@ -76,8 +76,8 @@ QUESTIONS = (
     ),
     Question(
         "cache-bakeoff", "The latest bake-off: every eviction policy at every size, by size and"
-        " what it answered.", ("cache_bakeoff",), _BAKEOFF,
-        (SINCE, UNTIL, Param("rows", "how many rows at most", 100)),
+        " hit ratio.", ("cache_bakeoff",), _BAKEOFF,
+        (SINCE, UNTIL, Param("rows", "maximum number of rows", 100)),
     ),
     Question(
         "cache-size-enough", "How large each broker's cache has to be, by policy, so that more"

@@ -1,4 +1,4 @@
-"""What a ready question is, and how its parameters are read."""
+"""A ready question and its parameters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.terminal.moments import moment_ms
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter of a question; `default` is what it is unless said otherwise."""
+    """A parameter of a question, with its default."""
 
     name: str
     meaning: str
     default: int | str
     allowed: tuple[str, ...] = ()
-    """The words that it may be; none = a number, or a time where `is_time` says so."""
+    """The words that it may be; none = a number, or a time if `is_time`."""
     is_time: bool = False
 
     def read(self, text: str) -> int | str:
@@ -43,7 +43,7 @@ class Param:
 
 
 LEAST, MOST = -(2**63), 2**63 - 1
-ROWS = Param("rows", "how many rows at most", 20)
+ROWS = Param("rows", "maximum number of rows", 20)
 SINCE = Param("since", "from this time on (ms since the epoch or ISO 8601)", LEAST, is_time=True)
 UNTIL = Param("until", "before this time", MOST, is_time=True)
 USUAL = (SINCE, UNTIL, ROWS)
@@ -73,7 +73,7 @@ class Question:
 
 
 def given(texts: Sequence[str]) -> dict[str, str]:
-    """Parameters as they stand on the command line, `name=value` each."""
+    """Parameters from the command line, `name=value` each."""
     found: dict[str, str] = {}
     for text in texts:
         name, sign, value = text.partition("=")

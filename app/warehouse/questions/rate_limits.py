@@ -196,7 +196,7 @@ ORDER BY breaches DESC, highest_ratio DESC NULLS LAST, cluster, broker, kind, en
 LIMIT $rows
 """.strip()
 
-_BY = Param("by", "what to sum up by", "namespace", allowed=("namespace", "tenant"))
+_BY = Param("by", "grouping of the sums", "namespace", allowed=("namespace", "tenant"))
 
 QUESTIONS = (
     Question(

@@ -1,1 +1,1 @@
-"""The command `bakeoff`: what every eviction strategy would have made of a trace, at every size."""
+"""The command `bakeoff`: replays a trace under every eviction policy at several sizes."""

@@ -1,4 +1,4 @@
-"""What a bake-off says in one sentence: which policy, at which size, and what more memory buys."""
+"""The advice of a bake-off: which policy, at which size, and the gain of more memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from app.terminal.sizes import size_text
 from app.whatif.bakeoff.curves import Curve, Point
 
 SHIPPED = "expected_reads"
-"""What brokers do unless told otherwise."""
+"""The default policy of brokers."""
 BEFORE = "proportional"
-"""What brokers did before (4.0 and older)."""
+"""The policy of older brokers (up to 4.0)."""
 OPTIMUM = "belady"
 ENOUGH = 0.005
-"""Part of the storage reads that is not worth a word."""
+"""Share of the storage reads below which a difference is not reported."""
 NEARLY = 0.01
-"""Part of all reads that nobody buys memory for."""
+"""Share of all reads below which a larger cache is not advised."""
 
 
 def advised_size(points: Sequence[Point], configured: int | None) -> int:
@@ -43,26 +43,26 @@ def sentence(points: Sequence[Point], size: int) -> str:
     by_place = {(p.curve, p.max_bytes): p for p in points}
     at = {curve: p for (curve, own), p in by_place.items() if own == size}
     best, other = _contestants(at)
-    said = [_compared(size, best, other, at)]
+    parts = [_compared(size, best, other, at)]
     whole = at[other].total["storage_bytes"] if other else at[best].total["storage_bytes"]
     double = by_place.get((best, 2 * size))
     if double is not None and whole:
         more = (at[best].total["storage_bytes"] - double.total["storage_bytes"]) / whole
         saved = _percent(more) if more >= ENOUGH else "nothing"
-        said.append(f"doubling the cache saves {saved} more")
+        parts.append(f"doubling the cache saves {saved} more")
     enough = _enough(points, best, size)
     if enough < size:
-        said.append(f"{size_text(enough)} would answer nearly as much")
+        parts.append(f"{size_text(enough)} would answer nearly as much")
     optimum = next((p for curve, p in at.items() if curve.policy == OPTIMUM), None)
     if optimum is not None and whole and best.policy != OPTIMUM:
         left = (at[best].total["storage_bytes"] - optimum.total["storage_bytes"]) / whole
         if left >= ENOUGH:
-            said.append(f"foresight could save another {_percent(left)} at this size")
-    return "; ".join(said) + "."
+            parts.append(f"foresight could save another {_percent(left)} at this size")
+    return "; ".join(parts) + "."
 
 
 def _contestants(at: Mapping[Curve, Point]) -> tuple[Curve, Curve | None]:
-    """Whom the sentence praises and whom it compares with: what brokers do with what they did,
+    """The advised policy and the one it is compared with: the brokers' default with the older one,
     where both are there; else the one that reads least from storage with the one that reads
     most."""
     plain = {curve.policy: curve for curve in at if not curve.own}

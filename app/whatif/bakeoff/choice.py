@@ -39,7 +39,7 @@ def curves(policies: str | None, vary: Sequence[str] = ()) -> list[Curve]:
     keys = [name for name, _ in settings]
     for name in keys:
         if keys.count(name) > 1:
-            raise UserError(f"--vary {name}: stands there twice; give all its values at once")
+            raise UserError(f"--vary {name}: is given twice; give all its values at once")
     return [
         Curve(name, tuple(zip(keys, values, strict=True)))
         for name in dict.fromkeys(names)

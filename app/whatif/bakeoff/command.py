@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TABLE = "cache_bakeoff"
 SAMPLE_ABOVE = 2_000_000
-"""Records above which a trace is sampled unless the user says otherwise."""
+"""Records above which a trace is sampled by default."""
 SAMPLED = 10
 """So much smaller than that the sample is."""
 COUNTED = (
@@ -39,13 +39,13 @@ COUNTED = (
 UNBOUNDED = "expected_reads_stash"
 """The policy whose size is no bound."""
 EXCEEDED = 1.1
-"""So many times its size is worth a remark; every cache holds an entry too much for a moment."""
+"""Multiple of its size above which a remark is printed; any cache briefly holds an entry more."""
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user wants compared, as it stands on the command line."""
+    """The requested comparison, as given on the command line."""
 
     trace: Path | None = None
     policies: str | None = None
@@ -58,7 +58,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Result:
-    """What a bake-off found."""
+    """The result of a bake-off."""
 
     trace: Trace
     release_event: str

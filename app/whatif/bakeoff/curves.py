@@ -1,7 +1,7 @@
 """Every policy at every size on one trace: exactly, or on a sample of its entries.
 
-Each cluster and broker has a cache of its own, of the size that is asked for. A sampled cache
-stands for one 1 / rate as large, corrected twice: by the share of the bytes that the sample
+Each cluster and broker has a cache of its own, of the requested size. A sampled cache
+represents one 1 / rate as large, corrected twice: by the share of the bytes that the sample
 really has, and by one entry, because what does not fit is lost to a small cache as to a large one.
 So that it still holds enough entries, a small size is replayed on a larger sample, in the end on
 the whole trace.

@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 620, 380
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00", "#7F7F7F",
 )
-"""Okabe and Ito: told apart by people who see few colours; the dashes say the same again."""
+"""Okabe and Ito: distinct for colour-blind readers; the dashes repeat the distinction."""
 DASHES = ([1, 0], [8, 3], [4, 2], [10, 3, 2, 3], [2, 2], [6, 4])
 APART = 0.05
 """Least distance of two labels, as a part of the height."""
@@ -27,8 +27,8 @@ DARK = {
     "#D55E00": "#f0883e", "#009E73": "#3fc79a", "#CC79A7": "#e29ac8", "#56B4E9": "#9ad2f5",
     "#E69F00": "#e6c34a", "#7F7F7F": "#aab1ba",
 }
-"""What each colour is where the reader's system asks for dark; programs that know no such rules
-show the colours as they stand."""
+"""What each colour is where the reader's system asks for dark; programs without such rules
+show the colours of the drawing."""
 
 
 def draw(points: Sequence[Point], size: int, subtitle: str, bound: bool = False) -> str:
@@ -77,8 +77,8 @@ def draw(points: Sequence[Point], size: int, subtitle: str, bound: bool = False)
     ).configure(font=FONT).configure_view(stroke=None).configure_axis(
         labelFontSize=11, titleFontSize=12)
     text = str(vl_convert.vegalite_to_svg(chart.to_json()))
-    told = f"<svg role=\"img\" aria-label={quoteattr(_description(values, labels))} "
-    return text.replace("<svg ", told, 1).replace(">", f">{_dark_style()}", 1)
+    opening = f"<svg role=\"img\" aria-label={quoteattr(_description(values, labels))} "
+    return text.replace("<svg ", opening, 1).replace(">", f">{_dark_style()}", 1)
 
 
 def _dark_style() -> str:
@@ -125,9 +125,9 @@ def _ends(
 
 def _description(values: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
     """What the picture shows, for those who do not see it."""
-    said = []
+    parts = []
     for label in labels:
         own = sorted((v for v in values if v["policy"] == label), key=lambda v: v["bytes"])
-        said.append(f"{label} from {own[0]['percent']:.1f} % at {size_text(own[0]['bytes'])} to "
+        parts.append(f"{label} from {own[0]['percent']:.1f} % at {size_text(own[0]['bytes'])} to "
                     f"{own[-1]['percent']:.1f} % at {size_text(own[-1]['bytes'])}")
-    return "Hit ratio against cache size: " + "; ".join(said)
+    return "Hit ratio against cache size: " + "; ".join(parts)

@@ -2,7 +2,7 @@
 
 An entry is in the sample by its topic and position alone, so it is there with all its reads, or
 not at all; what is not about single entries (cursors, ledgers, policies, starts) is in every
-sample. A cache of the sample has the same share of the size. What is said by hash is said of the
+sample. A cache of the sample has the same share of the size. A hash is read as its
 64 bits as a number between 0 and 1: samples of rates that do not overlap have no entry in common,
 and a smaller one is part of a larger that begins at the same place.
 """

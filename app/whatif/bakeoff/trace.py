@@ -29,19 +29,19 @@ ENDINGS = (".json", ".jsonl", ".ndjson", ".gz")
 READS = {"dispatch": "dispatch", "entry_released": "entry_read"}
 """Which records are reads, by the parameter `release_event`."""
 HINT = (
-    "what brokers have cached is told by entry_added, entry_read, entry_released and cursor_state, "
+    "a broker's cache needs the records entry_added, entry_read, entry_released and cursor_state, "
     "or by entry_added and dispatch"
 )
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The records of the job, packed; a key (cluster, broker) stands in one shard only."""
+    """The records of the job, packed; a key (cluster, broker) is in one shard only."""
 
     name: str
     shards: tuple[tuple[bytes, ...], ...]
     latest_ms: int
-    """The latest wall time of all records: so far every clock goes."""
+    """The latest wall time of all records: the end of every clock."""
     counts: Mapping[str, int]
     """Records by kind."""
     refused: int = 0
@@ -71,7 +71,7 @@ def read_trace(settings: Settings, path: Path | None) -> Trace:
 
 
 def release_event(settings: Settings, trace: Trace) -> str:
-    """The parameter of that name; where nobody set it, what the trace itself has reads of.
+    """The parameter of that name; where it is not set, the one that the trace has reads of.
 
     A UserError for a trace without reads.
     """
@@ -123,7 +123,7 @@ def _files(path: Path) -> tuple[list[Path], str]:
         return [path], str(path.parent.absolute())
     if not path.is_dir():
         raise UserError(f"--trace {path}: does not exist\n"
-                        "a file or a folder of JSON lines is needed, such as generate --out writes")
+                        "allowed: a file or a folder of JSON lines, such as generate --out writes")
     if (path / "events").is_dir():
         path = path / "events"
     found = sorted(p for p in path.rglob("*") if p.suffix in ENDINGS and p.is_file()

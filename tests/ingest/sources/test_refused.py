@@ -35,7 +35,7 @@ def test_a_folder_that_does_not_exist(
     settings = make_settings(source={"format": "files", "path": str(tmp_path / path)})
     assert refusal(settings) == [
         f"source.path: {tmp_path / path} does not exist",
-        "a folder with files of JSON lines, or a pattern such as events/*.jsonl.gz, is needed",
+        "allowed: a folder with files of JSON lines, or a pattern such as events/*.jsonl.gz",
     ]
 
 
@@ -55,7 +55,7 @@ def test_a_delta_table_without_records(make_settings: MakeSettings, tmp_path: Pa
     path = str(tmp_path / "t")
     write_deltalake(path, pa.table({"event_type": ["publish"], "cluster": ["c"]}))
     assert refusal(make_settings(source={"format": "delta", "path": path})) == [
-        f"source.path: the table {path} carries no records",
+        f"source.path: the table {path} has no records",
         "it needs a column value, or those of the event contract (without: source_feed)",
     ]
 

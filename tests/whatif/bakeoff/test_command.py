@@ -191,7 +191,7 @@ def test_the_configured_size_is_replayed_and_advised(
     (["--vary", "grace_ms"], "--vary grace_ms: write NAME=VALUE,VALUE"),
     (["--vary", "grace_ms=x"], "--vary grace_ms=x: grace_ms: 'x' is not a whole number"),
     (["--vary", "policy=fifo"], "--vary policy: is not a setting of a cache (allowed: "),
-    (["--vary", "grace_ms=1", "--vary", "grace_ms=2"], "stands there twice"),
+    (["--vary", "grace_ms=1", "--vary", "grace_ms=2"], "is given twice"),
     (["--sample", "0"], "--sample"),
     (["--svg", "/no/such/folder/a.svg"], "/no/such/folder does not exist"),
 ])

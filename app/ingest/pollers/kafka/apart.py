@@ -139,7 +139,7 @@ def main(descriptor: int) -> None:
                 name, seconds, args = pipe.recv()
                 pipe.send(_answer(client, name, time.monotonic() + seconds, args))
         except (EOFError, ConnectionError):
-            return  # whoever asked has gone
+            return  # the caller has ended
 
 
 def _answer(client: Any, name: str, deadline: float, args: tuple[Any, ...]) -> tuple[Any, Any]:

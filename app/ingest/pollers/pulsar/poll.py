@@ -172,7 +172,7 @@ class Polling(ABC):
         """Write the records of a poll as a file, and remove files that are old."""
         try:
             path = self._spool.commit(now_ms, records)
-            # Not by age alone: what nobody read while all was down is not removed at the start.
+            # Not by age alone: files not read before a restart are not removed at the start.
             least = self._keep_ms // self._interval_ms
             self._spool.remove_before(now_ms - self._keep_ms, max(least, 1))
         except BaseException:

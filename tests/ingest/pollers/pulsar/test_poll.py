@@ -431,7 +431,7 @@ def test_a_second_poller_waits_until_the_first_is_gone(
 
 @pytest.mark.parametrize(("keys", "said"), [
     ({"cluster": ""}, "cluster: is missing"),
-    ({"token": "a", "token_file": "b"}, "token: stands beside token_file"),
+    ({"token": "a", "token_file": "b"}, "token: excludes token_file"),
     ({"namespaces": [], "topics": []}, "namespaces: is empty"),
     ({"namespaces": ["public"]}, "not tenant/namespace"),
     ({"topics": ["t"]}, "is not "),
