@@ -180,8 +180,9 @@ def levels(w: World, key: Int, now: Int, bound: float) -> tuple[float, float]:
 
 
 @compiled
-def _record(w: World, key: Int, now: Int, bound: float) -> None:
-    """Charge one id to the sensor of a key, without a test."""
+def record(w: World, key: Int, value: float, now: Int, bound: float) -> None:
+    """Charge `value` ids to the sensor of a key, without a test; the rate is kept under either
+    arithmetic."""
     p, k, e = w.settings[0], w.keys[key], w.links[key]
     t = w.turns[e["turn"] - 1]
     sample = quota.next_sample(
@@ -192,16 +193,40 @@ def _record(w: World, key: Int, now: Int, bound: float) -> None:
         more_samples(w, key)
     k["used"], k["current"] = quota.add_sample(
         w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], k["current"],
-        1.0, now, t["samples"], t["span_ms"], p["stat"],
+        value, now, t["samples"], t["span_ms"], p["stat"],
     )
     if p["math"] == quota.TOKEN_BUCKET:
-        quota.record_tokens(k, 1.0, now, bound, t["samples"], t["span_ms"])
+        quota.record_tokens(k, value, now, bound, t["samples"], t["span_ms"])
     k["recorded_ms"] = now
 
 
 @compiled
-def _violation(w: World, key: Int, now: Int, bound: float) -> tuple[bool, Int]:
-    """Test the quota of a key, which reads it: whether it is violated, and for how long (ms)."""
+def read_rate(w: World, key: Int, now: Int) -> tuple[float, Int]:
+    """Rate (ids per second) of a key and its span (ms); samples that have expired start anew, and
+    without any the first one starts."""
+    p, k, e = w.settings[0], w.keys[key], w.links[key]
+    t = w.turns[e["turn"] - 1]
+    if k["used"] == 0:
+        if e["sample_room"] == 0:
+            more_samples(w, key)
+        k["used"], k["current"] = quota.add_sample(
+            w.sample_start, w.sample_last, w.sample_total, e["sample_at"], 0, 0, 0.0, now,
+            t["samples"], t["span_ms"], p["stat"],
+        )
+    quota.expire_samples(
+        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], now,
+        t["samples"], t["span_ms"], p["stat"],
+    )
+    return quota.sampled_rate(
+        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], now,
+        t["samples"], t["span_ms"], p["stat"],
+    )
+
+
+@compiled
+def violation(w: World, key: Int, now: Int, bound: float) -> tuple[bool, Int]:
+    """Test the quota of a key, which reads it: whether it is violated, and for how long (ms, 64
+    bits; 0 if it is not)."""
     p, k, e = w.settings[0], w.keys[key], w.links[key]
     t = w.turns[e["turn"] - 1]
     if p["math"] == quota.TOKEN_BUCKET:
@@ -209,33 +234,28 @@ def _violation(w: World, key: Int, now: Int, bound: float) -> tuple[bool, Int]:
         if tokens < 0.0:
             return True, quota.tokens_throttle(tokens, bound)
         return False, np.int64(0)
-    # without samples there is nothing that a read could change: one made by it would be as new
-    quota.expire_samples(
-        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], now,
-        t["samples"], t["span_ms"], p["stat"],
-    )
-    rate, span = quota.sampled_rate(
-        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], now,
-        t["samples"], t["span_ms"], p["stat"],
-    )
+    rate, span = read_rate(w, key, now)
     if rate > bound:
         return True, quota.rate_throttle(rate, bound, span)
     return False, np.int64(0)
 
 
 @compiled
-def charge(w: World, key: Int, now: Int, bound: float) -> tuple[Int, Int]:
-    """Verdict on one unseen id, and its throttle time (ms, 64 bits)."""
+def charge(w: World, key: Int, value: float, now: Int, bound: float) -> tuple[Int, Int]:
+    """Verdict on `value` unseen ids, and its throttle time (ms, 64 bits).
+
+    Strict: test, then charge; what is rejected is not charged. Permissive: charge, then test.
+    """
     if _is_idle(w, key, now):
         new_sensor(w, key)
     if w.settings[0]["enforcement"] == quota.STRICT:
-        violated, throttle_ms = _violation(w, key, now, bound)
+        violated, throttle_ms = violation(w, key, now, bound)
         if violated:
             return quota.REJECTED, throttle_ms
-        _record(w, key, now, bound)
+        record(w, key, value, now, bound)
         return quota.COUNTED, np.int64(0)
-    _record(w, key, now, bound)
-    violated, throttle_ms = _violation(w, key, now, bound)
+    record(w, key, value, now, bound)
+    violated, throttle_ms = violation(w, key, now, bound)
     return (quota.THROTTLED if violated else quota.COUNTED), throttle_ms
 
 
@@ -351,7 +371,7 @@ def _judge_unseen(w: World, o: Out, f: Feed, i: Int, low: Int, high: Int) -> Non
     k, t = w.keys[key], w.turns[w.links[key]["turn"] - 1]
     bound, source = bound_of(w, key, f.rank[i])
     per_second = quota.bound_per_second(bound, k["span_ms"], p["unit"])
-    verdict, throttle_ms = charge(w, key, now, per_second)
+    verdict, throttle_ms = charge(w, key, 1.0, now, per_second)
     throttle_ms = quota.reported_throttle(throttle_ms, p["wraps"] != 0)
     recount = p["exact"] != 0 and was_counted(w, key, pid, now)
     created = NULL

@@ -1,11 +1,8 @@
 """Kafka's quota arithmetic: token bucket and sampled rate of one principal.
 
-A record of `quota_layout` holds both; one of zeros is a sensor that has seen nothing. The rate is
-kept under the token bucket too, because it is reported. Times are ms of the wall clock, bounds are
-ids per second, all sums are IEEE doubles in Kafka's order of operations.
-
-`read_…` are Kafka's own reads, which change what they read (a refill, samples that start anew);
-`…_at` answer the same and change nothing.
+Times are ms of the wall clock, bounds are ids per second, all sums are IEEE doubles in Kafka's
+order of operations. `read_tokens` is Kafka's own read, which refills the bucket; `tokens_at`
+returns the same and changes nothing. `flow` applies both kinds of arithmetic to a key.
 
 Worked example: bound 10, 10 samples of 1 s, so a burst of 100. Strict requests for 90 at one
 instant: accepted with 10 tokens left, accepted with -80, rejected for 8000 ms.
@@ -38,31 +35,6 @@ LARGEST = np.int64(2**63 - 1)
 LEAST = np.int64(-(2**63))
 LARGEST_INT = np.int64(2**31 - 1)
 _TWO63 = 9.223372036854775808e18
-
-
-def slots_of(samples: int) -> int:
-    """Slots that a record has for its samples: at least samples + 1.
-
-    Few sizes: each is another layout, for which the functions are compiled anew.
-    """
-    slots = 12
-    while slots < samples + 1:
-        slots *= 4
-    return slots
-
-
-def quota_layout(samples: int) -> np.dtype:
-    """The record of one principal for a number of samples (`producer.id.quota.window.num`)."""
-    slots = slots_of(samples)
-    return np.dtype(
-        [
-            ("tokens", "<f8"), ("refilled_ms", "<i8"), ("recorded_ms", "<i8"),
-            ("used", "<i8"), ("current", "<i8"),
-            ("start_ms", "<i8", (slots,)), ("last_ms", "<i8", (slots,)),
-            ("total", "<f8", (slots,)),
-        ],
-        align=True,
-    )
 
 
 @compiled
@@ -179,8 +151,8 @@ def tokens_throttle(tokens: float, bound: float) -> Int:
     return round_half_up(_ratio(-tokens, bound) * 1000.0)
 
 
-# Sampled rate. Samples are three arrays (start and last event in ms, total) from a place on, so
-# that those of many users can lie in one array; a record of `quota_layout` has its own.
+# Sampled rate. Samples are three arrays (start and last event in ms, total) from a place on: those
+# of many users are in one array.
 
 
 @compiled
@@ -268,113 +240,6 @@ def sampled_rate(
 
 
 @compiled
-def record_sample(
-    q: Record, value: float, now: int, samples: int, window_ms: int, stat: int
-) -> None:
-    """Add `value` to the sample of `now`; a sample ends W after its start."""
-    q["used"], q["current"] = add_sample(
-        q["start_ms"], q["last_ms"], q["total"], np.int64(0), q["used"], q["current"], value, now,
-        samples, window_ms, stat,
-    )
-
-
-@compiled
-def rate_at(
-    q: Record, now: int, samples: int, window_ms: int, stat: int
-) -> tuple[float, Int]:
-    """Rate (ids per second) and the span it is taken over (ms, at least 1), on a copy."""
-    return sampled_rate(
-        q["start_ms"], q["last_ms"], q["total"], np.int64(0), q["used"], now, samples, window_ms,
-        stat,
-    )
-
-
-@compiled
-def read_rate(
-    q: Record, now: int, samples: int, window_ms: int, stat: int
-) -> tuple[float, Int]:
-    """Rate (ids per second) and its span (ms); samples that have expired start anew at `now`."""
-    if q["used"] == 0:
-        q["used"], q["current"] = 1, 0
-        _reset(q["start_ms"], q["last_ms"], q["total"], np.int64(0), now)
-    expire_samples(
-        q["start_ms"], q["last_ms"], q["total"], np.int64(0), q["used"], now, samples, window_ms,
-        stat,
-    )
-    return rate_at(q, now, samples, window_ms, stat)
-
-
-@compiled
 def rate_throttle(rate: float, bound: float, span_ms: int) -> Int:
     """Time (ms, 64 bits) until a rate over a span (ms) is back at its bound."""
     return round_half_up(_ratio(rate - bound, bound) * span_ms)
-
-
-# Both.
-
-
-@compiled
-def violation(
-    q: Record, now: int, bound: float, samples: int, window_ms: int, math: int, stat: int
-) -> tuple[bool, Int]:
-    """Test the quota as Kafka does, which reads it: whether it is violated, and for how long (ms).
-
-    `math` and `stat` are places in MATHS and STATS. The time is the 64-bit one, 0 if not violated.
-    """
-    if math == TOKEN_BUCKET:
-        tokens = read_tokens(q, now, bound, samples, window_ms)
-        if tokens < 0.0:
-            return True, tokens_throttle(tokens, bound)
-        return False, np.int64(0)
-    rate, span = read_rate(q, now, samples, window_ms, stat)
-    if rate > bound:
-        return True, rate_throttle(rate, bound, span)
-    return False, np.int64(0)
-
-
-@compiled
-def record(
-    q: Record, value: float, now: int, bound: float, samples: int, window_ms: int, math: int,
-    stat: int,
-) -> None:
-    """Charge the quota without a test; the rate is kept under either arithmetic."""
-    record_sample(q, value, now, samples, window_ms, stat)
-    if math == TOKEN_BUCKET:
-        record_tokens(q, value, now, bound, samples, window_ms)
-    q["recorded_ms"] = now
-
-
-@compiled
-def charge(
-    q: Record, value: float, now: int, bound: float, samples: int, window_ms: int, math: int,
-    stat: int, enforcement: int,
-) -> tuple[Int, Int]:
-    """Decide on `value` new ids: verdict (place in VERDICTS) and throttle time (ms, 64 bits).
-
-    Strict: test, then charge; what is rejected is not charged. Permissive: charge, then test.
-    """
-    if enforcement == STRICT:
-        violated, throttle_ms = violation(q, now, bound, samples, window_ms, math, stat)
-        if violated:
-            return REJECTED, throttle_ms
-        record(q, value, now, bound, samples, window_ms, math, stat)
-        return COUNTED, np.int64(0)
-    record(q, value, now, bound, samples, window_ms, math, stat)
-    violated, throttle_ms = violation(q, now, bound, samples, window_ms, math, stat)
-    return (THROTTLED if violated else COUNTED), throttle_ms
-
-
-@compiled
-def is_idle(q: Record, now: int) -> bool:
-    """Whether Kafka would have dropped a sensor: its last record is more than 3600 s ago."""
-    return bool(now - q["recorded_ms"] > IDLE_MS)
-
-
-@compiled
-def forget(quotas: Array, i: int) -> None:
-    """Make quota i that of a principal which has seen nothing."""
-    q = quotas[i]
-    q["tokens"] = 0.0
-    q["refilled_ms"], q["recorded_ms"], q["used"], q["current"] = 0, 0, 0, 0
-    for j in range(q["start_ms"].size):
-        _reset(q["start_ms"], q["last_ms"], q["total"], j, np.int64(0))

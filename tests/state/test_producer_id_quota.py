@@ -15,7 +15,10 @@ import numba
 import numpy as np
 import pytest
 
-from state.producer_ids import bloom, murmur, quota
+from state.producer_ids import flow, quota, shard
+from state.producer_ids import layout as L
+from state.producer_ids.layout import World
+from state.producer_ids.shared import Timeline
 from tests.state.recorded import cases, vectors
 
 VECTORS = "producer_ids.json"
@@ -27,117 +30,97 @@ LONG = quota.UNLIMITED["long"]
 
 
 @numba.njit
-def _violation(q, now, bound, samples, window_ms, math, stat):
-    return quota.violation(q[0], now, bound, samples, window_ms, math, stat)
+def _tokens_at(w, key, now, bound, samples, window_ms):
+    return quota.tokens_at(w.keys[key], now, bound, samples, window_ms)
 
 
 @numba.njit
-def _record(q, value, now, bound, samples, window_ms, math, stat):
-    quota.record(q[0], value, now, bound, samples, window_ms, math, stat)
+def _read_tokens(w, key, now, bound, samples, window_ms):
+    return quota.read_tokens(w.keys[key], now, bound, samples, window_ms)
 
 
-@numba.njit
-def _charge(q, value, now, bound, samples, window_ms, math, stat, enforcement):
-    return quota.charge(q[0], value, now, bound, samples, window_ms, math, stat, enforcement)
+class Users:
+    """Keys of a shard as the kernel has them, with the parameters that decide about quotas."""
 
-
-@numba.njit
-def _tokens_at(q, now, bound, samples, window_ms):
-    return quota.tokens_at(q[0], now, bound, samples, window_ms)
-
-
-@numba.njit
-def _read_tokens(q, now, bound, samples, window_ms):
-    return quota.read_tokens(q[0], now, bound, samples, window_ms)
-
-
-@numba.njit
-def _rate_at(q, now, samples, window_ms, stat):
-    return quota.rate_at(q[0], now, samples, window_ms, stat)
-
-
-@numba.njit
-def _read_rate(q, now, samples, window_ms, stat):
-    return quota.read_rate(q[0], now, samples, window_ms, stat)
-
-
-@numba.njit
-def _is_idle(q, now):
-    return quota.is_idle(q[0], now)
-
-
-@numba.njit(nogil=True, _nrt=False)
-def _decide(quotas, words, shape, users, pids, at_ms, rules, verdicts, throttles, rates, tokens):
-    """Record by record over many users, one filter each, without a single array of its own."""
-    bits, hashes = shape
-    bound, samples, window_ms, math, stat, enforcement = rules
-    room = bloom.words_of(bits)
-    for i in range(len(pids)):
-        u, now = users[i], at_ms[i]
-        low, high = murmur.murmur3(pids[i])
-        if bloom.contains(words, u * room, bits, hashes, low, high):
-            verdicts[i] = -1
-            continue
-        q = quotas[u]
-        verdicts[i], throttles[i] = quota.charge(
-            q, 1.0, now, bound, samples, window_ms, math, stat, enforcement
+    def __init__(
+        self, count: int, math: str, samples: int, window_ms: int, stat: str = "last_event",
+        idle_ms: int = 2**62,
+    ) -> None:
+        turns = np.zeros(1, L.TURN)
+        turns["samples"], turns["span_ms"] = samples, window_ms
+        none = np.full((count, 3), -1, np.int64)
+        bounds = np.zeros(2, np.int64)
+        timeline = Timeline(
+            turns, np.array([0, 1]), np.zeros(count, np.int64), none, none[:1], bounds,
+            bounds[:0], np.zeros(0), bounds[:0],
         )
-        if verdicts[i] != quota.REJECTED:
-            bloom.insert(words, u * room, bits, hashes, low, high)
-        rates[i], _ = quota.rate_at(q, now, samples, window_ms, stat)
-        tokens[i] = quota.tokens_at(q, now, bound, samples, window_ms)
+        settings = {
+            "math": quota.MATHS.index(math), "stat": quota.STATS.index(stat), "idle_ms": idle_ms,
+        }
+        parts = {**shard.new().parts, "keys": np.zeros(count, L.KEY)}
+        self.w = shard.unpack(parts, settings, 0, timeline)
+        self.w.links["turn"] = 1
+        for key in range(count):
+            flow.new_sensor(self.w, key)
+
+    def roomy(self) -> World:
+        """The arrays, with room for one more block."""
+        self.w = shard.more_room(self.w)
+        return self.w
 
 
 class Sensor:
-    """One compiled quota of an arithmetic."""
+    """The quota of one key, driven by what the job runs for every unseen id."""
 
     def __init__(
         self, math: str, samples: int, window_ms: int, bound: float | None,
-        stat: str = "last_event",
+        stat: str = "last_event", idle_ms: int = 2**62,
     ) -> None:
-        self.q = np.zeros(1, quota.quota_layout(samples))
+        self.users = Users(1, math, samples, window_ms, stat, idle_ms)
         self._shape = (samples, window_ms)
-        self._rules = (quota.MATHS.index(math), quota.STATS.index(stat))
         self.set_bound(bound)
 
     def set_bound(self, bound: float | None) -> None:
         self.bound = quota.NO_BOUND if bound is None else float(bound)
 
     def record(self, value: float, now: int) -> None:
-        _record(self.q, float(value), now, self.bound, *self._shape, *self._rules)
+        flow.record(self.users.roomy(), 0, float(value), now, self.bound)
 
     def violation(self, now: int) -> tuple[bool, int]:
-        return _violation(self.q, now, self.bound, *self._shape, *self._rules)
+        return flow.violation(self.users.roomy(), 0, now, self.bound)
 
     def charge(self, value: float, now: int, enforcement: str) -> tuple[str, int]:
-        verdict, throttle_ms = _charge(
-            self.q, float(value), now, self.bound, *self._shape, *self._rules,
-            quota.ENFORCEMENTS.index(enforcement),
-        )
+        w = self.users.roomy()
+        w.settings["enforcement"] = quota.ENFORCEMENTS.index(enforcement)
+        verdict, throttle_ms = flow.charge(w, 0, float(value), now, self.bound)
         return quota.VERDICTS[verdict], throttle_ms
 
     def tokens(self, now: int) -> float:
         """The balance; reading refills, and a look at it just before sees the same."""
-        before = self.q.copy()
-        looked = _tokens_at(self.q, now, self.bound, *self._shape)
-        assert (self.q == before).all()
-        assert looked == _read_tokens(self.q, now, self.bound, *self._shape)
+        w, before = self.users.w, self.users.w.keys.copy()
+        looked = _tokens_at(w, 0, now, self.bound, *self._shape)
+        if self.bound == self.bound:
+            assert flow.levels(w, 0, now, self.bound)[1] == looked
+        assert (w.keys == before).all()
+        assert looked == _read_tokens(w, 0, now, self.bound, *self._shape)
         return looked
 
     def rate(self, now: int) -> tuple[float, int]:
         """Rate and window; reading resets, and a look at them just before sees the same."""
-        before = self.q.copy()
-        looked = _rate_at(self.q, now, *self._shape, self._rules[1])
-        assert (self.q == before).all()
-        assert looked == _read_rate(self.q, now, *self._shape, self._rules[1])
-        return looked
+        w, before = self.users.roomy(), self.samples()
+        looked = flow.levels(w, 0, now, self.bound)[0]
+        assert self.samples() == before
+        read = flow.read_rate(w, 0, now)
+        assert looked == read[0]
+        return read
 
     def samples(self) -> list[list[float]]:
         """Start, last event and sum of each sample."""
-        q = self.q[0]
+        w = self.users.w
+        at = int(w.links[0]["sample_at"])
         return [
-            [int(q["start_ms"][i]), int(q["last_ms"][i]), float(q["total"][i])]
-            for i in range(q["used"])
+            [int(w.sample_start[i]), int(w.sample_last[i]), float(w.sample_total[i])]
+            for i in range(at, at + int(w.keys[0]["used"]))
         ]
 
 
@@ -197,7 +180,7 @@ class Manager:
     """Users and clients with their quotas, and a sensor for each set of tags."""
 
     def __init__(self, math: str, samples: int, window_ms: int) -> None:
-        self._make = (math, samples, window_ms)
+        self.make = (math, samples, window_ms)
         self._quotas: dict[Entity, float] = {}
         self.kinds: set[tuple[bool, bool]] = set()
         self._sensors: dict[tuple[str, str], Sensor] = {}
@@ -239,7 +222,7 @@ class Manager:
         )
 
     def sensor(self, user: str, client: str) -> Sensor:
-        s = self._sensors.setdefault(self.tags(user, client), Sensor(*self._make, None))
+        s = self._sensors.setdefault(self.tags(user, client), Sensor(*self.make, None))
         s.set_bound(self.bound(user, client))
         return s
 
@@ -250,7 +233,7 @@ def _sanitised(user: str) -> str:
 
 def _about(m: Manager, op: list[Any]) -> Any:
     """What operations on quotas alone answer."""
-    samples, window_ms = m._make[1:]
+    samples, window_ms = m.make[1:]
     if op[0] == "e":
         return bool(m.kinds)
     if op[0] == "l":
@@ -489,19 +472,19 @@ def test_rate_under_the_token_bucket_is_that_without_the_reads_of_a_check() -> N
         if bucket.charge(value, now, "strict")[0] != "rejected":
             rate.record(value, now)
         assert bucket.samples() == rate.samples()
-        before = bucket.q.copy()
-        assert _rate_at(bucket.q, now, 11, 1000, 0) == _rate_at(rate.q, now, 11, 1000, 0)
-        assert (bucket.q == before).all()
+        before = bucket.samples()
+        assert flow.levels(bucket.users.w, 0, now, 3.0)[0] == flow.levels(
+            rate.users.w, 0, now, quota.NO_BOUND
+        )[0]
+        assert bucket.samples() == before
 
 
 def test_rejected_requests_do_not_keep_a_sensor_alive() -> None:
-    s = Sensor("token_bucket", 1, 1000, 0.001)
-    s.charge(100, T0, "strict")
-    assert s.charge(1, T0 + 3_600_000, "strict")[0] == "rejected"
-    assert not _is_idle(s.q, T0 + 3_600_000)
-    assert _is_idle(s.q, T0 + 3_600_001)
-    quota.forget(s.q, 0)
-    assert (s.q == np.zeros(1, s.q.dtype)).all()
+    for later, verdict in ((quota.IDLE_MS, "rejected"), (quota.IDLE_MS + 1, "counted")):
+        s = Sensor("token_bucket", 1, 1000, 0.001, idle_ms=quota.IDLE_MS)
+        assert s.charge(100, T0, "strict") == ("counted", 0)
+        assert s.charge(1, T0 + 1000, "strict")[0] == "rejected"
+        assert s.charge(1, T0 + later, "strict")[0] == verdict
 
 
 def test_rounding() -> None:
@@ -521,55 +504,24 @@ def test_rounding() -> None:
         assert quota.round_half_up(x) == max(min(exact, 2**63 - 1), -(2**63)), x
 
 
-def test_layouts_are_few() -> None:
-    assert quota.quota_layout(1) == quota.quota_layout(11)
-    assert quota.quota_layout(11) != quota.quota_layout(12)
-    for samples in (1, 11, 12, 47, 48, 100, 1000):
-        assert quota.slots_of(samples) > samples
-    assert quota.quota_layout(11).itemsize == 5 * 8 + 3 * 8 * 12
-
-
-def test_many_principals_do_not_touch_each_other() -> None:
-    q = np.zeros(3, quota.quota_layout(11))
-    for name in q.dtype.names:
-        q[name] = 7
-    before = q.copy()
-    quota.forget(q, 1)
-    assert (q[[0, 2]] == before[[0, 2]]).all()
-    _charge(q[1:2], 1.0, T0, 5.0, 11, 1000, 0, 0, 0)
-    assert (q[[0, 2]] == before[[0, 2]]).all()
-    assert q[1]["tokens"] == 54.0
-
-
 @pytest.mark.parametrize("enforcement", quota.ENFORCEMENTS)
 @pytest.mark.parametrize("stat", quota.STATS)
 @pytest.mark.parametrize("math", quota.MATHS)
-def test_a_kernel_without_arrays_of_its_own(math: str, stat: str, enforcement: str) -> None:
-    rng = np.random.default_rng(7)
-    count, users = 3000, 5
-    user = rng.integers(0, users, count)
-    pids = rng.integers(0, 1500, count)
-    at_ms = T0 + np.cumsum(rng.integers(0, 40, count))
-    shape = bloom.shape_of(2000, 1e-9)
-    quotas = np.zeros(users, quota.quota_layout(11))
-    words = np.zeros(users * shape.words, np.uint64)
-    verdicts, throttles = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    rates, tokens = np.zeros(count), np.zeros(count)
-    rules = (4.0, 11, 1000, quota.MATHS.index(math), quota.STATS.index(stat),
-             quota.ENFORCEMENTS.index(enforcement))
-    _decide(quotas, words, tuple(shape), user, pids, at_ms, rules, verdicts, throttles, rates,
-            tokens)
-    sensors = [Sensor(math, 11, 1000, 4.0, stat) for _ in range(users)]
-    known: list[set[int]] = [set() for _ in range(users)]
-    for i in range(count):
-        u, pid, now = int(user[i]), int(pids[i]), int(at_ms[i])
-        if pid in known[u]:
-            assert verdicts[i] == -1
-            continue
-        verdict, throttle_ms = sensors[u].charge(1, now, enforcement)
-        assert (quota.VERDICTS[verdicts[i]], throttles[i]) == (verdict, throttle_ms)
-        if verdict != "rejected":
-            known[u].add(pid)
-        assert rates[i] == _rate_at(sensors[u].q, now, 11, 1000, quota.STATS.index(stat))[0]
-        assert tokens[i] == _tokens_at(sensors[u].q, now, 4.0, 11, 1000)
-    assert {-1, 0} < set(verdicts.tolist())
+def test_users_of_one_shard_do_not_touch_each_other(
+    math: str, stat: str, enforcement: str
+) -> None:
+    rng = random.Random(7)
+    count, now, seen = 5, T0, set()
+    users = Users(count, math, 11, 1000, stat)
+    users.w.settings["enforcement"] = quota.ENFORCEMENTS.index(enforcement)
+    alone = [Sensor(math, 11, 1000, 4.0, stat) for _ in range(count)]
+    for _ in range(600):
+        now += rng.randrange(40)
+        user = rng.randrange(count)
+        w = users.roomy()
+        verdict, throttle_ms = flow.charge(w, user, 1.0, now, 4.0)
+        expected = alone[user].charge(1, now, enforcement)
+        assert (quota.VERDICTS[verdict], throttle_ms) == expected
+        assert flow.levels(w, user, now, 4.0) == flow.levels(alone[user].users.w, 0, now, 4.0)
+        seen.add(expected[0])
+    assert seen == {"counted", "rejected" if enforcement == "strict" else "throttled"}
