@@ -270,7 +270,7 @@ def query(
         return
     if sql is None:
         raise UserError("query: give SQL, or the name of a ready question; query --list lists them")
-    as_of_ms = None if as_of is None else _moment(as_of, "--as-of")
+    as_of_ms = None if as_of is None else moment(as_of, "--as-of")
     timeout_ms = None if timeout is None else _duration(timeout, "--timeout")
     memory_bytes = None if memory is None else _memory(memory)
     _found(run_query(
@@ -298,9 +298,9 @@ def report(
     """Write a report as one HTML page, without scripts or network access."""
     from app.report import report as run_report
 
-    from_ms = None if start is None else _moment(start, "--from")
-    to_ms = None if end is None else _moment(end, "--to")
-    as_of_ms = None if as_of is None else _moment(as_of, "--as-of")
+    from_ms = None if start is None else moment(start, "--from")
+    to_ms = None if end is None else moment(end, "--to")
+    as_of_ms = None if as_of is None else moment(as_of, "--as-of")
     settings = _settings(config, warehouse)
     _found(run_report(settings, out, from_ms, to_ms, as_of_ms, as_json, config is not None))
 
@@ -455,8 +455,8 @@ def _explain(
 ) -> None:
     from app.explain import explain
 
-    at_ms = None if at is None else _moment(at)
-    as_of_ms = None if as_of is None else _moment(as_of, "--as-of")
+    at_ms = None if at is None else moment(at)
+    as_of_ms = None if as_of is None else moment(as_of, "--as-of")
     _found(explain(_settings(config, warehouse), ask, at_ms, window, as_of_ms, as_json))
 
 
@@ -566,7 +566,7 @@ def alerts_check(
     """Evaluate the rules once, record and notify changes; exit code 1 while a rule fires."""
     from app.alerts import check
 
-    at_ms = None if at is None else _moment(at)
+    at_ms = None if at is None else moment(at)
     _found(check(_settings(config, warehouse), as_json, at_ms, rule or []))
 
 
@@ -592,7 +592,7 @@ def alerts_watch(
     _found(watch(_settings(config, warehouse), interval_ms, as_json, rule or []))
 
 
-def _moment(text: str, option: str = "--at") -> int:
+def moment(text: str, option: str = "--at") -> int:
     """Milliseconds since the epoch of a time on the command line; UTC without an offset."""
     from app.terminal.moments import moment_ms
 

@@ -93,3 +93,61 @@ def test_cores_know_nothing_of_the_application() -> None:
         assert not {n for n in imports(path) if n.split(".")[0] in ("app", "pyspark")}, path
     for path in files("udfs"):
         assert not {n for n in imports(path) if n.split(".")[0] in ("app", "state")}, path
+
+
+def private_names(path: Path) -> Iterator[str]:
+    """The private names of `app`, `state` and `udfs` that a file imports, or takes from what it
+    has imported from there."""
+    tree = ast.parse(path.read_text("utf-8"))
+    known: set[str] = set()
+    for node in ast.walk(tree):
+        names: list[ast.alias] = []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names = node.names if _is_ours(node.module or "") else []
+        elif isinstance(node, ast.Import):
+            names = [alias for alias in node.names if _is_ours(alias.name)]
+        for alias in names:
+            known.add(alias.asname or alias.name)
+            if any(_is_private(part) for part in alias.name.split(".")):
+                yield alias.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _is_private(node.attr):
+            if ast.unparse(node.value) in known:
+                yield ast.unparse(node)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            parts = node.value.split(".")
+            if _is_ours(node.value) and any(_is_private(part) for part in parts):
+                yield node.value  # what `monkeypatch.setattr` takes
+
+
+def _is_ours(name: str) -> bool:
+    return name.split(".")[0] in ("app", "state", "udfs")
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_tests_use_public_names() -> None:
+    found = {str(path.relative_to(ROOT)): sorted(private_names(path)) for path in files("tests")}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_private_names_are_found(tmp_path: Path) -> None:
+    text = """
+import state.codec
+from app.cli import main, @answers as a
+from udfs import topics
+from tests.faults import @own
+topics.@split(main.@a)
+state.codec.@b
+self.@c
+state.codec.@@doc@@
+patch("app.cli.@settings")
+"""
+    path = tmp_path / "test_it.py"
+    path.write_text(text.replace("@", "_"), "utf-8")
+    assert sorted(private_names(path)) == [
+        name.replace("@", "_") for name in
+        ("@answers", "app.cli.@settings", "main.@a", "state.codec.@b", "topics.@split")
+    ]

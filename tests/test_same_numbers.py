@@ -13,7 +13,7 @@ import pytest
 from app.cli import main
 from app.config.settings import Settings
 from app.report.findings import sentences
-from app.setup.demo import _summary
+from app.setup.demo import summary
 from tests.explain.asking import ALL, texts
 from tests.explain.rows import of_job
 from tests.state.trace import play, publish, record
@@ -137,7 +137,7 @@ def test_the_demo_text_and_the_report_have_the_same_sentences(
         "Broker b1 was over its own limit once: connections with 2 topics were paused for 0.0 s;"
         " shop/app/large used most (86 % of the messages).",
     ]
-    assert sentences(_summary(Path(warehouse)))[:4] == expected
+    assert sentences(summary(Path(warehouse)))[:4] == expected
     report = asked(capsys, warehouse, "report")
     assert report["sections"]["what-happened"]["says"][:4] == expected
 

@@ -93,8 +93,8 @@ class Journal:
         whose summary cannot be filled in."""
         for attempt in range(ATTEMPTS):
             self.load()
-            rows, broken = self._new_rows(evaluated)
-            if not rows or self._append(rows):
+            rows, broken = self.new_rows(evaluated)
+            if not rows or self.append(rows):
                 return rows, broken
             time.sleep(random.uniform(0, 0.05 * (attempt + 1)))
         raise UserError(
@@ -102,7 +102,7 @@ class Journal:
             "let one run or one alerts watch evaluate the rules"
         )
 
-    def _new_rows(self, evaluated: Sequence[Evaluated]) -> tuple[list[Row], list[str]]:
+    def new_rows(self, evaluated: Sequence[Evaluated]) -> tuple[list[Row], list[str]]:
         recorded = self.recorded()
         rows: list[Row] = []
         broken: list[str] = []
@@ -125,7 +125,7 @@ class Journal:
         kept = last["summary"] if last is not None and gone else None
         return row_of(evaluated.rule, change, kept)
 
-    def _append(self, rows: list[Row]) -> bool:
+    def append(self, rows: list[Row]) -> bool:
         """Append to the version that was loaded; False if another writer was faster."""
         delta = self._delta
         if delta is None:

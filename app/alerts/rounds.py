@@ -54,16 +54,16 @@ class Evaluator:
 
     def __init__(self, settings: Settings, only: Sequence[str] = ()) -> None:
         """With `only`, rules of these names are evaluated; sinks receive all changes."""
-        self._settings = settings
+        self.settings = settings
         self._warehouse = Warehouse.of(settings)
         self.rules = rules_of(settings.alerts, only)
         every = rules_of(settings.alerts) if only else self.rules
-        self._journal = Journal(self._warehouse)
-        self._delivery = Delivery(settings, self._journal, [rule.name for rule in every])
+        self.journal = Journal(self._warehouse)
+        self.delivery = Delivery(settings, self.journal, [rule.name for rule in every])
 
     def look(self, at_ms: int | None) -> Round:
         """The alerts that fire at a time, by the data alone; nothing is recorded or delivered."""
-        found = evaluate_all(self._warehouse, self.rules, self._settings.alerts, {}, at_ms)
+        found = evaluate_all(self._warehouse, self.rules, self.settings.alerts, {}, at_ms)
         firing, wordless = firing_rows(found.evaluated, {})
         left_out = {one.rule.name: one.left_out for one in found.evaluated if one.left_out}
         return Round(len(self.rules), firing, [], found.broken + wordless, [], left_out)
@@ -71,23 +71,23 @@ class Evaluator:
     def round(self, stopping: threading.Event) -> Round:
         """Evaluate every rule, record the changes, and deliver what sinks have not accepted."""
         self._warehouse.require()
-        self._journal.load()
-        found = self._evaluate()
-        written, wordless = self._journal.record(found.evaluated)
+        self.journal.load()
+        found = self.evaluate()
+        written, wordless = self.journal.record(found.evaluated)
         firing, _ = firing_rows(
             [one for one in found.evaluated
              if not any(text.startswith(f"alert rule {one.rule.name}:") for text in wordless)],
-            self._journal.newest,
+            self.journal.newest,
         )
-        undelivered = self._delivery.deliver(stopping, firing)
+        undelivered = self.delivery.deliver(stopping, firing)
         left_out = {one.rule.name: one.left_out for one in found.evaluated if one.left_out}
         return Round(
             len(self.rules), firing, written, found.broken + wordless, undelivered, left_out
         )
 
-    def _evaluate(self) -> Evaluation:
+    def evaluate(self) -> Evaluation:
         return evaluate_all(
-            self._warehouse, self.rules, self._settings.alerts, self._journal.recorded()
+            self._warehouse, self.rules, self.settings.alerts, self.journal.recorded()
         )
 
 

@@ -72,7 +72,7 @@ class Delivery:
         sinks = self._settings.alerts.http_sinks
         if not sinks:
             return []
-        with self._alone() as alone:
+        with self.alone() as alone:
             if not alone:
                 return []
             with ThreadPoolExecutor(max_workers=len(sinks)) as pool:
@@ -86,12 +86,12 @@ class Delivery:
             if isinstance(sink, WebhookSink):
                 for part in _parts(changes):
                     post(sink, self._for_webhook(part), stopping)
-                    taken = self._note(sink, taken, part[-1]["number"])
+                    taken = self.note(sink, taken, part[-1]["number"])
             else:
                 for rows in _parts(self._for_alertmanager(sink, changes)):
                     post(sink, [_alert(sink, row, self._life_ms(sink)) for row in rows], stopping)
                     self._resent_at[sink.identity] = time.monotonic()
-            self._note(sink, taken, self._journal.number)
+            self.note(sink, taken, self._journal.number)
         except (Refused, UserError) as error:
             self._resent_at.pop(sink.identity, None)
             return f"{sink.title}: {error}; missed changes are sent later"
@@ -103,9 +103,9 @@ class Delivery:
         if kept is not None:
             return Taken(**json.loads(kept))
         firing = [row["number"] for row in self._journal.firing(self._names) if row["number"]]
-        return self._note(sink, Taken(-1, sorted(firing)), self._journal.number, keep=True)
+        return self.note(sink, Taken(-1, sorted(firing)), self._journal.number, keep=True)
 
-    def _note(self, sink: HttpSink, taken: Taken, number: int, keep: bool = False) -> Taken:
+    def note(self, sink: HttpSink, taken: Taken, number: int, keep: bool = False) -> Taken:
         """Store that a sink has accepted all up to a number; with `keep`, except its list."""
         left = taken.but if keep else [n for n in taken.but if n > number]
         new = Taken(max(taken.number, number), left)
@@ -146,7 +146,7 @@ class Delivery:
         return max(ROUNDS * longest, SHORTEST_LIFE_MS)
 
     @contextmanager
-    def _alone(self) -> Iterator[bool]:
+    def alone(self) -> Iterator[bool]:
         """Whether no other process delivers at this moment; always true on an object store."""
         root = local_path(self._settings.warehouse)
         if root is None:

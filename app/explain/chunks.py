@@ -8,7 +8,7 @@ from app.explain.saying import Row, Sentence, say
 
 _NEAREST = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
 _CHUNK = "Chunk {event.chunk_id:n} (of {event.num_chunks:n}) of {event.uuid}"
-_OUTCOMES = {
+OUTCOMES = {
     "COMPLETE": f"{_CHUNK} completes it: consumer {{event.consumer}} hands it to the application",
     "DUP_ACKED": f"{_CHUNK} came again from another position: it is acknowledged and the message"
                  " waits on",
@@ -81,7 +81,7 @@ def _whole(row: Row) -> Sentence:
 
 
 def _event(row: Row) -> Sentence:
-    text = _OUTCOMES[row["outcome"]] + " [{event.position}, subscription {event.subscription}]"
+    text = OUTCOMES[row["outcome"]] + " [{event.position}, subscription {event.subscription}]"
     if row["age_ms"] is not None and row["outcome"] != "COMPLETE":
         text += ", {event.age_ms:ms} after its first chunk"
     for column, what in (("acks", "acknowledged"), ("tracked", "tracked for redelivery"),

@@ -11,7 +11,7 @@ from app.explain.saying import Row, Sentence, say
 
 NAMED = 3
 """Victims that one sentence names."""
-_ENDINGS = {
+ENDINGS = {
     "released": "the limiter is back at its target{balance}",
     "limit_removed": "the limit was removed",
     "in_flight_half": "requests in flight have fallen to half of the limit",
@@ -279,7 +279,7 @@ def _end(reader: Reader, pause: Pause, order: tuple[int, int]) -> Sentence:
     balances = [f"{{end.{name}:n {noun}}}" for name, noun in (
         ("balance_msgs", "message"), ("balance_bytes", "byte")) if last[name] is not None]
     balance = f" (balance {' and '.join(balances)})" if balances else ""
-    why = _ENDINGS.get(last["rule"], "the last reason to pause is gone").format(balance=balance)
+    why = ENDINGS.get(last["rule"], "the last reason to pause is gone").format(balance=balance)
     lasted = "{end.ts_mono_ns - start.ts_mono_ns:ns}"
     if last["ts_mono_ns"] < first["ts_mono_ns"]:  # the broker, and with it its clock, began anew
         lasted = "{end.ts_wall_ms - start.ts_wall_ms:ms}"

@@ -41,7 +41,7 @@ def demo(out: Path, seed: int, events: int) -> int:
     _process(config)
     console.print(f"Processed and committed in {time.monotonic() - began:.0f} s. What was found:\n",
                   markup=False)
-    findings.render(_summary(out / "warehouse"), console, _of_other_jobs(out / "warehouse"))
+    findings.render(summary(out / "warehouse"), console, of_other_jobs(out / "warehouse"))
     other = findings.other_protocol(
         _rows(out / "warehouse" / "topic_throttle_stats", findings.STATS_COLUMNS),
         _with_exchange(config),
@@ -134,7 +134,7 @@ def _caches_compared(config: Path, out: Path) -> str | None:
             f"{result.advice} The curves are in {picture}.")
 
 
-def _summary(warehouse: Path) -> findings.Summary:
+def summary(warehouse: Path) -> findings.Summary:
     from app.report.reader import Reader, Span
     from app.warehouse.relations import Warehouse
 
@@ -146,7 +146,7 @@ def _summary(warehouse: Path) -> findings.Summary:
     )
 
 
-def _of_other_jobs(warehouse: Path) -> list[str]:
+def of_other_jobs(warehouse: Path) -> list[str]:
     """The findings of the jobs besides rate_limits; a table without rows adds nothing."""
     large = findings.large_message_sentence(
         _rows(warehouse / "chunk_messages", findings.MESSAGE_COLUMNS),

@@ -128,7 +128,7 @@ class Service:
         self._again: dict[str, tuple[float, int]] = {}
         self._swept = time.monotonic()
 
-    def _start(self, name: str) -> None:
+    def start(self, name: str) -> None:
         """Start or restart a query; errors are reported without secrets."""
         trigger = None if self._endless else {"availableNow": True}
         group = self._groups[name]
@@ -183,7 +183,7 @@ class Service:
     def _watch(self) -> None:
         try:
             for name in self._groups:
-                self._start(name)
+                self.start(name)
             self._progress.say(
                 f"started: {', '.join(self._groups)}; waiting for the first batch of "
                 f"{self._settings.feed.title}"
@@ -262,7 +262,7 @@ class Service:
             )
         elif time.monotonic() >= due:
             self._again[name] = (0.0, attempt)
-            self._start(name)
+            self.start(name)
 
 
 class Late:

@@ -46,7 +46,7 @@ class Writer:
         """`spark` is used only with `commit: spark`."""
         self._settings = settings
         self._query = query
-        self._application = checkpoints.application_id(settings, query)
+        self.application = checkpoints.application_id(settings, query)
         self._local = local_path(settings.warehouse)
         self._commits = checkpoints.committed(settings, query)
         self._spark = spark
@@ -70,11 +70,11 @@ class Writer:
 
         table = self._table(name)
         table.update_incremental()
-        done = table.transaction_version(self._application)
+        done = table.transaction_version(self.application)
         if done is not None and done >= batch:
             self._note(name, batch)
             return
-        marker = CommitProperties(app_transactions=[Transaction(self._application, batch)])
+        marker = CommitProperties(app_transactions=[Transaction(self.application, batch)])
         write_deltalake(table, rows, mode="append", commit_properties=marker)
         self._note(name, batch)
 
@@ -84,11 +84,11 @@ class Writer:
 
         table = self._table(name)
         table.update_incremental()
-        done = table.transaction_version(self._application)
+        done = table.transaction_version(self.application)
         if done is not None and done >= batch:
             self._note(name, batch)
             return
-        marker = CommitProperties(app_transactions=[Transaction(self._application, batch)])
+        marker = CommitProperties(app_transactions=[Transaction(self.application, batch)])
         definition = TABLES[name]
         table.create_write_transaction(
             actions, "append", Schema.from_arrow(definition.schema),
@@ -105,9 +105,9 @@ class Writer:
 
     def _note(self, name: str, batch: int) -> None:
         known = self._commits.get(name)
-        if known is None or known.batch < batch or known.application != self._application:
-            before = -1 if known is None or known.application != self._application else known.batch
-            self._commits[name] = checkpoints.Commit(self._application, batch, before)
+        if known is None or known.batch < batch or known.application != self.application:
+            before = -1 if known is None or known.application != self.application else known.batch
+            self._commits[name] = checkpoints.Commit(self.application, batch, before)
 
     def _table(self, name: str) -> Any:
         if name not in self._open:
@@ -150,7 +150,7 @@ class Writer:
         writer = frame.write.format("delta").mode("append")
         # A table of an earlier version gets the columns that it lacks.
         writer = writer.option("mergeSchema", "true")
-        writer = writer.option("txnAppId", self._application).option("txnVersion", batch)
+        writer = writer.option("txnAppId", self.application).option("txnVersion", batch)
         if definition.partition_by:
             writer = writer.partitionBy(*definition.partition_by)
         writer.save(path_in(self._settings, name))

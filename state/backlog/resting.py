@@ -167,7 +167,7 @@ def _part(s: Shard, rows: Array) -> Shard:
 
 def _join(s: Shard, pages: Sequence[Shard]) -> None:
     """Append the topics of pages to those of a shard."""
-    every = [s.parts, *(_renamed(page, s.names) for page in pages)]
+    every = [s.parts, *(renamed(page, s.names) for page in pages)]
     joined = {
         name: np.concatenate([parts[name] for parts in every], axis=int(name in POOLS))
         for name in s.parts if name != "counts"
@@ -179,7 +179,7 @@ def _join(s: Shard, pages: Sequence[Shard]) -> None:
     s.parts = joined
 
 
-def _renamed(page: Shard, names: Names) -> shards.Parts:
+def renamed(page: Shard, names: Names) -> shards.Parts:
     """The arrays of a page with the integers of other names."""
     number = np.append(names.intern(page.names.strings().cast("string")), NONE)
     parts = page.parts

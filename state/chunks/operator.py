@@ -68,7 +68,7 @@ class Chunks:
         self._stage = stage
         defects = {str(d) for d in params.get("defects", ())}
         self._hashed = params.get("shared_mode", "pin") == "hash"
-        self._settings = {
+        self.settings = {
             "max_pending": int(params.get("maxPendingChunkedMessage", 10)),
             "auto_ack": int(bool(params.get("autoAckOldestChunkedMessageOnQueueFull", False))),
             "expiry_ms": int(params.get("expireTimeOfIncompleteChunkedMessageMillis", 60_000)),
@@ -171,23 +171,23 @@ class Chunks:
         chunks = int(((r["event_type"] == flow.DISPATCH) & (r["num_chunks"] > 1)).sum())
         chunks += len(feed.marker_ledger)
         acks = int((r["event_type"] == flow.ACK).sum())
-        w = shards.unpack(parts, self._settings, s.next_order, Room(chunks, acks))
+        w = shards.unpack(parts, self.settings, s.next_order, Room(chunks, acks))
         flow.prepare(w)
-        o = _room(w, None)
+        o = room_for_rows(w, None)
         at = np.int64(0)
         while True:
             at = flow.judge(w, o, feed, at)
             if at < 0:
                 break
             marked = int(feed.marker_start[at + 1] - feed.marker_start[at])
-            o = _room(w, o, marked + 1)
+            o = room_for_rows(w, o, marked + 1)
         mono, broker = wall.first_waiting(len(keys), waiting_key, waiting)
         at = np.int64(0)
         while True:
             at = flow.move_on(w, o, at, mono, broker)
             if at < 0:
                 return w, o
-            o = _room(w, o)
+            o = room_for_rows(w, o)
 
     def _feed(
         self, s: Shard, keys: Array, r: Records, key: Array
@@ -399,7 +399,7 @@ class Chunks:
             times.append(int(due.min()))
         window = keys["window_ms"][keys["open"] != 0]
         if len(window):
-            times.append(int(window.min()) + self._settings["window_ms"] - 1)
+            times.append(int(window.min()) + self.settings["window_ms"] - 1)
         return max(min(times), 0) if times else None
 
 
@@ -422,7 +422,7 @@ def _intern(
     return np.concatenate([known, fresh]), found
 
 
-def _room(w: World, old: Out | None, chunks: int = 1) -> Out:
+def room_for_rows(w: World, old: Out | None, chunks: int = 1) -> Out:
     """Room for at least one more step: what is short gets twice what the step needs."""
     p = w.settings[0]
     more = int(p["contexts"] + p["held"]) + int(flow.ROWS_PER_CHUNK) * (chunks + 2)

@@ -106,7 +106,7 @@ class _WholeTrace(EntryCache):
 
     def by_broker(self, state: bytes | None) -> Iterator[tuple[str, str, list[dict[str, int]]]]:
         """Cluster, broker, and what each of its caches has counted since the key began."""
-        s = self._shard(state)
+        s = self.shard_of(state)
         names = s.names.strings()
         for (cluster, broker), b in s.brokers.items():
             counted = [rows.totals(b, i) for i in range(len(self._variants))]

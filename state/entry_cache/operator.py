@@ -90,7 +90,7 @@ class EntryCache:
 
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
         """Judge a batch of one shard; see `state.job`."""
-        s = self._shard(state)
+        s = self.shard_of(state)
         refused = Refused(NAME)
         parts = [read_blob(blob, s.names, COLUMNS) for blob in blobs]
         records = concat(parts) if parts else empty(COLUMNS)
@@ -117,7 +117,7 @@ class EntryCache:
             refused.needed_idle_advance_ms,
         )
 
-    def _shard(self, state: bytes | None) -> Shard:
+    def shard_of(self, state: bytes | None) -> Shard:
         if state:
             return shards.read(state, self._policies, self._variants, self.make_broker)
         return shards.new(self._policies, self._variants, self.make_broker)
@@ -126,7 +126,7 @@ class EntryCache:
         """What each cache has counted since its keys began, over all of them; levels are the sum
         of the largest of each key."""
         found = []
-        s = self._shard(state)
+        s = self.shard_of(state)
         for i in range(len(self._variants)):
             sums: dict[str, Any] = {}
             for b in s.brokers.values():

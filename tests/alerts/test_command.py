@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import _moment, main
+from app.cli import main, moment
 from app.errors import UserError
 
 
 def test_moments_on_the_command_line() -> None:
-    assert _moment("1767621600000") == 1_767_621_600_000
-    assert _moment("2026-01-05T14:00:00Z") == 1_767_621_600_000
-    assert _moment("2026-01-05T14:00:00") == 1_767_621_600_000
-    assert _moment("2026-01-05T15:00:00.250+01:00") == 1_767_621_600_250
+    assert moment("1767621600000") == 1_767_621_600_000
+    assert moment("2026-01-05T14:00:00Z") == 1_767_621_600_000
+    assert moment("2026-01-05T14:00:00") == 1_767_621_600_000
+    assert moment("2026-01-05T15:00:00.250+01:00") == 1_767_621_600_250
     with pytest.raises(UserError):
-        _moment("yesterday")
+        moment("yesterday")
 
 
 def test_a_moment_that_is_none_is_refused(

@@ -45,9 +45,9 @@ def test_two_that_worked_from_the_same_state_write_a_change_once(evaluator, tmp_
     minutes(tmp_warehouse, 1)
     first, second = evaluator(), evaluator()
     for one in (first, second):
-        one._journal.load()
-    evaluated = [one._evaluate() for one in (first, second)]
-    written = [one._journal.record(found.evaluated)[0]
+        one.journal.load()
+    evaluated = [one.evaluate() for one in (first, second)]
+    written = [one.journal.record(found.evaluated)[0]
                for one, found in zip((first, second), evaluated, strict=True)]
     assert [len(rows) for rows in written] == [1, 0]
     assert kept(tmp_warehouse) == [
@@ -60,10 +60,10 @@ def test_the_second_append_to_one_version_is_refused(evaluator, tmp_warehouse):
     first, second = evaluator(), evaluator()
     go(first)
     minutes(tmp_warehouse, 1)
-    second._journal.load()
-    rows, _ = second._journal._new_rows(second._evaluate().evaluated)
+    second.journal.load()
+    rows, _ = second.journal.new_rows(second.evaluate().evaluated)
     assert go(first).changes and rows
-    assert not second._journal._append(rows)
+    assert not second.journal.append(rows)
     assert len(kept(tmp_warehouse)) == 3
 
 
@@ -81,8 +81,8 @@ def test_many_at_once_write_every_change_once(evaluator, tmp_warehouse):
 def test_a_round_after_a_crash_goes_on_from_what_was_written(evaluator, tmp_warehouse):
     minutes(tmp_warehouse, 0, **BUSY)
     one = evaluator()
-    one._journal.load()
-    one._journal.record(one._evaluate().evaluated)  # and the process dies before it delivers
+    one.journal.load()
+    one.journal.record(one.evaluate().evaluated)  # and the process dies before it delivers
     assert go(evaluator()).changes == []
     assert len(kept(tmp_warehouse)) == 2
 

@@ -293,7 +293,7 @@ def test_one_evaluator_delivers_at_a_time(receiver, evaluator, tmp_warehouse):
     sink = {"type": "webhook", "url": receiver.url}
     minutes(tmp_warehouse, 0, **BUSY)
     first, second = evaluator(sink), evaluator(sink)
-    with first._delivery._alone() as alone:
+    with first.delivery.alone() as alone:
         assert alone
         go(second)
         assert receiver.posts == []
@@ -351,9 +351,9 @@ def test_secrets_are_neither_shown_nor_written(
 
 def test_a_note_moves_on_only(tmp_warehouse, evaluator):
     one = evaluator({"type": "webhook", "url": "http://127.0.0.1:1"})
-    (sink,) = one._settings.alerts.http_sinks
-    delivery = one._delivery
-    assert delivery._note(sink, Taken(7, [2, 5]), 3) == Taken(7, [5])
-    assert delivery._note(sink, Taken(7, []), 9) == Taken(9, [])
+    (sink,) = one.settings.alerts.http_sinks
+    delivery = one.delivery
+    assert delivery.note(sink, Taken(7, [2, 5]), 3) == Taken(7, [5])
+    assert delivery.note(sink, Taken(7, []), 9) == Taken(9, [])
     (note,) = Path(tmp_warehouse, "_weir", "alerts").glob("*.json")
     assert json.loads(note.read_text()) == {"number": 9, "but": []}

@@ -29,7 +29,7 @@ def main(config: str, query: str, point: str, number: str) -> int:
     def killing(commit: Any) -> Any:
         def wrapped(writer: Writer, *arguments: Any) -> None:
             nonlocal count
-            mine = f"-{query}-" in writer._application
+            mine = f"-{query}-" in writer.application
             count += mine
             now = mine and count == int(number)
             if now and point == "before":

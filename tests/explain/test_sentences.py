@@ -290,10 +290,10 @@ def test_every_way_that_a_chunk_or_a_pause_can_end_is_seen_here(decided, capsys)
         for sentence in found:
             (row,) = sentence["rows"].values()
             outcomes.add(row["values"].get("outcome", sentence["rule"]))
-    assert set(chunks._OUTCOMES) <= outcomes
+    assert set(chunks.OUTCOMES) <= outcomes
     for sentence in answer(capsys, decided, "connection", "c1", *ALL, "--limit", "1000")[
         "sentences"
     ]:
         if "end" in sentence["rows"]:
             endings.add(sentence["rule"])
-    assert endings == set(throttling._ENDINGS)
+    assert endings == set(throttling.ENDINGS)

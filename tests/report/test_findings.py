@@ -379,12 +379,12 @@ def test_sentence_on_large_messages(
 
 
 def test_tables_that_were_never_written_add_no_sentence(tmp_path: Path) -> None:
-    assert command._of_other_jobs(tmp_path) == []
+    assert command.of_other_jobs(tmp_path) == []
     write(str(tmp_path), "producer_id_decisions", [_decision(1, 2)])
-    assert command._of_other_jobs(tmp_path) == [
+    assert command.of_other_jobs(tmp_path) == [
         "1 new producer id of 1 user: nobody was over the bound."]
     write(str(tmp_path), "chunk_events", [_ended("a", "EXPIRED")])
-    assert command._of_other_jobs(tmp_path)[1:] == [
+    assert command.of_other_jobs(tmp_path)[1:] == [
         "Of 1 large message 0 arrived whole; 1 never got its last chunk."]
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from state.chunks import consumer as kernel
 from state.chunks import flow, shard
 from state.chunks import layout as L
-from state.chunks.operator import Chunks, _room
+from state.chunks.operator import Chunks, room_for_rows
 from state.names import Names
 from tests.state.chunk_trace import PARAMS
 from udfs.hashing import hash_strings
@@ -75,9 +75,9 @@ class CoreConsumer:
         for name in ("start_ms", "closed_ms", "used_ms", "passed_ms"):
             parts["consumers"][name] = L.NULL
         parts["consumers"]["known"] = parts["consumers"]["open"] = 1
-        self._w = shard.unpack(parts, job._settings, 0, shard.Room(ROOM, 0))
+        self._w = shard.unpack(parts, job.settings, 0, shard.Room(ROOM, 0))
         flow.prepare(self._w)
-        self._o = _room(self._w, None, 6 * ROOM)
+        self._o = room_for_rows(self._w, None, 6 * ROOM)
         self._names = Names()
         self._places: list[str] = []
 

@@ -197,6 +197,6 @@ def test_producers_are_found_after_their_connections_have_other_numbers() -> Non
     page = shard.read(mine.step(state, [], T0 + 1).state)
     other = Names()
     other.intern(pa.array(["c", "b", "a"]))
-    rows = resting._renamed(page, other)["producers"].T.tolist()
+    rows = resting.renamed(page, other)["producers"].T.tolist()
     assert len(rows) == 6
     assert rows == sorted(rows)

@@ -221,7 +221,7 @@ def test_ledgers_and_backlogs_are_in_the_state() -> None:
     states: list[bytes] = []
     play([written], params, until_ms=START_MS + MINUTE + 2000, states=states)
     job = EntryCache({**PARAMS, **params})
-    (broker,) = job._shard(states[-1]).brokers.values()
+    (broker,) = job.shard_of(states[-1]).brokers.values()
     parts = pack(broker.world)
     assert parts["ledgers"].tolist() == [(0, 1, 5), (0, 2, 4)]
     names = [broker.names.get(int(c["name"])) for c in parts["cursors"]]

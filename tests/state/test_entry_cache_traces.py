@@ -122,7 +122,7 @@ def cut(records: Sequence[Row], order: random.Random) -> list[list[Row]]:
 
 def known(data: bytes, params: dict[str, Any], configured: Sequence[str]) -> dict[Any, Any]:
     """What a state says of each broker, by names."""
-    shard = EntryCache({**PARAMS, **params}, configured)._shard(data)
+    shard = EntryCache({**PARAMS, **params}, configured).shard_of(data)
     found = {}
     for b in shard.brokers.values():
         parts = pack(b.world)

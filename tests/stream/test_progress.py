@@ -140,7 +140,7 @@ def test_a_batch_counts_once_and_missed_ones_are_made_up_for() -> None:
     shown = Progress(io.StringIO())
     shown.look([query("archive", batch(4, 10))])
     shown.look([query("archive", batch(4, 10), batch(5, 20), batch(6, 30))])
-    assert shown._figures["archive"].events == 60
+    assert [figures.events for figures in shown.figures] == [60]
 
 
 def test_a_query_that_waits_reports_the_batch_to_come_which_counts_when_it_ends() -> None:

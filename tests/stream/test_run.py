@@ -112,7 +112,7 @@ def test_a_run_says_that_it_waits_for_its_source_as_soon_as_its_queries_have_sta
             return True
 
     started: list[str] = []
-    monkeypatch.setattr(Service, "_start", lambda _, name: started.append(name))
+    monkeypatch.setattr(Service, "start", lambda _, name: started.append(name))
     queries = {"govern": JOBS, "archive": ("archive",)}
     settings = make_settings(source=source, quality=None, metrics=None)
     Service(None, settings, queries, False, Waiting(), Progress()).work()  # type: ignore[arg-type]

@@ -77,7 +77,7 @@ class Poller(Polling):
         self._hold()
         begun = time.monotonic()
         report = self.last = Report(feed=FEED, what="partitions")
-        memory = self._spool.memory
+        memory = self.spool.memory
         before = {Place.of_text(text): known for text, known in memory.topics.items()}
         longest = max(self._settings.interval_ms, self._settings.timeout_ms) / 1000
         try:

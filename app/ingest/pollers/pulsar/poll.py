@@ -113,7 +113,7 @@ class Polling(ABC):
     ) -> None:
         self._interval_ms = settings.interval_ms
         self._keep_ms = settings.keep_ms
-        self._spool = spool
+        self.spool = spool
         self._say = say or _to_stderr
         self._stopping = threading.Event()
         self.last = Report()
@@ -122,7 +122,7 @@ class Polling(ABC):
     @property
     def records(self) -> Path:
         """The folder of the files."""
-        return self._spool.records
+        return self.spool.records
 
     @abstractmethod
     def poll_once(self, now_ms: int) -> Path | None:
@@ -140,16 +140,16 @@ class Polling(ABC):
         waiting = False
         while not stop.is_set():
             try:
-                if self._spool.hold():
+                if self.spool.hold():
                     waiting = False
                     self.poll_once(int(time.time() * 1000))
                     if not stop.is_set() and (self.last.problems or self.last.gone):
                         self._say(self.last.text())
                 elif not waiting:
                     waiting = True
-                    self._say(f"{self.feed}: another process polls into {self._spool.folder}")
+                    self._say(f"{self.feed}: another process polls into {self.spool.folder}")
             except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
-                self._spool.release()
+                self.spool.release()
                 why = error if isinstance(error, UserError) else repr(error)
                 self._say(f"{self.feed}: not polled: {why}")
             due = int((time.monotonic() - start) / interval) + 1
@@ -158,25 +158,25 @@ class Polling(ABC):
 
     def close(self) -> None:
         """Let another process poll into the folder."""
-        self._spool.release()
+        self.spool.release()
 
     def _hold(self) -> None:
         """Take the folder, or refuse."""
-        if not self._spool.hold():
+        if not self.spool.hold():
             raise UserError(
-                f"{self._spool.folder}: another process polls into it\n"
+                f"{self.spool.folder}: another process polls into it\n"
                 f"stop it first, or take another folder ({self.where}.spool)"
             )
 
     def _commit(self, now_ms: int, records: Iterable[Record]) -> Path | None:
         """Write the records of a poll as a file, and remove files that are old."""
         try:
-            path = self._spool.commit(now_ms, records)
+            path = self.spool.commit(now_ms, records)
             # Not by age alone: files not read before a restart are not removed at the start.
             least = self._keep_ms // self._interval_ms
-            self._spool.remove_before(now_ms - self._keep_ms, max(least, 1))
+            self.spool.remove_before(now_ms - self._keep_ms, max(least, 1))
         except BaseException:
-            self._spool.release()  # what is in memory is not what is in the folder
+            self.spool.release()  # what is in memory is not what is in the folder
             raise
         return path
 
@@ -273,7 +273,7 @@ class Poller(Polling):
                 topics |= self._partitions(session, topic)
             except Unanswered as error:
                 plan.problems.append(f"{topic}: {error}")
-        topics |= {topic for topic in self._spool.memory.topics if self._wanted(topic)}
+        topics |= {topic for topic in self.spool.memory.topics if self._wanted(topic)}
         # Whoever was left out last time comes first.
         plan.topics = sorted(topics, key=lambda name: (self._asked.get(name, -1), name))
         return plan
@@ -341,7 +341,7 @@ class Poller(Polling):
 
     def _map(self, polls: list[Poll], policies: _Policies, report: Report) -> list[Record]:
         """Records of the polls in the order of their times; the memory moves on."""
-        memory = self._spool.memory
+        memory = self.spool.memory
         records: list[Record] = []
         for poll in sorted(polls, key=lambda poll: (poll["polled_ms"], poll["topic"])):
             topic = poll["topic"]

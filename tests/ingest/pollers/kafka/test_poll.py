@@ -240,4 +240,4 @@ def test_a_stop_ends_a_wait_at_once(tmp_path: Path) -> None:
     stop.set()
     thread.join(3)
     assert not thread.is_alive()
-    assert P1 not in {Place.of_text(text) for text in one._spool.memory.topics}
+    assert P1 not in {Place.of_text(text) for text in one.spool.memory.topics}

@@ -323,7 +323,7 @@ def test_a_full_disk_is_a_clear_error_and_the_next_poll_goes_on(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("app.ingest.pollers.spool._flush", full)
+        patched.setattr("os.fsync", full)
         with pytest.raises(UserError, match=r"source\.admin\.spool: .*No space left"):
             poller.poll_once(AT)
     assert kinds(poller.poll_once(AT + 1000)) == FULL
