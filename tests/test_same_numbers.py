@@ -163,23 +163,23 @@ def test_explain_counts_the_same_pauses(
     topic: str, warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own, shared, others = EXPECTED[topic][0]
-    said = [text for _, rule, text in texts(capsys, warehouse, "topic", topic, *ALL)
+    found = [text for _, rule, text in texts(capsys, warehouse, "topic", topic, *ALL)
             if rule == "window" and "its connections were paused" in text]
     times = "1 time" if own + shared + others == 1 else f"{own + shared + others} times"
-    assert len(said) == 1
+    assert len(found) == 1
     assert (f"paused {times}, {own} for its own limit, {shared} for limits that it shares and"
-            f" {others} for the limits of other topics") in said[0]
+            f" {others} for the limits of other topics") in found[0]
 
 
 def test_explain_names_a_shared_limit_and_who_used_most_of_it(
     warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = " ".join(text for _, _, text in texts(capsys, warehouse, "topic", SMALL, *ALL))
-    assert f"broker b1 ran out of its own limit at a publish of {LARGE}" in said
-    assert f"{LARGE} used most of it, with 86 % of the messages in that window" in said
-    said = " ".join(text for _, _, text in texts(capsys, warehouse, "topic", FIRST, *ALL))
-    assert f"resource group batch ran out of its limit at a publish of {SECOND}" in said
-    assert f"{FIRST} used most of it, with 64 % of the messages in that window" in said
+    found = " ".join(text for _, _, text in texts(capsys, warehouse, "topic", SMALL, *ALL))
+    assert f"broker b1 used up its own limit at a publish of {LARGE}" in found
+    assert f"{LARGE} used most of it, with 86 % of the messages in that window" in found
+    found = " ".join(text for _, _, text in texts(capsys, warehouse, "topic", FIRST, *ALL))
+    assert f"resource group batch used up its limit at a publish of {SECOND}" in found
+    assert f"{FIRST} used most of it, with 64 % of the messages in that window" in found
 
 
 @pytest.mark.parametrize("topic", EXPECTED)

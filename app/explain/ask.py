@@ -1,4 +1,4 @@
-"""What was asked: an entity, the moment, and the time around it."""
+"""The question: an entity, a moment, and the time around it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ LEVELS: dict[str, Tables] = {
     "subscription": dict.fromkeys(
         ("chunk_messages", "chunk_state", "incomplete_messages", "cache_reads"), _SUBSCRIPTION),
 }
-"""Tables of windows and levels about it, and those of decisions that are a matter of course."""
+"""Tables of windows and levels about it, and those of routine decisions."""
 ARCHIVED: Tables = {
     "topic": of_topic(), "connection": "list_contains($names, t.cnx_id)",
     "principal": "list_contains($names, regexp_replace(t.principal, '^[^:]*:', ''))",
@@ -75,11 +75,11 @@ ARCHIVED: Tables = {
 
 @dataclass(frozen=True)
 class Ask:
-    """One question; times are ms since the epoch, `hi_ms` is not asked for any more."""
+    """One question; times are ms since the epoch, `hi_ms` is exclusive."""
 
     kind: str
     names: tuple[str, ...]
-    """The entity under every name that its rows may have."""
+    """Every name that the rows of the entity may have."""
     at_ms: int = 0
     lo_ms: int = 0
     hi_ms: int = 0
@@ -90,7 +90,7 @@ class Ask:
 
     @classmethod
     def about(cls, kind: str, name: str, **more: Any) -> Ask:
-        """A question about an entity by the name that a person gave it."""
+        """A question about an entity by the name on the command line."""
         if not name.strip():
             raise UserError(f"explain {kind}: the name is empty")
         names = [name]
@@ -102,7 +102,7 @@ class Ask:
 
     @property
     def name(self) -> str:
-        """The entity in words."""
+        """The entity as text."""
         name = self.names[-1]
         return name if self.subscription is None else f"{self.subscription} of {name}"
 
@@ -146,8 +146,8 @@ def newest_ms(reader: Reader, ask: Ask) -> int | None:
         for table, about in tables.items():
             least = newest
             if about == THROTTLED:
-                # Lists are slow to look through. A pause stands in the statistics, too, if its
-                # window has ended, under the time at which it began.
+                # Lists are slow to search. A pause is in the statistics, too, if its window
+                # has ended, at the time at which it began.
                 paused = _newest(reader, ask, "topic_throttle_stats",
                                  f"{of_topic()} AND t.limited_times > 0",
                                  "t.window_start_ms") if newest is None else None
@@ -171,8 +171,8 @@ def _newest(
 
 
 def nearest(reader: Reader, ask: Ask) -> list[dict[str, Any]]:
-    """Per table with rows about the entity: how many, the first, the last, and those next to the
-    time asked for (ms since the epoch)."""
+    """Per table with rows about the entity: their number, the first, the last, and those nearest
+    to the requested time (ms since the epoch)."""
     found = []
     for table in ask.entity:
         if not reader.has(table):
@@ -188,7 +188,7 @@ def nearest(reader: Reader, ask: Ask) -> list[dict[str, Any]]:
 
 
 def archived(reader: Reader, ask: Ask) -> dict[str, Any] | None:
-    """How many records of the archive name the entity, when, and on which connections; None
+    """The number of archive records that name the entity, their time range and connections; None
     without any."""
     if not reader.has("events"):
         return None

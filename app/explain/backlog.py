@@ -1,14 +1,14 @@
-"""Backlogs in words: how large and how old, what the broker does, and what comes next."""
+"""Sentences about backlogs: size and age, the action of the broker, and the forecast."""
 
 from __future__ import annotations
 
 from app.explain.ask import IN_WINDOW, Ask
 from app.explain.reader import Reader
-from app.explain.saying import Row, Sentence, say
+from app.explain.sentence import Row, Sentence, compose
 
 _NEAREST = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
 _ACTIONS = {
-    "none": "nothing is done",
+    "none": "no action",
     "deduplication_snapshot": "the deduplication cursor is the slowest, so its snapshot is taken",
     "disconnect_producers": "its policy {check.retention_policy} disconnects"
                             " {check.producers_disconnected:n producer}",
@@ -19,7 +19,7 @@ _EVICTIONS = {
     "target_reached": "the target is reached",
     "same_cursor": "the same subscription was the slowest twice in a row",
     "skip_zero": "there was less than one entry to skip",
-    "expired": "all that is older is skipped",
+    "expired": "all older messages are skipped",
     "ledger_jump": "the cursor jumps to the next ledger",
     "no_closed_ledger": "no ledger was closed long enough ago",
 }
@@ -28,14 +28,14 @@ _EVICTIONS = {
 
 def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
     """Checks, evictions, refusals and forecasts around the moment, of a topic or subscription."""
-    said = [_check(row, ask) for row in _checks(reader, ask)]
-    for table, tell in (
+    result = [_check(row, ask) for row in _checks(reader, ask)]
+    for table, describe in (
         ("backlog_evictions", _eviction), ("producer_refusals", _refusal),
     ):
         if table in ask.entity:
             where = f"{ask.where(table)} AND {IN_WINDOW}"
-            said += [tell(row) for row in reader.rows(table, where, ask.params, _NEAREST)]
-    return said + [_forecast(row) for row in _newest(reader, ask, "backlog_subscriptions")]
+            result += [describe(row) for row in reader.rows(table, where, ask.params, _NEAREST)]
+    return result + [_forecast(row) for row in _newest(reader, ask, "backlog_subscriptions")]
 
 
 def _checks(reader: Reader, ask: Ask) -> list[Row]:
@@ -93,16 +93,17 @@ def _check(check: Row, ask: Ask) -> Sentence:
         text += ", without a time quota"
     if ask.kind == "subscription" and check["oldest_subscription"] is not None:
         is_it = check["oldest_subscription"] == ask.subscription
-        text += "; so it is this subscription that the quota is about" if is_it else \
-            "; so the quota is not about this subscription"
+        text += "; this subscription determines the age" if is_it else \
+            "; another subscription determines the age"
     over = check["exceeded_size"] or check["exceeded_time"]
     if over or check["action"] != "none":
         which = "both quotas are" if check["exceeded_size"] and check["exceeded_time"] else \
             "the size quota is" if check["exceeded_size"] else "the time quota is"
         text += f". {which[0].upper()}{which[1:]} exceeded: {_ACTIONS[check['action']]}"
         if check["rule"] == "size_masks_time":
-            text += "; while the size is exceeded the time quota does not act"
-    return say(check["ts_wall_ms"], check["rule"], text + ".", (0, check["row_no"]), check=check)
+            text += "; while the size quota is exceeded, the time quota has no effect"
+    return compose(check["ts_wall_ms"], check["rule"], text + ".", (0, check["row_no"]),
+                   check=check)
 
 
 def _eviction(row: Row) -> Sentence:
@@ -117,25 +118,25 @@ def _eviction(row: Row) -> Sentence:
     if row["factor"] is not None:
         text += " by a share of {evicted.factor:pct} in the first round"
     if row["expire_older_than_s"] is not None:
-        text += ", of what is older than {evicted.expire_older_than_s:s}"
+        text += ", of messages older than {evicted.expire_older_than_s:s}"
     text += "; the backlog goes from {evicted.backlog_before:n byte} to" \
         " {evicted.backlog_after:n byte}"
     if row["rule"] in _EVICTIONS:
         text += f" and {_EVICTIONS[row['rule']]}"
-    return say(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), evicted=row)
+    return compose(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), evicted=row)
 
 
 def _refusal(row: Row) -> Sentence:
     text = "Producer {refused.producer_id:n} of {refused.topic} is refused with {refused.error}:" \
         " the {refused.quota_type} quota is exceeded."
-    return say(row["ts_wall_ms"], row["rule"], text, (2, row["row_no"]), refused=row)
+    return compose(row["ts_wall_ms"], row["rule"], text, (2, row["row_no"]), refused=row)
 
 
 def _forecast(row: Row) -> Sentence:
-    """What lies before a subscription, and what comes next if things go on."""
+    """The backlog of a subscription and its forecast."""
     kind = "Subscription" if row["durable"] else "Reader"
-    text = kind + " {sub.subscription} of {sub.topic} stands at {sub.mark_delete} with" \
-        " {sub.backlog_entries:n entry} ({sub.backlog_bytes:n byte}) before it"
+    text = kind + " {sub.subscription} of {sub.topic} is at {sub.mark_delete} with" \
+        " {sub.backlog_entries:n entry} ({sub.backlog_bytes:n byte}) in its backlog"
     if row["age_s"] is not None:
         text += ", the first of which has waited {sub.age_s:s}"
     if row["growth_rate"] is not None:
@@ -148,13 +149,13 @@ def _forecast(row: Row) -> Sentence:
     if row["drain_rate"] is not None:
         text += " and {sub.drain_rate:n entry} per s are acknowledged"
     if row["time_to_drain_s"] is not None and row["backlog_entries"]:
-        text += "; if it goes on like this nothing is left in {sub.time_to_drain_s:s}, at" \
+        text += "; at this rate the backlog is drained in {sub.time_to_drain_s:s}, at" \
             " {sub.pass_ms + sub.time_to_drain_s * 1000:day}"
     if row["time_to_quota_s"] == 0:
         text += "; its quota is reached"
     elif row["time_to_quota_s"] is not None:
-        text += "; if it goes on like this a quota is reached in {sub.time_to_quota_s:s}, at" \
+        text += "; at this rate a quota is reached in {sub.time_to_quota_s:s}, at" \
             " {sub.pass_ms + sub.time_to_quota_s * 1000:day}"
     elif row["growth_rate"] is not None:
-        text += "; no quota is in sight"
-    return say(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), sub=row)
+        text += "; no quota will be reached"
+    return compose(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), sub=row)

@@ -1,17 +1,17 @@
-"""How a publish limiter came to act, and which topic used most of a limit that is shared."""
+"""The cause of a mark: the limiter that acted, and the topic that used most of a shared limit."""
 
 from __future__ import annotations
 
 from app.explain.reader import Reader
-from app.explain.saying import Row
+from app.explain.sentence import Row
 
 _CAUSES = {
-    "topic": "{publisher} ran out of its limit on publishing",
-    "resource_group": "{group} ran out of its limit at a publish of {publisher}",
-    "broker": "broker {mark.broker} ran out of its own limit at a publish of {publisher}",
-    "connection": "a publish of {publisher} took connection {mark.cnx_id} to its limit of requests"
-                  " in flight",
-    "io_thread": "a publish of {publisher} took {thread} above its share of buffered bytes",
+    "topic": "{publisher} used up its publish limit",
+    "resource_group": "{group} used up its limit at a publish of {publisher}",
+    "broker": "broker {mark.broker} used up its own limit at a publish of {publisher}",
+    "connection": "a publish of {publisher} brought connection {mark.cnx_id} to its limit of"
+                  " requests in flight",
+    "io_thread": "a publish of {publisher} brought {thread} above its share of buffered bytes",
 }
 _HOLDS = (
     "t.cluster = $cluster AND t.broker = $broker AND t.window_start_ms <= $ts_wall_ms"
@@ -46,8 +46,8 @@ def cause(mark: Row, name: str) -> str:
 
 
 def most_used(reader: Reader, mark: Row) -> tuple[str, Row, Row] | None:
-    """Which topic used most of a shared limit in the window of a mark: what is counted (`messages`
-    or `bytes`), the topic's row of statistics and the sum over those that share the limit."""
+    """The topic that used most of a shared limit in the window of a mark: the unit (`messages` or
+    `bytes`), the topic's row of statistics and the sum over the topics that share the limit."""
     if not reader.has("topic_throttle_stats"):
         return None
     limiter = mark["limiter"]

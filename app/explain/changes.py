@@ -1,4 +1,4 @@
-"""Policies that came into force around a moment, in words."""
+"""Sentences about policies that came into force around a moment."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any
 
 from app.explain.ask import IN_WINDOW, Ask
 from app.explain.reader import Reader
-from app.explain.saying import Sentence, say
+from app.explain.sentence import Sentence, compose
 from state.policies import parse_document
 from state.rate_limits.limits import full_topic_name
 
 RULE = "policy"
-"""What stands in place of a rule: a document holds from its time on."""
+"""The rule of these sentences: a document holds from its time on."""
 
 
 def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
-    """The documents of the archive that came in the time asked for and may concern the entity."""
+    """The documents of the archive within the requested time that may concern the entity."""
     if ask.kind == "message":
         return []
     # A document for the broker * is one for all.
     places = [f"t.{name} IN (${name}, '*')" for name in ("cluster", "broker") if getattr(ask, name)]
     where = " AND ".join(["t.event_type = 'policy'", IN_WINDOW, *places])
-    said: list[Sentence] = []
+    result: list[Sentence] = []
     for row in reader.rows("events", where, ask.params, "ORDER BY t.ts_wall_ms, t.seq"):
         document, _ = parse_document(row["policy_json"])
         if document is not None and _concerns(ask, document):
             text = "A policy comes into force on {policy.cluster}: {policy.policy_json}."
-            said.append(say(row["ts_wall_ms"], RULE, text, (len(said),), policy=row))
-    return said
+            result.append(compose(row["ts_wall_ms"], RULE, text, (len(result),), policy=row))
+    return result
 
 
 def _concerns(ask: Ask, document: Mapping[str, Any]) -> bool:

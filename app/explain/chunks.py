@@ -1,22 +1,22 @@
-"""Large messages in words: where their chunks went, and why some never became whole."""
+"""Sentences about large messages: the outcome of their chunks, and why some stay incomplete."""
 
 from __future__ import annotations
 
 from app.explain.ask import IN_WINDOW, Ask
 from app.explain.reader import Reader
-from app.explain.saying import Row, Sentence, say
+from app.explain.sentence import Row, Sentence, compose
 
 _NEAREST = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
 _CHUNK = "Chunk {event.chunk_id:n} (of {event.num_chunks:n}) of {event.uuid}"
 OUTCOMES = {
     "COMPLETE": f"{_CHUNK} completes it: consumer {{event.consumer}} hands it to the application",
-    "DUP_ACKED": f"{_CHUNK} came again from another position: it is acknowledged and the message"
-                 " waits on",
+    "DUP_ACKED": f"{_CHUNK} arrived again from another position: it is acknowledged and the"
+                 " message keeps waiting",
     "DUP_SAME_ID": f"{_CHUNK} was delivered again: nothing changes",
-    "GAP": f"{_CHUNK} came while an earlier one is missing: consumer {{event.consumer}} drops the"
-           " message",
-    "NO_FIRST_CHUNK": f"{_CHUNK} came, but consumer {{event.consumer}} has no first chunk of it:"
-                      " it cannot be used",
+    "GAP": f"{_CHUNK} arrived while an earlier one is missing: consumer {{event.consumer}} drops"
+           " the message",
+    "NO_FIRST_CHUNK": f"{_CHUNK} arrived, but consumer {{event.consumer}} has no first chunk of"
+                      " the message: it is not used",
     "OVERFLOW_EXCEPTION": f"{_CHUNK} holds more bytes than the message declares: the client throws"
                           " and reconnects",
     "COUNT_EXCEPTION": f"{_CHUNK} does not fit the number of chunks of the first one: the client"
@@ -25,13 +25,13 @@ OUTCOMES = {
                          " given up",
     "GIVEN_UP_COUNT": f"{_CHUNK} does not fit the number of chunks of the first one: the message"
                       " is given up",
-    "RESTART_REDELIVERY": f"{_CHUNK} was delivered again: the message begins anew",
-    "RESTART_CORRUPTED": f"{_CHUNK} came from another position while the message was incomplete: it"
-                         " begins anew",
+    "RESTART_REDELIVERY": f"{_CHUNK} was delivered again: the message restarts",
+    "RESTART_CORRUPTED": f"{_CHUNK} arrived from another position while the message was incomplete:"
+                         " the message restarts",
     "EVICTED": "Too many messages were pending for consumer {event.consumer}: {event.uuid}, the"
-               " oldest, makes room; its last chunk was {event.chunk_id:n} (of"
+               " oldest, is removed; its last chunk was {event.chunk_id:n} (of"
                " {event.num_chunks:n})",
-    "EXPIRED": "{event.uuid} stayed incomplete for too long and is dropped; its last chunk was"
+    "EXPIRED": "{event.uuid} is incomplete for too long and expires; its last chunk was"
                " {event.chunk_id:n} (of {event.num_chunks:n})",
     "ORPHANED": "{event.uuid} is lost with its consumer or marker; its last chunk was"
                 " {event.chunk_id:n} (of {event.num_chunks:n})",
@@ -44,23 +44,23 @@ _DEFECTS = {
     "B7": "the overflow repeats after every reconnect",
     "B8": "the wrong count repeats after every reconnect",
 }
-"""What a defect of released clients does, by its name."""
+"""The effect of a defect of released clients, by its name."""
 
 
 def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
-    """Decisions about chunks, whole messages and waiting ones around the moment."""
-    said: list[Sentence] = []
-    for table, tell in (
+    """Decisions about chunks, complete messages and incomplete ones around the moment."""
+    result: list[Sentence] = []
+    for table, describe in (
         ("chunk_messages", _whole), ("chunk_events", _event),
         ("incomplete_messages", _waiting), ("chunk_state", _state),
     ):
         if table in ask.entity:
-            # A whole message has a row here and one there; the longer one tells all.
+            # A complete message has a row in both tables; that of chunk_messages has all columns.
             more = " AND t.outcome <> 'COMPLETE'" if table == "chunk_events" else ""
             rows = reader.rows(table, f"{ask.where(table)} AND {_when(table)}{more}", ask.params,
                                _NEAREST)
-            said += [tell(row) for row in rows]
-    return said
+            result += [describe(row) for row in rows]
+    return result
 
 
 def _when(table: str) -> str:
@@ -70,13 +70,13 @@ def _when(table: str) -> str:
 
 
 def _whole(row: Row) -> Sentence:
-    text = "{whole.uuid} of producer {whole.producer_name} arrived whole for subscription" \
+    text = "{whole.uuid} of producer {whole.producer_name} is complete for subscription" \
         " {whole.subscription}: {whole.num_chunks:n chunk} from {whole.first_position} to" \
         " {whole.last_position}, the first delivered to consumer {whole.consumer} at" \
         " {whole.first_chunk_ms:clock}, the last {whole.assembly_ms:ms} later"
     if row["assembled_bytes"] is not None:
         text += "; {whole.assembled_bytes:n byte} of {whole.declared_bytes:n} declared"
-    return say(row["ts_wall_ms"], row["rule"], text + " ({whole.integrity}).",
+    return compose(row["ts_wall_ms"], row["rule"], text + " ({whole.integrity}).",
                (0, row["row_no"]), whole=row)
 
 
@@ -93,22 +93,22 @@ def _event(row: Row) -> Sentence:
         text += " and counts {event.counter:n}"
     defect = row["rule"].partition("+")[2]
     if defect in _DEFECTS:
-        text += f". A defect of released clients shaped it: {_DEFECTS[defect]}"
-    # What is due at the end of a window comes after its rows.
-    return say(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), event=row)
+        text += f". A defect of released clients affects this outcome: {_DEFECTS[defect]}"
+    # Decisions at the end of a window come after its rows.
+    return compose(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), event=row)
 
 
 def _waiting(row: Row) -> Sentence:
     text = "At the end of the window {wait.uuid} of producer {wait.producer_name} waits for" \
         " chunk {wait.next_chunk_id:n} of {wait.num_chunks:n} in consumer {wait.consumer} of" \
-        " subscription {wait.subscription}: its first chunk ({wait.first_position}) came at" \
+        " subscription {wait.subscription}: its first chunk ({wait.first_position}) arrived at" \
         " {wait.first_chunk_ms:clock}, {wait.age_ms:ms} before, its newest" \
         " ({wait.last_position}) at {wait.last_chunk_ms:clock}"
     if row["buffered_bytes"] is not None:
-        text += "; {wait.buffered_bytes:n byte} of {wait.declared_bytes:n} are there"
+        text += "; {wait.buffered_bytes:n byte} of {wait.declared_bytes:n} have arrived"
     text += "; it expires after {wait.expires_ms:clock}" if row["expires_ms"] is not None \
         else "; it never expires"
-    return say(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), wait=row)
+    return compose(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), wait=row)
 
 
 def _state(row: Row) -> Sentence:
@@ -118,7 +118,7 @@ def _state(row: Row) -> Sentence:
     if row["oldest_age_ms"] is not None:
         text += ", the oldest for {state.oldest_age_ms:ms}"
     if row["leaked"]:
-        text += "; its counter says {state.counter:n}, {state.leaked:n} of them leaked"
+        text += "; its counter is {state.counter:n}, {state.leaked:n} of them leaked"
     if row["permits_lost"]:
         text += "; {state.permits_lost:n permit} lost so far"
-    return say(row["ts_wall_ms"], row["rule"], text + ".", (2, row["row_no"]), state=row)
+    return compose(row["ts_wall_ms"], row["rule"], text + ".", (2, row["row_no"]), state=row)

@@ -9,11 +9,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
-from app.explain import backlog, changes, chunks, producer_ids, reads, throttling, told, windows
+from app.explain import (
+    backlog,
+    changes,
+    chunks,
+    producer_ids,
+    reads,
+    throttle_commands,
+    throttling,
+    windows,
+)
 from app.explain.ask import Ask, archived, nearest, newest_ms, unknown
 from app.explain.limits import Policies
 from app.explain.reader import Reader
-from app.explain.saying import Row, Sentence, clock, day
+from app.explain.sentence import Row, Sentence, clock, day
 from app.terminal.moments import DURATIONS, instant_of, read_duration_ms
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.query import plain
@@ -24,12 +33,12 @@ if TYPE_CHECKING:
 
 WINDOW_MS = 10_000
 ALSO_READ = ("events", "publish_verdicts", "backlog_checks")
-"""Tables that explain the rows of others."""
+"""Tables with further evidence."""
 EVER = 2**62
-"""A window (ms) that holds every time."""
+"""A window (ms) that contains every time."""
 NO_BREAK = "\N{NO-BREAK SPACE}"
 LONGEST_STATISTICS_MS = 86_400_000
-"""A window of statistics that holds the moment ends within this time."""
+"""A window of statistics that contains the moment ends within this time."""
 _MOST_WINDOW_MS = 366 * 86_400_000
 
 
@@ -37,7 +46,7 @@ def explain(
     settings: Settings, ask: Ask, at_ms: int | None = None, window: str | None = None,
     as_of_ms: int | None = None, as_json: bool = False,
 ) -> int:
-    """Say what was decided about an entity around a moment, its newest decision by default; 0."""
+    """Print the decisions about an entity around a moment, its newest one by default; 0."""
     window_ms = None if window is None else span_ms(window)
     warehouse = Warehouse.of(settings)
     warehouse.require()
@@ -46,33 +55,34 @@ def explain(
     newest = newest_ms(reader, ask) if at_ms is None else at_ms
     if newest is None:
         return _without_rows(reader, ask, as_json)
-    # The story of a message is short: all of it is told unless a time is asked for.
+    # A message has few decisions: all are included unless a time is given.
     ever = ask.kind == "message" and at_ms is None and window_ms is None
     ask = ask.around(newest, EVER if ever else window_ms or WINDOW_MS)
     policies = Policies(reader, ask.hi_ms + LONGEST_STATISTICS_MS, settings.policy_dicts(),
                         settings.params_hash("rate_limits"))
-    said = gather(reader, ask, policies)
-    if not said:
+    result = gather(reader, ask, policies)
+    if not result:
         moments = nearest(reader, ask)
         if not moments:
             return _without_rows(reader, ask, as_json)
         _print_nearest(ask, moments, as_json)
         return 0
-    kept = sorted(said, key=lambda found: abs(found[1].at_ms - ask.at_ms))[: ask.limit]
+    kept = sorted(result, key=lambda found: abs(found[1].at_ms - ask.at_ms))[: ask.limit]
     kept.sort(key=lambda found: (found[1].at_ms, found[0], found[1].order))
     shown = [sentence for _, sentence in kept]
-    (_print_json if as_json else _print)(ask, shown, len(said) - len(shown))
+    (_print_json if as_json else _print)(ask, shown, len(result) - len(shown))
     return 0
 
 
 def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sentence]]:
-    """Every sentence about the entity, with the place of its kind among those of one time."""
+    """Every sentence about the entity, with the rank of its kind among those of one time."""
     kinds: tuple[Callable[[], list[Sentence]], ...] = (
         lambda: changes.sentences(reader, ask),
     )
     if ask.kind in ("topic", "connection"):
         kinds += (lambda: throttling.sentences(reader, ask, policies),
-                 lambda: told.sentences(reader, ask), lambda: windows.sentences(reader, ask))
+                  lambda: throttle_commands.sentences(reader, ask),
+                  lambda: windows.sentences(reader, ask))
     if ask.kind in ("topic", "subscription"):
         kinds += (lambda: backlog.sentences(reader, ask),)
     if ask.kind == "subscription":
@@ -81,7 +91,7 @@ def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sent
         kinds += (lambda: chunks.sentences(reader, ask),)
     if ask.kind == "principal":
         kinds += (lambda: producer_ids.sentences(reader, ask),)
-    return [(place, sentence) for place, tell in enumerate(kinds) for sentence in tell()]
+    return [(place, sentence) for place, describe in enumerate(kinds) for sentence in describe()]
 
 
 def span_ms(text: str) -> int:
@@ -93,7 +103,7 @@ def span_ms(text: str) -> int:
 
 
 def _without_rows(reader: Reader, ask: Ask, as_json: bool) -> int:
-    """What is said of an entity that no job has a row about."""
+    """The answer for an entity without rows of any job."""
     found = archived(reader, ask)
     error = None if found else unknown(reader, ask)
     if error is not None:
@@ -104,7 +114,7 @@ def _without_rows(reader: Reader, ask: Ask, as_json: bool) -> int:
         also = f", on connection {', '.join(found['connections'])}" \
             if ask.kind == "principal" and found["connections"] else ""
         records = "1 record" if found["rows"] == 1 else f"{found['rows']:,} records"
-        print(f"No job has decided anything about {ask.kind} {ask.name}. The archive has"
+        print(f"No job has a decision about {ask.kind} {ask.name}. The archive has"
               f" {records} of it, from {instant_of(found['first_ms'])} to"
               f" {instant_of(found['last_ms'])}{also}.")
     else:
@@ -123,9 +133,9 @@ def _times(ask: Ask) -> dict[str, Any]:
             "to_ms": None if ever else ask.hi_ms - 1}
 
 
-def _print_json(ask: Ask, said: list[Sentence], hidden: int) -> None:
+def _print_json(ask: Ask, result: list[Sentence], hidden: int) -> None:
     document = {**_head(ask), **_times(ask), "hidden": hidden,
-                "sentences": [_json(sentence) for sentence in said]}
+                "sentences": [_json(sentence) for sentence in result]}
     print(json.dumps(plain(document), ensure_ascii=False, indent=1))
 
 
@@ -144,18 +154,18 @@ def _row(row: Row) -> dict[str, Any]:
             "sql": row.sql or None}
 
 
-def _print(ask: Ask, said: list[Sentence], hidden: int) -> None:
+def _print(ask: Ask, result: list[Sentence], hidden: int) -> None:
     times = _times(ask)
     print(f"{ask.kind} {ask.name}" + ("" if times["from_ms"] is None else f", {_span(ask)}"))
     width = max(60, min(shutil.get_terminal_size((100, 40)).columns, 120))
     last_day = ""
-    for sentence in said:
+    for sentence in result:
         if day(sentence.at_ms) != last_day:
             last_day = day(sentence.at_ms)
             print(f"\n{last_day}")
         print()
-        told = f"{clock(sentence.at_ms)}  {sentence.text}"
-        print(_wrapped(told, width, [n.shown for n in sentence.numbers]))
+        line = f"{clock(sentence.at_ms)}  {sentence.text}"
+        print(_wrapped(line, width, [n.shown for n in sentence.numbers]))
         row = sentence.decision
         key = " ".join(f"{name}={value}" for name, value in row.key.items()) or "sums"
         print(f"{' ' * 14}({sentence.rule}; {row.table} {key})")
@@ -165,7 +175,7 @@ def _print(ask: Ask, said: list[Sentence], hidden: int) -> None:
 
 
 def _wrapped(text: str, width: int, whole: list[str]) -> str:
-    """A text in lines that do not part a number from its unit."""
+    """A text in lines that do not separate a number from its unit."""
     for shown in whole:
         text = text.replace(shown, shown.replace(" ", NO_BREAK))
     return textwrap.fill(text, width, subsequent_indent=" " * 14, break_long_words=False,
@@ -177,12 +187,12 @@ def _span(ask: Ask) -> str:
 
 
 def _print_nearest(ask: Ask, moments: list[dict[str, Any]], as_json: bool) -> None:
-    """That nothing was decided at that time, and when something was."""
+    """The answer for a time without rows: the times of the nearest ones."""
     if as_json:
         print(json.dumps({**_head(ask), **_times(ask), "hidden": 0, "sentences": [],
                           "nearest": moments}))
         return
-    print(f"No table says anything about {ask.kind} {ask.name}, {_span(ask)}. There are rows in")
+    print(f"No table has rows about {ask.kind} {ask.name}, {_span(ask)}. There are rows in")
     for found in moments:
         near = [f"{instant_of(found[name])} ({word})" for name, word in (
             ("before_ms", "before"), ("after_ms", "after")) if found[name] is not None]

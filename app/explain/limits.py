@@ -1,4 +1,4 @@
-"""Where a publish limit comes from: the policy document that held at a moment."""
+"""The source of a publish limit: the policy document that held at a moment."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from app.explain.reader import Reader
-from app.explain.saying import Row
+from app.explain.sentence import Row
 from state.policies import parse_document
 from state.rate_limits.limits import Limits, Source, full_topic_name
 
 CONFIGURATION = "configuration"
-"""What stands in place of a table for a configured document."""
+"""The table name of a configured document."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Limit:
 
 @dataclass
 class Policies:
-    """The documents of the archive, and those of the configuration for rows judged under it."""
+    """The documents of the archive, and those of the configuration for rows decided under it."""
 
     reader: Reader
     until_ms: int
-    """No later document is asked for."""
+    """Later documents are not read."""
     configured: Sequence[Mapping[str, Any]] = ()
     params_hash: str | None = None
-    """That of the job `rate_limits` under the configuration; rows of another do not know it."""
+    """That of the job `rate_limits` under the configuration; other rows were decided without it."""
     _resolved: dict[Any, tuple[Limits, dict[Source, Row]]] = field(default_factory=dict)
 
     def limit(self, decision: Row, topic: str, at_ms: int) -> Limit | None:
@@ -50,7 +50,7 @@ class Policies:
         return Limit(int(msgs[0]), int(size[0]), documents[sources[0]])
 
     def is_configured(self, decision: Row) -> bool:
-        """Whether the configuration at hand is the one that a row was judged under."""
+        """Whether a row was decided under the present configuration."""
         return bool(decision["params_hash"] == self.params_hash)
 
     def group(self, decision: Row, topic: str) -> str | None:
@@ -77,15 +77,15 @@ class Policies:
                 document, _ = parse_document(row["policy_json"])
                 if document is not None:
                     document = {"limits": {}, **document}
-                    said = {**row.values, **document, **document["limits"]}
-                    documents[_source(document)] = Row(row.table, row.key, said, row.sql)
+                    merged = {**row.values, **document, **document["limits"]}
+                    documents[_source(document)] = Row(row.table, row.key, merged, row.sql)
             limits = {source: row["limits"] for source, row in documents.items()}
             self._resolved[where] = Limits(limits, broker), documents
         return self._resolved[where]
 
     @cached_property
     def _records(self) -> list[Row]:
-        """Policy records of the archive up to the time that is asked for, in order of time."""
+        """Policy records of the archive up to the requested time, in order of time."""
         return self.reader.rows(
             "events", "t.event_type = 'policy' AND t.ts_wall_ms <= $until",
             {"until": self.until_ms}, "ORDER BY t.ts_wall_ms, t.seq",

@@ -8,15 +8,15 @@ from typing import Any
 
 from app.explain.ask import IN_WINDOW, THROTTLED, Ask
 from app.explain.reader import Reader, beside, columns, row_of, summary_of, used
-from app.explain.saying import Row
+from app.explain.sentence import Row
 from app.warehouse.questions.question import LEAST, MOST
 
 COLUMNS = ("ts_wall_ms", "ts_mono_ns", "row_no")
 ORDER = ", ".join(f"t.{column}" for column in COLUMNS)
 
-# Connections with a row in the time asked for, and those that were paused when it began: with the
-# times between which their rows matter, the last before it and the first after it when they were
-# open. Null: there is none.
+# Connections with a row in the requested time, and those that were paused when it began: with the
+# range of times in which their rows matter, from the last time before it to the first time after it
+# at which they were open. Null: there is none.
 _CONNECTIONS = f"""
 WITH changes AS (
   SELECT t.cluster, t.broker, t.cnx_id,
@@ -36,7 +36,7 @@ _FURTHER = {
     "marks": "count(*)", "most_waiting": "max(t.waiting)", "least_msgs": "min(t.balance_msgs)",
     "least_bytes": "min(t.balance_bytes)",
 }
-"""What is said of further marks while a connection is paused, by name."""
+"""Sums over the further marks while a connection is paused, by name."""
 
 # Pauses are numbered as in the view throttle_intervals. Of each its first and its last row, and
 # the first and the sums of the further marks in between.
@@ -89,12 +89,12 @@ class Pause:
 
 @dataclass(frozen=True)
 class Windows:
-    """Rows of statistics by what they are about, for the times of some pauses."""
+    """Rows of statistics for the times of some pauses."""
 
     rows: list[Row]
 
     def at(self, at: Row, **what: Any) -> list[Row]:
-        """The rows of the window that holds the time of a decision."""
+        """The rows of the window that contains the time of a decision."""
         what |= {"cluster": at["cluster"], "broker": at["broker"]}
         return [
             row for row in self.rows
@@ -104,7 +104,7 @@ class Windows:
 
 
 def pauses_of(reader: Reader, ask: Ask) -> list[Pause]:
-    """The pauses that overlap the time asked for, nearest to the moment first."""
+    """The pauses that overlap the requested time, nearest to the moment first."""
     own = "list_contains($names, t.cnx_id)"
     about, which = (THROTTLED, "true") if ask.kind == "topic" else (own, own)
     sql = _CONNECTIONS.format(about=about, which=which, place=ask.place)

@@ -1,12 +1,12 @@
-"""New producer ids of a principal in words: which passed, which would not, and why."""
+"""Sentences about the new producer ids of a principal: counted, throttled, rejected, and why."""
 
 from __future__ import annotations
 
 from app.explain.ask import IN_WINDOW, Ask
 from app.explain.reader import Reader, beside, columns, row_of, summary_of, used
-from app.explain.saying import Row, Sentence, say
+from app.explain.sentence import Row, Sentence, compose
 
-# Decisions of one broker that follow each other and go the same way are one sentence.
+# Consecutive decisions of one broker with the same outcome are one sentence.
 _RUNS = f"""
 WITH decided AS (
   SELECT {columns("producer_id_decisions")},
@@ -35,8 +35,8 @@ _VERDICTS = {
     "unseen_within_bound": "are counted as new",
     "unseen_over_bound": "are counted as new and over the bound, so the client is throttled",
     "rejected_over_bound": "are rejected: the bound is exceeded",
-    "recounted_after_disposal": "are counted again, since the filter that knew them was disposed"
-                                " of",
+    "recounted_after_disposal": "are counted again, since the filter that contained them was"
+                                " disposed of",
 }
 _SOURCES = {
     "user": "set by the policy of the user", "default_user": "set by the policy <default>",
@@ -50,17 +50,17 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
         return []
     what = ", ".join(f"{sql} AS {name}" for name, sql in _WHAT.items())
     sql = _RUNS.format(where=f"{ask.where(table)} AND {IN_WINDOW}", what=what)
-    said = []
+    result = []
     for found in reader.dicts(sql, used(sql, ask.params)):
         first, last = row_of(table, found["first"]), row_of(table, found["last"])
-        said.append(_run(first, last, _sums(found, first, last, what)))
-    # Windows without a new id are told only if the moment lies in them.
+        result.append(_run(first, last, _sums(found, first, last, what)))
+    # Windows without a new id are included only if they contain the moment.
     inside = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi AND (t.new_ids > 0" \
         " OR t.rejected > 0 OR (t.ts_wall_ms > $at AND t.window_start_ms <= $at))"
-    said += [_window(row) for row in reader.rows(
+    result += [_window(row) for row in reader.rows(
         "producer_id_stats", f"{ask.where('producer_id_stats')} AND {inside}", ask.params,
         "ORDER BY abs(t.window_start_ms - $at), t.row_no LIMIT $rows")]
-    return said
+    return result
 
 
 def _sums(found: dict[str, object], first: Row, last: Row, what: str) -> Row:
@@ -78,7 +78,7 @@ def _run(first: Row, last: Row, run: Row) -> Sentence:
     if run["batches"] == 1:
         text = "Producer id {first.producer_id:n} of user {first.user} (client {first.client_id}," \
             f" first seen on {{first.topic}}) {verdict.replace('are ', 'is ', 1)}"
-        text = text.replace("knew them", "knew it")
+        text = text.replace("contained them", "contained it")
     else:
         rows["last"] = last
         if run["ids"] == 1:
@@ -97,9 +97,9 @@ def _run(first: Row, last: Row, run: Row) -> Sentence:
     else:
         text += f"; {{{newest}.rate:n id}} per s"
     if run["longest_ms"]:
-        text += "; the client is told to wait for up to {run.longest_ms:ms}" \
-            if run["batches"] != 1 else "; the client is told to wait for {run.longest_ms:ms}"
-    return say(first["ts_wall_ms"], first["rule"], text + ".", (0, first["row_no"]), **rows)
+        text += "; the throttle time of the client is up to {run.longest_ms:ms}" \
+            if run["batches"] != 1 else "; the throttle time of the client is {run.longest_ms:ms}"
+    return compose(first["ts_wall_ms"], first["rule"], text + ".", (0, first["row_no"]), **rows)
 
 
 def _unit(first: Row) -> str:
@@ -116,4 +116,4 @@ def _window(row: Row) -> Sentence:
         text += "; {window.tokens:n token} left at its end"
     if row["live_filters"]:
         text += "; {window.live_filters:n filter} of {window.state_bytes:n byte} in all"
-    return say(row["window_start_ms"], row["rule"], text + ".", (1, row["row_no"]), window=row)
+    return compose(row["window_start_ms"], row["rule"], text + ".", (1, row["row_no"]), window=row)

@@ -1,4 +1,4 @@
-"""Reading a warehouse for explanations: every table as it was first seen, rows with their keys."""
+"""Reads a warehouse for explanations: each table at one version, rows with their keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import duckdb
 from deltalake import DeltaTable
 
 from app.errors import UserError
-from app.explain.saying import Row
+from app.explain.sentence import Row
 from app.warehouse.relations import FEW_FILES, GONE, NARROWER, Warehouse, connect, first_lines
 from app.warehouse.tables import TABLES
 
@@ -23,11 +23,11 @@ KEY_OF_JOB: dict[str, tuple[str, ...]] = {
     "backlog": ("cluster", "topic", "ts_wall_ms", "row_no"),
     "producer_ids": ("cluster", "broker", "user", "ts_wall_ms", "row_no"),
 }
-"""What no two rows of one output table of a job share."""
+"""The columns that identify a row of an output table, by job."""
 EVENT_KEY = ("source_partition", "source_offset")
 PARAMETER = re.compile(r"\$([a-z_]+)")
 HIDDEN = frozenset({"payload", "raw"})
-"""Columns that belong to whoever sent them."""
+"""Columns with content of clients, which are never shown."""
 OF_EVENTS = frozenset({
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms",
     "policy_json", "source_partition", "source_offset",
@@ -37,12 +37,12 @@ OF_EVENTS = frozenset({
 
 @dataclass(frozen=True)
 class Snapshot(Warehouse):
-    """A warehouse whose tables stay as they were when they were first opened."""
+    """A warehouse whose tables keep the version at which they were first opened."""
 
     opened: dict[str, DeltaTable | None] = field(default_factory=dict, repr=False, compare=False)
 
     def open(self, name: str) -> DeltaTable | None:
-        """A table as it was when it was first asked for."""
+        """A table at the version of its first use."""
         if name not in self.opened:
             self.opened[name] = super().open(name)
         return self.opened[name]
@@ -67,7 +67,7 @@ class Reader:
         return connect(self._warehouse, " ".join(self._small))
 
     def has(self, table: str) -> bool:
-        """Whether anything was ever written to a table."""
+        """Whether a table exists."""
         return self._warehouse.open(table) is not None
 
     def dicts(self, sql: str, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ class Reader:
 def summary_of(
     table: str, what: str, where: str, params: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Row:
-    """Sums over a table as a row of their own."""
+    """Sums over a table as a row."""
     return Row(table, {}, values, f"SELECT {what} FROM {table} AS t WHERE {inlined(where, params)}")
 
 
@@ -122,7 +122,7 @@ def _shown(table: str) -> list[str]:
 
 
 def row_of(table: str, values: Mapping[str, Any]) -> Row:
-    """A row with its key and the statement that gives it again."""
+    """A row with its key and the statement that returns it."""
     job = TABLES[table].job
     key = {name: values[name] for name in (KEY_OF_JOB[job] if job else EVENT_KEY)}
     conditions = " AND ".join(
@@ -134,7 +134,7 @@ def row_of(table: str, values: Mapping[str, Any]) -> Row:
 
 
 def beside(sign: str, columns: Sequence[str], row: Row) -> str:
-    """The condition that rows stand before (<, <=) or after (>, >=) a row in the order of columns.
+    """The condition that rows are before (<, <=) or after (>, >=) a row in the order of columns.
 
     Written out, since DuckDB makes one BETWEEN of two comparisons of tuples and then refuses it.
     """
@@ -153,12 +153,12 @@ def used(sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def inlined(sql: str, params: Mapping[str, Any]) -> str:
-    """A statement with its parameters written out."""
+    """A statement with the values of its parameters."""
     return PARAMETER.sub(lambda found: literal(params[found[1]]), sql)
 
 
 def literal(value: Any) -> str:
-    """A value as SQL has it."""
+    """A value as an SQL literal."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

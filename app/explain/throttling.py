@@ -1,4 +1,4 @@
-"""Pauses of connections in words: whose limit each was, which topics waited, how it ended."""
+"""Sentences about pauses of connections: the limit, the victims, the end."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from app.explain.causes import cause, most_used
 from app.explain.limits import CONFIGURATION, Limit, Policies
 from app.explain.pauses import Pause, Windows, pauses_of, windows_of
 from app.explain.reader import Reader, beside
-from app.explain.saying import Row, Sentence, say
+from app.explain.sentence import Row, Sentence, compose
 
 NAMED = 3
-"""Victims that one sentence names."""
+"""The most victims that one sentence names."""
 ENDINGS = {
     "released": "the limiter is back at its target{balance}",
     "limit_removed": "the limit was removed",
     "in_flight_half": "requests in flight have fallen to half of the limit",
     "buffer_half": "buffered bytes have fallen to half of the share",
-    "connection_closed": "the connection was closed and its marks went with it",
+    "connection_closed": "the connection was closed, which removes its marks",
 }
 """Why a pause ended, by rule."""
 
 
 def sentences(reader: Reader, ask: Ask, policies: Policies) -> list[Sentence]:
-    """What limiters did to the topic or connection around the moment."""
+    """The pauses of the topic or connection around the moment."""
     pauses = pauses_of(reader, ask) if reader.has("throttle_events") else []
     windows = windows_of(reader, pauses)
-    said: list[Sentence] = []
+    result: list[Sentence] = []
     for number, pause in enumerate(pauses):
-        said += _start(reader, policies, windows, pause, (number, 0))
-        said += _victims(ask, windows, pause, (number, 1))
-        said += _further(pause, (number, 2))
-        said.append(_end(reader, pause, (number, 3)))
-    return said
+        result += _start(reader, policies, windows, pause, (number, 0))
+        result += _victims(ask, windows, pause, (number, 1))
+        result += _further(pause, (number, 2))
+        result.append(_end(reader, pause, (number, 3)))
+    return result
 
 
 def _start(
     reader: Reader, policies: Policies, windows: Windows, pause: Pause, order: tuple[int, int]
 ) -> list[Sentence]:
-    """How the pause came about: the limiter, its balance, its limit, and where that is from."""
+    """The cause of the pause: the limiter, its balance, its limit, and the source of the limit."""
     first = pause.first
     rows = {"cause": first}
     limiter = first["limiter"]
@@ -56,7 +56,7 @@ def _start(
             taken = _taken(reader, charge)
             rows["taken"] = taken
             which = "messages" if kind == "msgs" else "bytes"
-            text += f", with {{taken.{which}:n {noun}}} in the second up to then"
+            text += f", with {{taken.{which}:n {noun}}} in the second before"
         balances = [f"{{cause.{name}:n {what}}}" for name, what in (
             ("balance_msgs", "message"), ("balance_bytes", "byte")) if first[name] is not None]
         text += f"; balance {' and '.join(balances)}" if balances else ""
@@ -89,25 +89,25 @@ def _start(
                 f" {{most.{used} / total.{used}:pct}} of the {used} in that window"
     text += f". {_paused(first)}"
     if tokens and first["pause_model_ns"] is not None:
-        text += "; its balance asks for {cause.pause_model_ns:ns}"
+        text += "; its balance requires {cause.pause_model_ns:ns}"
     if first["waiting"]:
         text += ", with {cause.waiting:n producer} waiting for the limiter"
     if not text.startswith("{"):
         text = text[0].upper() + text[1:]
-    return [say(first["ts_wall_ms"], first["rule"], text + ".", order, **rows)]
+    return [compose(first["ts_wall_ms"], first["rule"], text + ".", order, **rows)]
 
 
 def _paused(first: Row) -> str:
-    """What was done to the connection, and what the client was told."""
+    """The pause of the connection, and the throttle command that the client received."""
     if first["action"] == "receipt":
-        return "No receipt came for command {cause.request_id:n}:" \
+        return "No receipt arrived for command {cause.request_id:n}:" \
             " connection {cause.cnx_id} on {cause.broker} is paused"
-    told = ""
+    note = ""
     if first["receipt_state"] == "not_supported":
-        told = ", since its client does not know the throttle command"
+        note = ", since its client does not support the throttle command"
     elif first["receipt_state"] == "not_waited":
-        told = ", and its client is told (command {cause.request_id:n})"
-    return f"Connection {{cause.cnx_id}} on {{cause.broker}} is paused{told}"
+        note = ", and its client receives a throttle command (command {cause.request_id:n})"
+    return f"Connection {{cause.cnx_id}} on {{cause.broker}} is paused{note}"
 
 
 def _is_empty(balance: int | None) -> bool:
@@ -115,7 +115,7 @@ def _is_empty(balance: int | None) -> bool:
 
 
 def _limiter_window(windows: Windows, first: Row, policies: Policies) -> Row | None:
-    """The statistics of the limiter that acted; None if they are not there yet."""
+    """The statistics of the limiter that acted; None before the window is written."""
     limiter = first["limiter"]
     if first["limiter_name"] is not None:
         found = windows.at(first, limiter=limiter, limiter_name=first["limiter_name"])
@@ -132,7 +132,7 @@ def _limiter_window(windows: Windows, first: Row, policies: Policies) -> Row | N
 
 
 def _charge(reader: Reader, first: Row) -> Row | None:
-    """The charge that emptied the bucket, where charges are kept."""
+    """The charge that emptied the bucket, where `publish_verdicts` is written."""
     found = reader.rows(
         "publish_verdicts", "t.cluster = $cluster AND t.broker = $broker"
         " AND t.ts_wall_ms = $ts_wall_ms AND t.ts_mono_ns = $ts_mono_ns AND t.limiter = $limiter"
@@ -144,7 +144,7 @@ def _charge(reader: Reader, first: Row) -> Row | None:
 
 
 def _taken(reader: Reader, charge: Row) -> Row:
-    """What the limiter's bucket was charged in the second up to a charge."""
+    """The sum charged to the limiter's bucket in the second up to a charge."""
     own = " AND t.topic = $topic" if charge["limiter"] == "topic" else ""
     return reader.summary(
         "publish_verdicts", "sum(t.messages)::BIGINT AS messages, sum(t.bytes)::BIGINT AS bytes",
@@ -156,11 +156,11 @@ def _taken(reader: Reader, charge: Row) -> Row:
 
 
 def _limit(policies: Policies, window: Row | None, first: Row) -> Limit | None:
-    """The limit of the culprit, if the documents that are known are all that matter."""
+    """The limit of the culprit, if the known documents determine it."""
     topic = first["culprit_topic"]
     limit = policies.limit(first, topic, first["ts_wall_ms"])
     if limit is None or policies.is_configured(first) or limit.document["scope"] == "topic":
-        return limit  # what came for the topic itself decides alone
+        return limit  # a document for the topic itself decides alone
     if window is None:
         return None
     at_end = policies.limit(first, topic, window["window_start_ms"] + window["window_ms"] - 1)
@@ -177,7 +177,7 @@ def _is_steady(policies: Policies, window: Row, first: Row) -> bool:
 
 
 def _given(document: Row) -> list[tuple[str, str]]:
-    """The rates above 0 that a document gives, with what they count."""
+    """The rates above 0 that a document sets, with their units."""
     nouns = {"publishRateInMsgs": "message", "publishRateInBytes": "byte",
              "maxPublishRatePerTopicInMessages": "message",
              "maxPublishRatePerTopicInBytes": "byte"}
@@ -187,7 +187,7 @@ def _given(document: Row) -> list[tuple[str, str]]:
 def _victims(
     ask: Ask, windows: Windows, pause: Pause, order: tuple[int, int]
 ) -> list[Sentence]:
-    """The topics that were paused without using up their own limit, and what they used."""
+    """The victims: topics that were paused without using up their own limit, and their use."""
     first = pause.first
     culprit = first["culprit_topic"] if first["limiter"] == "topic" else None
     others = {first["topic"], *(first["collateral_topics"] or ())} - {culprit, None}
@@ -218,12 +218,12 @@ def _victims(
         named = len(first["collateral_topics"]) - more
         parts.append(f"{{len(pause.collateral_topics) - {named}:n other topic}}")
     text = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return [say(first["ts_wall_ms"], first["rule"],
+    return [compose(first["ts_wall_ms"], first["rule"],
                 f"Paused with connection {{pause.cnx_id}}: {text}.", order, **rows)]
 
 
 def _rates(window: Row) -> list[tuple[str, str]]:
-    """What a topic published, with the limit on it, where it has one."""
+    """The counters of a topic that have a limit, with that limit."""
     both = (("messages", "limit_msgs"), ("bytes", "limit_bytes"))
     return [(name, limit) for name, limit in both if window[limit]]
 
@@ -249,15 +249,15 @@ def _further(pause: Pause, order: tuple[int, int]) -> list[Sentence]:
     """Further marks of a connection that is paused already."""
     if pause.next is None:
         return []
-    text = "While connection {next.cnx_id} was paused, {further.marks:n more mark} came, the" \
-        " first from {next.topic}: frames that had been received are still charged"
+    text = "While connection {next.cnx_id} was paused, {further.marks:n more mark} followed, the" \
+        " first by {next.topic}: frames already received are still charged"
     if pause.further["most_waiting"]:
         text += "; at most {further.most_waiting:n producer} waited"
     lowest = [f"{{further.{name}:n {noun}}}" for name, noun in (
         ("least_msgs", "message"), ("least_bytes", "byte")) if pause.further[name] is not None]
     if lowest:
         text += f"; lowest balance {' and '.join(lowest)}"
-    return [say(pause.next["ts_wall_ms"], pause.next["rule"], text + ".", order,
+    return [compose(pause.next["ts_wall_ms"], pause.next["rule"], text + ".", order,
                 next=pause.next, further=pause.further)]
 
 
@@ -274,18 +274,18 @@ def _end(reader: Reader, pause: Pause, order: tuple[int, int]) -> Sentence:
         if first["pause_model_ns"] is not None:
             text += "; by its first balance it would end at" \
                 " {start.ts_wall_ms + start.pause_model_ns / 1000000:clock} at the earliest"
-        return say(newest["newest_ms"], first["rule"], text + ".", order,
+        return compose(newest["newest_ms"], first["rule"], text + ".", order,
                    start=first, newest=newest)
     balances = [f"{{end.{name}:n {noun}}}" for name, noun in (
         ("balance_msgs", "message"), ("balance_bytes", "byte")) if last[name] is not None]
     balance = f" (balance {' and '.join(balances)})" if balances else ""
-    why = ENDINGS.get(last["rule"], "the last reason to pause is gone").format(balance=balance)
+    why = ENDINGS.get(last["rule"], "the last mark was removed").format(balance=balance)
     lasted = "{end.ts_mono_ns - start.ts_mono_ns:ns}"
-    if last["ts_mono_ns"] < first["ts_mono_ns"]:  # the broker, and with it its clock, began anew
+    if last["ts_mono_ns"] < first["ts_mono_ns"]:  # the broker, and with it its clock, restarted
         lasted = "{end.ts_wall_ms - start.ts_wall_ms:ms}"
     closed = last["rule"] == "connection_closed"
     text = "Connection {end.cnx_id} " + ("was paused for" if closed else "is read again after")
     text += f" {lasted}: {why}"
     if last["pause_observed_ns"] is not None:
         text += "; the broker itself paused it for {end.pause_observed_ns:ns}"
-    return say(last["ts_wall_ms"], last["rule"], text + ".", order, end=last, start=first)
+    return compose(last["ts_wall_ms"], last["rule"], text + ".", order, end=last, start=first)

@@ -1,10 +1,10 @@
-"""Statistics of the windows around a moment in words: pauses, limiters, chunks, caches."""
+"""Sentences about the windows around a moment: pauses, limiters, chunks, caches."""
 
 from __future__ import annotations
 
 from app.explain.ask import Ask
 from app.explain.reader import Reader
-from app.explain.saying import Row, Sentence, say
+from app.explain.sentence import Row, Sentence, compose
 
 _TOUCHES = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi"
 _HOLDS = "t.ts_wall_ms > $at AND t.window_start_ms <= $at"
@@ -17,10 +17,10 @@ _SUBJECTS = {
 
 
 def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
-    """What windows say of a topic or connection: those that hold the moment, and of the others
-    that touch the time asked for those in which it was limited."""
-    said: list[Sentence] = []
-    for table, notable, tell in (
+    """The windows of a topic or connection: those that contain the moment, and of the others that
+    overlap the requested time those in which it was limited."""
+    result: list[Sentence] = []
+    for table, notable, describe in (
         ("topic_throttle_stats", "t.limited_times > 0", _pauses),
         ("limiter_stats", "t.throttles > 0", _limiter),
         ("chunk_topic_stats", "false", _chunks), ("cache_stats", "t.evicted_wanted > 0", _cache),
@@ -28,12 +28,12 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
         if table in ask.entity:
             when = f"{_TOUCHES} AND (({_HOLDS}) OR {notable})"
             rows = reader.rows(table, f"{ask.where(table)} AND {when}", ask.params, _NEAREST)
-            said += [
-                say(row["window_start_ms"], row["rule"], _SPAN + text + ".",
+            result += [
+                compose(row["window_start_ms"], row["rule"], _SPAN + text + ".",
                     (table, row["row_no"]), window=row)
-                for row in rows if (text := tell(row))
+                for row in rows if (text := describe(row))
             ]
-    return said
+    return result
 
 
 def _pauses(row: Row) -> str:
@@ -67,7 +67,7 @@ def _limiter(row: Row) -> str:
         text += " had at most {window.max_level:n request in flight} of" \
             " {window.limit_level:n} allowed"
     elif row["utilisation"] is not None:
-        text += " was used to {window.utilisation:pct}"
+        text += " used {window.utilisation:pct} of its limit"
         lowest = [f"{{window.{name}:n {noun}}}" for name, noun in (
             ("min_balance_msgs", "message"), ("min_balance_bytes", "byte"))
             if row[name] is not None]
@@ -92,7 +92,7 @@ def _cache(row: Row) -> str:
         text += " {window.hits:n} of {window.hits + window.misses:n read} of {window.topic}," \
             " with {window.miss_bytes:n byte} from storage"
     else:
-        text += " no read of {window.topic}: there was none"
+        text += " no read of {window.topic}: there were none"
     if row["evicted_wanted"]:
-        text += "; {window.evicted_wanted:n entry} left it while reads were expected"
+        text += "; {window.evicted_wanted:n entry} were evicted while reads were expected"
     return text

@@ -27,5 +27,5 @@ def answer(capsys: Any, warehouse: str, *words: str) -> dict[str, Any]:
 
 def texts(capsys: Any, warehouse: str, *words: str) -> list[tuple[str, str, str]]:
     """Time, rule and text of every sentence."""
-    said = answer(capsys, warehouse, *words)["sentences"]
-    return [(s["at"][11:-1], s["rule"], s["text"]) for s in said]
+    found = answer(capsys, warehouse, *words)["sentences"]
+    return [(s["at"][11:-1], s["rule"], s["text"]) for s in found]

@@ -1,4 +1,4 @@
-"""What the command answers where there is nothing to tell, and what its options do."""
+"""The answers of the command without rows, and its options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_warehouses_that_cannot_be_asked(words, tmp_path, capsys):
     assert (code, out) == (2, "") and f"layout version {LAYOUT_VERSION + 1}" in err
 
 
-@pytest.mark.parametrize(("words", "says"), [
+@pytest.mark.parametrize(("words", "hint"), [
     (("topic", "t/ns/order"), f"did you mean {ORDERS}?"),
     (("topic", "orders", "--cluster", "worked"), f"did you mean {ORDERS}?"),
     (("topic", "a/b/nothing-like-it"), "known are for example persistent://"),
@@ -45,13 +45,13 @@ def test_warehouses_that_cannot_be_asked(words, tmp_path, capsys):
     (("subscription", "t/a/x", "biling"), "did you mean persistent://t/a/x billing?"),
 ])
 def test_an_entity_that_does_not_occur_is_an_error_with_the_nearest_name(
-    words, says, decided, capsys
+    words, hint, decided, capsys
 ):
     code, out, err = explain(capsys, decided, *words)
     assert (code, out) == (2, "")
     first, second = err.splitlines()
     assert first.startswith(f"weir: explain {words[0]}: no table knows ")
-    assert second.startswith(says)
+    assert second.startswith(hint)
 
 
 def test_the_place_that_was_asked_for_stands_in_the_error(decided, capsys):
@@ -66,7 +66,7 @@ def test_an_entity_that_only_the_archive_knows(decided, capsys):
                        (("principal", "User:eve"), ", on connection quiet-1.")):
         code, out, err = explain(capsys, decided, *words)
         assert (code, err) == (0, "")
-        assert out.startswith(f"No job has decided anything about {words[0]} ")
+        assert out.startswith(f"No job has a decision about {words[0]} ")
         assert out.endswith(seen + end + "\n")
     found = answer(capsys, decided, "principal", "User:eve")
     assert found["archived"]["rows"] == 1 and found["sentences"] == []
@@ -77,7 +77,7 @@ def test_a_moment_without_a_row_names_the_nearest_ones(decided, capsys):
     code, out, err = explain(capsys, decided, *words)
     assert (code, err) == (0, "")
     assert out == (
-        "No table says anything about connection c1, 2026-01-05T12:59:50Z to 2026-01-05T13:00:10Z."
+        "No table has rows about connection c1, 2026-01-05T12:59:50Z to 2026-01-05T13:00:10Z."
         " There are rows in\n"
         f"  throttle_events: 4 from {DAY} to 2026-01-05T14:00:01.530Z, nearest {DAY} (after)\n"
         "  limiter_stats: 1 from 2026-01-05T14:01:00Z to 2026-01-05T14:01:00Z, nearest"
@@ -98,15 +98,15 @@ def test_without_a_moment_it_is_that_of_the_newest_decision(decided, capsys):
     assert len(story["sentences"]) > 1
 
 
-def test_a_window_bounds_what_is_told(decided, capsys):
+def test_a_window_bounds_the_answer(decided, capsys):
     at = ("message", "b-2", "--cluster", "east", "--at", "2026-01-05T14:00:05Z", "--window")
     assert [rule for _, rule, _ in texts(capsys, decided, *at, "500ms")] == ["EVICTED"]
     assert len(texts(capsys, decided, *at, "1s")) == 2
-    for wrong, says in (("0", "allowed: 1ms to 366d"), ("9999999d", "allowed: 1ms to 366d"),
+    for wrong, message in (("0", "allowed: 1ms to 366d"), ("9999999d", "allowed: 1ms to 366d"),
                         ("-1s", "'-1s' is not a duration"), ("soon", "'soon' is not a duration"),
                         ("5", "'5' has no unit (allowed: such as 90s, 5m, 1h30m or 500ms)")):
         code, out, err = explain(capsys, decided, "topic", ORDERS, "--window", wrong)
-        assert (code, out) == (2, "") and f"--window {wrong}: {says}" in err
+        assert (code, out) == (2, "") and f"--window {wrong}: {message}" in err
     code, _, err = explain(capsys, decided, "topic", ORDERS, "--at", "noon")
     assert code == 2 and "--at noon: is not a time" in err
     code, _, err = explain(capsys, decided, "topic", " ")
@@ -164,21 +164,21 @@ def test_names_that_look_like_fields_or_sql_are_names(tmp_warehouse, capsys):
     odd = "persistent://t/n/{a}' OR $lo --"
     rows = [event(0, "mark", topic=odd, culprit_topic=odd, collateral_topics=["{b}"], cnx_id="{c}")]
     write(tmp_warehouse, "throttle_events", rows)
-    said = texts(capsys, tmp_warehouse, "topic", odd)
-    assert said[0][2].startswith(f"{odd} ran out of its limit") and "{c}" in said[0][2]
-    assert said[1][2] == "Paused with connection {c}: {b}."
+    found = texts(capsys, tmp_warehouse, "topic", odd)
+    assert found[0][2].startswith(f"{odd} used up its publish limit") and "{c}" in found[0][2]
+    assert found[1][2] == "Paused with connection {c}: {b}."
     sql = answer(capsys, tmp_warehouse, "connection", "{c}")["sentences"][0]["rows"]["cause"]
     assert sql["values"]["topic"] == odd
 
 
-def test_a_table_of_many_files_is_read_by_what_the_log_says(tmp_warehouse, capsys):
+def test_a_table_of_many_files_is_read_by_the_statistics_of_its_log(tmp_warehouse, capsys):
     for second in range(20):
         write(tmp_warehouse, "throttle_events", [
             event(second * 1000, "mark", culprit_topic=TOPIC),
             event(second * 1000 + 500, "unmark"),
         ])
-    said = texts(capsys, tmp_warehouse, "topic", TOPIC, "--at", str(START_MS + 7000), "--window",
+    found = texts(capsys, tmp_warehouse, "topic", TOPIC, "--at", str(START_MS + 7000), "--window",
                  "100ms")
-    assert [text for _, _, text in said][-1].startswith("Connection c1 is read again after 0.5 s")
-    assert {time[:8] for time, _, _ in said} == {"22:14:07"}
+    assert [text for _, _, text in found][-1].startswith("Connection c1 is read again after 0.5 s")
+    assert {time[:8] for time, _, _ in found} == {"22:14:07"}
 

@@ -33,7 +33,7 @@ QUESTIONS = [
 
 
 @pytest.fixture(scope="module")
-def said(decided: str) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+def answers(decided: str) -> dict[tuple[str, ...], list[dict[str, Any]]]:
     """The sentences that answer each question."""
     found = {}
     for question in QUESTIONS:
@@ -51,7 +51,7 @@ def value(expression: str, rows: dict[str, Any]) -> Any:
     return eval(expression, {"min": min, "max": max, "len": len}, names)
 
 
-def says(number: dict[str, str], found: float) -> bool:
+def means(number: dict[str, str], found: float) -> bool:
     """Whether a number as it is written means a value, but for rounding."""
     shown, unit = number["shown"].replace(",", ""), number["unit"]
     if unit in ("clock", "day"):
@@ -59,32 +59,33 @@ def says(number: dict[str, str], found: float) -> bool:
         text = moment.isoformat("T", "milliseconds").removesuffix("+00:00")
         return shown == text[11:] if unit == "clock" else shown == text.removesuffix(".000") + "Z"
     if unit == "n":
-        told, rounded = float(shown.split()[0]), 0.005
-        return abs(told - found) <= (rounded if abs(found) >= 0.01 else abs(found) * 0.5)
+        written, rounded = float(shown.split()[0]), 0.005
+        return abs(written - found) <= (rounded if abs(found) >= 0.01 else abs(found) * 0.5)
     if unit == "pct":
         if shown == "less than 0.1 %":
             return 0 < found < 0.001
-        told = float(shown.removesuffix(" %")) / 100
-        return abs(told - found) <= (0.0005 if 0 < abs(told) < 0.1 and "." in shown else 0.005)
+        written = float(shown.removesuffix(" %")) / 100
+        rounded = 0.0005 if 0 < abs(written) < 0.1 and "." in shown else 0.005
+        return abs(written - found) <= rounded
     sign = -1 if shown.startswith("-") else 1
     parts = re.findall(r"([\d.]+) (ns|s|min|h|d)", shown)
-    told = sign * sum(float(amount) * SECONDS[name] for amount, name in parts)
+    written = sign * sum(float(amount) * SECONDS[name] for amount, name in parts)
     seconds = found * {"ns": 1e-9, "ms": 1e-3, "s": 1}[unit]
     rounding = {"ns": 1e-9, "s": 1 if len(parts) > 1 else 0.0005, "min": 1, "h": 180, "d": 4320}
-    return abs(told - seconds) <= rounding[parts[-1][1]] + 1e-12
+    return abs(written - seconds) <= rounding[parts[-1][1]] + 1e-12
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
-def test_every_number_is_what_its_expression_gives(question, said):
-    for sentence in said[question]:
+def test_every_number_is_what_its_expression_gives(question, answers):
+    for sentence in answers[question]:
         for number in sentence["numbers"]:
             found = value(number["is"], sentence["rows"])
-            assert says(number, found), (sentence["text"], number, found)
+            assert means(number, found), (sentence["text"], number, found)
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
-def test_no_digit_comes_from_elsewhere(question, said):
-    for sentence in said[question]:
+def test_no_digit_comes_from_elsewhere(question, answers):
+    for sentence in answers[question]:
         names = {text for row in sentence["rows"].values() for text in strings(row["values"])}
         text = sentence["text"]
         for known in sorted({*names, *(n["shown"] for n in sentence["numbers"])}, key=len)[::-1]:
@@ -101,10 +102,10 @@ def strings(found: Any) -> list[str]:
     return [text for part in found for text in strings(part)] if isinstance(found, list) else []
 
 
-def test_every_row_is_what_its_statement_gives(decided, said):
+def test_every_row_is_what_its_statement_gives(decided, answers):
     connection = connect(Warehouse(decided))
     rows = {
-        row["sql"]: row for sentences in said.values() for sentence in sentences
+        row["sql"]: row for sentences in answers.values() for sentence in sentences
         for row in sentence["rows"].values()
     }
     assert len(rows) > 150 and None not in rows
@@ -119,8 +120,8 @@ def test_every_row_is_what_its_statement_gives(decided, said):
         assert row["key"].items() <= row["values"].items()
 
 
-def test_the_rows_of_a_sentence_are_a_few_and_the_decision_is_the_first(said):
-    for sentences in said.values():
+def test_the_rows_of_a_sentence_are_a_few_and_the_decision_is_the_first(answers):
+    for sentences in answers.values():
         assert sentences
         for sentence in sentences:
             decision = next(iter(sentence["rows"].values()))

@@ -1,8 +1,8 @@
-"""Sentences whose every number is worked out from rows, by an expression that is kept with it.
+"""Sentences whose every number is computed from rows, by an expression that is kept with it.
 
 A template is a format string. Its fields are expressions over rows by name and a unit, such as
-`{end.ts_mono_ns - start.ts_mono_ns:ns}`: what stands in the sentence is the value of the
-expression, so that a reader can work it out again from the rows.
+`{end.ts_mono_ns - start.ts_mono_ns:ns}`: the sentence contains the value of the expression, so that
+a reader can compute it again from the rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NS_PER_S = 10**9
 
 @dataclass(frozen=True)
 class Row:
-    """A row that a sentence rests on, and the statement that gives it again."""
+    """Evidence of a sentence: a row, and the statement that returns it."""
 
     table: str
     key: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Number:
-    """A number as it stands in a sentence, and the expression over the rows that gives it."""
+    """A number as printed in a sentence, and the expression over the rows that gives it."""
 
     shown: str
     expression: str
@@ -44,13 +44,13 @@ class Number:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One decision in words."""
+    """One decision as text."""
 
     at_ms: int
     text: str
     rule: str
     rows: Mapping[str, Row]
-    """By the name that the expressions use; the first one is the decision."""
+    """The evidence by the name that the expressions use; the first row is the decision."""
     numbers: Sequence[Number]
     order: tuple[Any, ...] = field(default=())
     """Order among the sentences of one millisecond."""
@@ -61,7 +61,7 @@ class Sentence:
         return next(iter(self.rows.values()))
 
 
-def say(
+def compose(
     at_ms: int, rule: str, template: str, order: tuple[Any, ...] = (), /, **rows: Row
 ) -> Sentence:
     """A sentence from a template over `rows`."""
@@ -95,7 +95,7 @@ def _value(node: ast.expr, rows: Mapping[str, Any]) -> Any:
 
 
 class _Formatter(string.Formatter):
-    """Fills in a template and keeps its numbers; a field without a unit is text."""
+    """Fills in a template and collects its numbers; a field without a unit is text."""
 
     def __init__(self, rows: Mapping[str, Row]) -> None:
         self._rows = rows
@@ -117,7 +117,7 @@ class _Formatter(string.Formatter):
 
 
 def plural(noun: str) -> str:
-    """More than one of it."""
+    """The plural of a noun."""
     head, of, rest = noun.partition(" ")
     if noun.endswith("in flight"):
         return f"{head}s{of}{rest}"
@@ -127,14 +127,14 @@ def plural(noun: str) -> str:
 
 
 def count(value: float) -> str:
-    """1,000 or 41.67; of what is below 0.01 the first digit."""
+    """1,000 or 41.67; below 0.01 the first digit."""
     if float(value).is_integer():
         return f"{int(value):,}"
     return f"{value:,.2f}" if abs(value) >= 0.01 else f"{value:.1g}"
 
 
 def duration(ns: float) -> str:
-    """0.428 s, 12 min 5 s, 3.2 h, 4.1 d; what is shorter than a millisecond in ns."""
+    """0.428 s, 12 min 5 s, 3.2 h, 4.1 d; below a millisecond in ns."""
     if ns < 0:
         return "-" + duration(-ns)
     if 0 < ns < 10**6:
@@ -149,7 +149,7 @@ def duration(ns: float) -> str:
 
 
 def percent(share: float) -> str:
-    """3 %, 0.4 %, 156 %; what is above 0 and rounds to it is below 0.1 %."""
+    """3 %, 0.4 %, 156 %; a share above 0 that rounds to 0 is less than 0.1 %."""
     value = 100 * share
     if 0 < value < 0.05:
         return "less than 0.1 %"
@@ -158,7 +158,7 @@ def percent(share: float) -> str:
 
 
 def moment(ms: float) -> datetime:
-    """A time in UTC; what no calendar has is its end."""
+    """A time in UTC; a time beyond the calendar is the end of it."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -180,4 +180,4 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "day": lambda ms: instant_of(int(ms)),
     "ms": lambda ms: duration(ms * 10**6), "s": lambda s: duration(s * NS_PER_S),
 }
-"""How a number is written, by unit; times are ms since the epoch, shares are of 1."""
+"""The format of a number, by unit; times are ms since the epoch, shares are of 1."""
