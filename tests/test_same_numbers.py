@@ -1,4 +1,4 @@
-"""Demo text, report, ready questions, `explain` and metrics say the same of one warehouse: pauses
+"""Demo text, report, ready questions, `explain` and metrics agree about one warehouse: pauses
 for own limits, shared limits and limits of other topics, worked out by hand."""
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def test_the_demo_text_and_the_report_have_the_same_sentences(
     warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = [
-        "Topic shop/web/noisy broke its limit 2 times; it and 1 other topic were paused for 0.2 s,"
-        " summed over pauses.",
+        "Topic shop/web/noisy exceeded its limit 2 times; it and 1 other topic were paused for 0.2"
+        " s, summed over pauses.",
         "Resource group batch was over its limit on b1 once: connections with 3 topics were paused"
         " for 0.2 s; bank/batch/first used most (64 % of the messages).",
         "Connection c4 had too many requests in flight once: connections with 2 topics were paused"
@@ -139,17 +139,17 @@ def test_the_demo_text_and_the_report_have_the_same_sentences(
     ]
     assert sentences(summary(Path(warehouse)))[:4] == expected
     report = asked(capsys, warehouse, "report")
-    assert report["sections"]["what-happened"]["says"][:4] == expected
+    assert report["sections"]["what-happened"]["sentences"][:4] == expected
 
 
 def test_the_report_shows_the_classes_of_the_tables(
     warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    section = asked(capsys, warehouse, "report")["sections"]["offenders"]
-    assert section["says"][0].startswith(
-        "1 topic broke its own limit; 2 topics were paused for the limits of others.")
+    section = asked(capsys, warehouse, "report")["sections"]["culprits"]
+    assert section["sentences"][0].startswith(
+        "1 topic exceeded its own limit; 2 topics were paused for the limits of others.")
     parts = {part["title"]: part["rows"] for part in section["parts"]}
-    bars = {(row["name"], row["kind"]): row["value"] for row in parts["Top offenders"]}
+    bars = {(row["name"], row["kind"]): row["value"] for row in parts["Top culprits"]}
     assert bars == {
         ("shop/web/noisy", "own limit"): round(OWN / S, 3),
         ("shop/web/noisy", "shared limit"): 0, ("shop/web/noisy", "others' limits"): 0}

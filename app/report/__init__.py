@@ -1,4 +1,4 @@
-"""The command `report`: one page of HTML about what happened, without network or scripts.
+"""The command `report`: one page of HTML about a warehouse, without network or scripts.
 
 Start with `build`; each module of `sections` makes one section, `findings` the sentences at the
 top. Imports `app.warehouse`, `app.config` and the pages of `app.quality`.
@@ -23,7 +23,7 @@ def report(
     settings: Settings, out: Path | None, from_ms: int | None = None, to_ms: int | None = None,
     as_of_ms: int | None = None, as_json: bool = False, configured: bool = False,
 ) -> int:
-    """Write the page to `out` and say where it is, or print what it says as JSON; 0."""
+    """Write the page to `out` and print its location, or print its content as JSON; 0."""
     from app.report.reader import Span
 
     if out is None and not as_json:
@@ -46,8 +46,8 @@ def write_page(
     settings: Settings, out: Path | None, span: Span | None = None, as_of_ms: int | None = None,
     configured: bool = False,
 ) -> Page:
-    """The page about a warehouse, written to `out` if given; `configured` says that these are the
-    settings that it was run with, not only the place where it is."""
+    """The page about a warehouse, written to `out` if given; `configured`: these are the settings
+    of its run, not only its location."""
     from app.report.build import build, day
     from app.report.reader import Span
 
@@ -63,7 +63,7 @@ def write_page(
 
 
 def _write(out: Path, text: str) -> None:
-    """Write a page, whole or not at all."""
+    """Write a page atomically."""
     unfinished = out.with_name(f".{out.name}.unfinished")
     try:
         unfinished.write_text(text, encoding="utf-8")

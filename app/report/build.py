@@ -35,8 +35,8 @@ def build(
     settings: Settings, span: Span, as_of_ms: int | None = None, configured: bool = False,
     beside: Path = Path(),
 ) -> Page:
-    """The page about the warehouse of `settings`; `configured` says that these are the settings
-    that it was run with, not only the place where it is. Links start in the folder `beside`."""
+    """The page about the warehouse of `settings`; `configured`: these are the settings of its
+    run, not only its location. Links start in the folder `beside`."""
     warehouse = Warehouse.of(settings).at(as_of_ms)
     warehouse.require()
     manifest = load_manifest(settings)
@@ -97,9 +97,9 @@ def day(page: Page) -> str:
 
 def _covers(reader: Reader, as_of_ms: int | None, made_ms: int) -> str:
     span = reader.span
-    said = []
+    result = []
     if span is not None:
-        said.append(f"Event time {time_text(span.start_ms)} to {time_text(span.end_ms)} "
+        result.append(f"Event time {time_text(span.start_ms)} to {time_text(span.end_ms)} "
                     f"({seconds_text((span.end_ms - span.start_ms) / 1000)})")
     clusters = [row["cluster"] for row in reader.rows(
         "SELECT DISTINCT cluster FROM (SELECT cluster FROM topic_throttle_stats"
@@ -109,7 +109,7 @@ def _covers(reader: Reader, as_of_ms: int | None, made_ms: int) -> str:
         " UNION ALL SELECT cluster FROM cache_stats) WHERE cluster IS NOT NULL ORDER BY cluster")]
     if clusters:
         more = f" and {len(clusters) - 4} more" if len(clusters) > 4 else ""
-        said.append(f"cluster{'' if len(clusters) == 1 else 's'} {', '.join(clusters[:4])}{more}")
+        result.append(f"cluster{'' if len(clusters) == 1 else 's'} {', '.join(clusters[:4])}{more}")
     if as_of_ms is not None:
-        said.append(f"tables as of {time_text(as_of_ms)}")
-    return "; ".join([*said, f"made {time_text(made_ms)}"]) + "."
+        result.append(f"tables as of {time_text(as_of_ms)}")
+    return "; ".join([*result, f"made {time_text(made_ms)}"]) + "."

@@ -20,7 +20,7 @@ COLOURS = tuple(f"var(--c{n})" for n in range(1, 9))
 HEAT = tuple(f"var(--heat{n})" for n in range(1, 6))
 ON_HEAT = tuple(f"var(--on-heat{n})" for n in range(1, 6))
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 2], [1, 3], [10, 4], [5, 2, 1, 2])
-"""A line is told by its dashes as well as by its colour."""
+"""Lines differ in their dashes as well as in their colour."""
 TIME_FORMATS = ((900_000, "%H:%M:%S"), (86_400_000, "%H:%M"), (864_000_000, "%m-%d %H:%M"))
 """How times are shown on an axis that is at most so long (ms)."""
 OWN, SHARED, OTHERS = "own limit", "shared limit", "others' limits"
@@ -30,7 +30,7 @@ MEASURED = 13
 """Vega makes room for text of this size (pixels); the page shows it smaller, since its font may be
 wider than the one that Vega knows."""
 CONFIG: Mapping[str, Any] = {
-    # The figure says what it shows; a label on every mark would be most of the page.
+    # The figure has a caption; a label on every mark would be most of the page.
     "aria": False, "background": "transparent", "font": "sans-serif", "view": {"stroke": None},
     "axis": {"labelColor": MUTED, "titleColor": MUTED, "gridColor": LINE, "domainColor": LINE,
              "tickColor": LINE, "labelFontSize": MEASURED,
@@ -59,7 +59,7 @@ def values(rows: Sequence[Row]) -> alt.Data:
 
 def ending(most: int) -> str:
     """A Vega expression: a label without its middle where it is longer than `most`. The head of a
-    topic has its tenant and namespace, its end tells it from the others."""
+    topic has its tenant and namespace, its end distinguishes it from the others."""
     head = (most - 1) // 2
     return (f"length(datum.label) > {most} ? slice(datum.label, 0, {head}) + '…' +"
             f" slice(datum.label, {head + 1 - most}) : datum.label")

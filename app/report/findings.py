@@ -1,4 +1,4 @@
-"""What a demo found, in words and a small table: from the committed tables alone."""
+"""The findings of a warehouse as sentences and a small table, from the committed tables alone."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ CACHE_COLUMNS = ("policy", "max_bytes", "topic", "hits", "misses", "miss_bytes")
 QUARANTINE_COLUMNS = ("reason_code", "source_partition", "source_offset")
 SHOWN = 8
 NAMED = 3
-"""Users, producers, consumers or topics that a sentence names at most."""
+"""The most users, producers, consumers or topics that a sentence names."""
 SOON_S = 3600
-"""A quota that will be reached within this time is told."""
+"""A quota that will be reached within this time is reported."""
 DELIVERY = "delivery of a large message to a subscription"
 PLURALS = {"batch": "batches", DELIVERY: "deliveries of large messages to subscriptions"}
 EXPIRED = frozenset({"EXPIRED"})
 LOST = frozenset({"GAP", "NO_FIRST_CHUNK", "SHARED_ORPHAN"})
 GIVEN_UP = frozenset({"EVICTED", "ORPHANED", "GIVEN_UP_COUNT", "GIVEN_UP_OVERFLOW",
                       "COUNT_EXCEPTION", "OVERFLOW_EXCEPTION"})
-"""Outcomes that end a large message, by why; a message may have several."""
+"""Outcomes that end a large message, by reason; a message may have several."""
 SHORT_NAMES = {"resource_group": "group", "io_thread": "IO thread"}
 QUERIES = (
-    ("which topics are paused most for the limits of others",
+    ("topics by the time that they were paused for the limits of others",
      "SELECT topic, sum(collateral_times) AS pauses, round(sum(collateral_ns) / 1e9, 1) AS seconds "
      "FROM topic_throttle_stats GROUP BY topic ORDER BY seconds DESC LIMIT 10"),
-    ("every pause of a connection and whose limit it was",
+    ("pauses of connections with their culprits and shared limits",
      "SELECT cnx_id, (end_ns - start_ns) / 1e9 AS seconds, culprit_topics, shared_limits "
      "FROM throttle_intervals ORDER BY seconds DESC LIMIT 10"),
-    ("what was not applied, with its text",
+    ("quarantined records by reason, with an example",
      "SELECT reason_code, count(*) AS records, max(detail) AS detail, max(raw) AS example "
      "FROM quarantine GROUP BY reason_code ORDER BY records DESC"),
-    ("who brings new producer ids, and what the quota would refuse",
+    ("new producer ids by user, and batches that the quota would reject",
      "SELECT d.user, count(DISTINCT producer_id) AS distinct_ids, "
      "count(*) FILTER (WHERE verdict = 'rejected') AS rejected, max(bound) AS bound "
      "FROM producer_id_decisions d GROUP BY d.user ORDER BY distinct_ids DESC LIMIT 10"),
-    ("what became of large messages, by consumer",
+    ("outcomes of large messages by consumer",
      "SELECT topic, consumer, outcome, count(DISTINCT uuid) AS messages "
      "FROM chunk_events GROUP BY topic, consumer, outcome ORDER BY messages DESC LIMIT 10"),
 )
@@ -77,7 +77,7 @@ QUERIES = (
 
 @dataclass
 class Cause:
-    """One limit that paused connections, and what that did."""
+    """One limit that paused connections, and the effect."""
 
     limiter: str
     name: str
@@ -100,13 +100,13 @@ class Cause:
 
     @property
     def key(self) -> tuple[str, str, str, str | None]:
-        """What `shared-limits` calls a shared limit by."""
+        """The columns by which `shared-limits` identifies a shared limit."""
         return self.cluster, self.broker, self.limiter, self.name
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What the tables of one run say."""
+    """The sums over the tables of a warehouse."""
 
     causes: tuple[Cause, ...]
     """By paused time, longest first."""
@@ -153,14 +153,14 @@ def summarise(
 def _causes(rows: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
     """Joins the first and the last row of each pause; a pause belongs to the limit that began it.
 
-    Rows that neither pause nor resume reads may be there or not.
+    Rows that neither pause nor resume reads are optional.
     """
     by_connection: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         by_connection[row["cluster"], row["broker"], row["cnx_id"]].append(row)
     causes: dict[tuple[str, ...], Cause] = {}
     for changes in by_connection.values():
-        # Wall time leads: the monotonic clock begins anew with the broker.
+        # Wall time first: the monotonic clock restarts with the broker.
         changes.sort(key=lambda r: (r["ts_wall_ms"] or 0, r["ts_mono_ns"] or 0, r["row_no"]))
         open_since: tuple[Cause, int] | None = None
         for row in changes:
@@ -196,11 +196,11 @@ def _cause_of(row: Row, causes: dict[tuple[str, ...], Cause]) -> Cause:
 
 
 def sentences(summary: Summary) -> list[str]:
-    """The main findings in words, the longest pause first."""
+    """The main findings as sentences, the longest pause first."""
     if not summary.causes:
-        said = ["No connection was paused: every topic stayed within its limits."]
+        result = ["No connection was paused: every topic stayed within its limits."]
     else:
-        said = [_sentence(cause) for cause in summary.causes[:SHOWN]]
+        result = [_sentence(cause) for cause in summary.causes[:SHOWN]]
     parts = [
         f"{round(100 * ns / summary.paused_ns)} % {words}" for ns, words in (
             (summary.culprit_ns, "for their own limits"),
@@ -209,9 +209,9 @@ def sentences(summary: Summary) -> list[str]:
         ) if ns
     ]
     if parts:
-        said.append(f"Paused time, summed over topics, is {duration(summary.paused_ns)}: "
+        result.append(f"Paused time, summed over topics, is {duration(summary.paused_ns)}: "
                     f"{_listed(parts)}.")
-    return said
+    return result
 
 
 def _listed(parts: list[str]) -> str:
@@ -220,7 +220,7 @@ def _listed(parts: list[str]) -> str:
 
 
 def other_protocol(stats: Iterable[Row], with_exchange: Iterable[Row]) -> str | None:
-    """What the throttle command would have saved topics that are paused for the limits of others,
+    """The pauses for the limits of others that the throttle command would have avoided,
     from rows of topic_throttle_stats without and with it; None without any."""
     lost: dict[str, int] = defaultdict(int)
     for row in stats:
@@ -229,15 +229,15 @@ def other_protocol(stats: Iterable[Row], with_exchange: Iterable[Row]) -> str | 
     if not victims:
         return None
     after = sum(row["collateral_ns"] or 0 for row in with_exchange)
-    return (f"With the throttle command of PIP-385, if every client knew it, the "
+    return (f"With the throttle command of PIP-385, if every client supported it, the "
             f"{_counted(len(victims), 'topic')} paused for the limits of other topics would have "
-            f"lost {duration(after)} instead of {duration(sum(lost.values()))}, summed over "
-            "topics.")
+            f"been paused for {duration(after)} instead of {duration(sum(lost.values()))}, summed "
+            "over topics.")
 
 
 @dataclass
 class _User:
-    """What the decisions about one user's producer ids say."""
+    """Sums over the decisions about one user's producer ids."""
 
     name: str
     ids: set[int] = field(default_factory=set)
@@ -254,7 +254,7 @@ class _User:
         return sum(map(len, self.over.values()))
 
     def add(self, row: Row) -> None:
-        """Takes in one decision."""
+        """Adds one decision."""
         self.ids.add(row["producer_id"])
         at = row["ts_wall_ms"]
         self.first_ms = at if self.first_ms is None else min(self.first_ms, at)
@@ -267,7 +267,7 @@ class _User:
 
 
 def producer_id_sentences(decisions: Iterable[Row]) -> list[str]:
-    """Who brought more new producer ids than allowed, from rows of producer_id_decisions; nothing
+    """The users over their bound of new producer ids, from rows of producer_id_decisions; nothing
     without any."""
     users: dict[tuple[str, str], _User] = {}
     for row in decisions:
@@ -279,13 +279,13 @@ def producer_id_sentences(decisions: Iterable[Row]) -> list[str]:
     if not over:
         ids = f"{_counted(total, 'new producer id')} of {_counted(len(users), 'user')}"
         if all(user.bound is None for user in users.values()):
-            return [f"{ids}; nobody has a bound on them."]
-        return [f"{ids}: nobody was over the bound."]
-    said = [_over_bound(user, total) for user in over[:NAMED]]
+            return [f"{ids}; no user has a bound."]
+        return [f"{ids}: no user was over the bound."]
+    result = [_over_bound(user, total) for user in over[:NAMED]]
     more = len(over) - NAMED
-    said.append(f"{_counted(more, 'other user')} {_was(more)} over the bound, too." if more > 0
+    result.append(f"{_counted(more, 'other user')} {_was(more)} also over the bound." if more > 0
                 else "No other user was over its bound.")
-    return [" ".join(said)]
+    return [" ".join(result)]
 
 
 def _over_bound(user: _User, total: int) -> str:
@@ -304,7 +304,7 @@ def _over_bound(user: _User, total: int) -> str:
 def large_message_sentence(
     messages: Iterable[Row], events: Iterable[Row], incomplete: Iterable[Row]
 ) -> str | None:
-    """How many large messages arrived whole and why the others did not, from rows of
+    """The number of complete large messages, and why the others are not, from rows of
     chunk_messages, chunk_events and incomplete_messages; None without any."""
     events, incomplete = list(events), list(incomplete)
     fates = _fates(messages, events, incomplete)
@@ -321,17 +321,17 @@ def large_message_sentence(
     ]
     # A message counts once per subscription; with one of them each, these are the messages.
     once = len({(m[0], m[1], m[3]) for m in known}) == len(known)
-    whole = len(fates["whole"])
-    arrived = "all" if whole == len(known) > 1 else f"{whole:,}"
-    said = ", ".join(part for part in parts if part)
+    complete = len(fates["complete"])
+    arrived = "all" if complete == len(known) > 1 else f"{complete:,}"
+    result = ", ".join(part for part in parts if part)
     return (f"Of {_counted(len(known), 'large message' if once else DELIVERY)} {arrived} arrived "
-            f"whole{'; ' if said else ''}{said}.")
+            f"complete{'; ' if result else ''}{result}.")
 
 
 def backlog_sentences(
     checks: Iterable[Row], subscriptions: Iterable[Row], evictions: Iterable[Row]
 ) -> list[str]:
-    """Which topics were over a quota of their backlog and which soon will be, from rows of
+    """The topics that were over a quota of their backlog and those that soon will be, from rows of
     backlog_checks, backlog_subscriptions and backlog_evictions; nothing without a check."""
     by_topic: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in checks:
@@ -347,12 +347,12 @@ def backlog_sentences(
         if any(row["exceeded_size"] or row["exceeded_time"] for row in rows):
             over[topic] = rows
     worst = sorted(over, key=lambda t: (-sum(map(_is_over, over[t])), t))
-    said = [_over_quota(topic[1], over[topic], evicted[topic]) for topic in worst[:NAMED]]
+    result = [_over_quota(topic[1], over[topic], evicted[topic]) for topic in worst[:NAMED]]
     more = len(worst) - NAMED
     if more > 0:
-        said.append(f"{_counted(more, 'other topic')} {_was(more)} over a quota, too.")
-    said += _quotas_ahead(by_topic, subscriptions)
-    return said or [f"{_counted(len(by_topic), 'topic')} with a backlog: none was over a quota, "
+        result.append(f"{_counted(more, 'other topic')} {_was(more)} also over a quota.")
+    result += _quotas_ahead(by_topic, subscriptions)
+    return result or [f"{_counted(len(by_topic), 'topic')} with a backlog: none was over a quota, "
                     "and none will be within the hour."]
 
 
@@ -383,7 +383,7 @@ def _over_quota(topic: str, checks: list[Row], evicted: int) -> str:
 def _quotas_ahead(
     checks: Mapping[tuple[str, str], list[Row]], subscriptions: Iterable[Row]
 ) -> list[str]:
-    """Subscriptions that will reach a quota soon, as the last check of their topic sees it."""
+    """Subscriptions that will reach a quota soon, by the last check of their topic."""
     ahead = []
     for row in subscriptions:
         known = checks.get((row["cluster"], row["topic"]))
@@ -395,7 +395,7 @@ def _quotas_ahead(
     ahead.sort(key=lambda found: (found[:2], found[2]["subscription"]))
     return [
         f"Topic {short(topic)} will reach its quota in {_about(int(left * 1000))}, at "
-        f"{_clock(at)}, if subscription {row['subscription']} goes on like this"
+        f"{_clock(at)}, at the current rate of subscription {row['subscription']}"
         f"{_waiting(row['age_s'])}."
         for at, topic, row, left in ahead[:NAMED]
     ]
@@ -406,8 +406,8 @@ def _waiting(age_s: int | None) -> str:
 
 
 def cache_sentence(rows: Iterable[Row]) -> str | None:
-    """How many reads the cache would have answered, from rows of cache_stats or one row for each
-    policy and size; None without a read. With several sizes it is told of the one at which the
+    """The reads that the cache would have answered, from rows of cache_stats or one row for each
+    policy and size; None without a read. Of several sizes it describes the one at which the
     policies differ most."""
     found: dict[int | None, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for row in rows:
@@ -448,8 +448,8 @@ def _percent(counts: Mapping[str, int]) -> str:
 def _fates(
     messages: Iterable[Row], events: list[Row], incomplete: list[Row]
 ) -> dict[str, set[Message]]:
-    """What became of each large message in each subscription; the first fate that fits."""
-    fates = {"whole": {_message(row) for row in messages}}
+    """The outcome of each large message in each subscription; the first that applies."""
+    fates = {"complete": {_message(row) for row in messages}}
     for name, outcomes in (("expired", EXPIRED), ("given_up", GIVEN_UP), ("lost", LOST)):
         fates[name] = {_message(r) for r in events if r["outcome"] in outcomes}
     newest: dict[str, int] = {}
@@ -472,17 +472,17 @@ def _message(row: Row) -> Message:
 def _part(
     own: set[Message], words: str, noun: str = "", names: Mapping[Message, str | None] | None = None
 ) -> str:
-    """What happened to some messages and who was involved; nothing without any."""
+    """A number of messages with their outcome and who was involved; nothing without any."""
     if not own:
         return ""
     one = len(own) == 1
-    said = words.format(its="its" if one else "their", was=_was(len(own)),
+    result = words.format(its="its" if one else "their", was=_was(len(own)),
                         waits="waits" if one else "wait")
-    return f"{len(own):,} {said}" + _named(noun, [(names or {}).get(m) for m in own])
+    return f"{len(own):,} {result}" + _named(noun, [(names or {}).get(m) for m in own])
 
 
 def _named(noun: str, names: list[str | None]) -> str:
-    """Those who were most often involved, in brackets."""
+    """The names that occur most often, in brackets."""
     found = [name for name, _ in Counter(sorted(n for n in names if n)).most_common()]
     if not found:
         return ""
@@ -491,7 +491,7 @@ def _named(noun: str, names: list[str | None]) -> str:
 
 
 def _about(ms: int) -> str:
-    """A time in whole minutes, or as `duration` says it if it is short."""
+    """A time in whole minutes; a short one as `duration` formats it."""
     return duration(ms * 1_000_000) if ms < 120_000 else f"{round(ms / 60_000)} min"
 
 
@@ -501,7 +501,7 @@ def _sentence(cause: Cause) -> str:
     paused = f"{duration(cause.paused_ns)}{summed}"
     times, topics = _counted(cause.pauses, "time"), len(cause.topics)
     if cause.limiter == "topic":
-        begin = f"Topic {short(cause.name)} broke its limit {times}"
+        begin = f"Topic {short(cause.name)} exceeded its limit {times}"
         end = (f"it and {_counted(topics, 'other topic')} were paused for {paused}"
                if topics else f"it was paused for {paused}, and no other topic was")
         return f"{begin}; {end}."
@@ -520,7 +520,7 @@ def _sentence(cause: Cause) -> str:
 
 
 def short(topic: str) -> str:
-    """A topic without the scheme that most have."""
+    """A topic without its scheme persistent://."""
     return topic.removeprefix("persistent://")
 
 
@@ -530,7 +530,7 @@ def percent(share: float | None) -> str:
 
 
 def duration(ns: int) -> str:
-    """A time as a reader says it: 38 s, 0.3 s, 2 min 5 s."""
+    """A length of time: 38 s, 0.3 s, 2 min 5 s."""
     seconds = ns / 1e9
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -559,8 +559,8 @@ def indented(text: str) -> Padding:
 
 
 def render(summary: Summary, console: Console, others: Iterable[str] = ()) -> None:
-    """Prints a summary: sentences, those of other jobs, the table of causes, and what went to
-    quarantine."""
+    """Prints a summary: sentences, those of other jobs, the table of causes, and the quarantined
+    records by reason."""
     for sentence in (*sentences(summary), *others):
         console.print(indented(sentence))
     if summary.causes:

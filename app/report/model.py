@@ -44,7 +44,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture of some rows; `note` tells how it is read."""
+    """A chart of some rows; `note` explains how to read it."""
 
     title: str
     note: str
@@ -73,11 +73,11 @@ Part = Grid | Chart | Fold | Link
 
 @dataclass(frozen=True)
 class Section:
-    """One question and its answer; without parts the sentences say why there is nothing."""
+    """One question and its answer; without parts the sentences give the reason."""
 
     key: str
     title: str
-    says: Sequence[str]
+    sentences: Sequence[str]
     parts: Sequence[Part] = ()
 
 

@@ -42,7 +42,7 @@ def _drawn(chart: Chart, frame: Any) -> Markup:
 
 
 def as_json(page: Page) -> dict[str, Any]:
-    """What the page says, with the rows behind its tables and charts."""
+    """The content of the page, with the rows behind its tables and charts."""
     return {
         **page.facts, "title": page.title, "covers": page.covers, "verdict": page.verdict,
         "numbers": [{"label": t.label, "value": t.value, "note": t.note, "bad": t.bad}
@@ -52,7 +52,7 @@ def as_json(page: Page) -> dict[str, Any]:
 
 
 def _section(section: Section) -> dict[str, Any]:
-    return {"title": section.title, "says": list(section.says),
+    return {"title": section.title, "sentences": list(section.sentences),
             "parts": [_part(part) for part in section.parts]}
 
 

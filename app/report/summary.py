@@ -1,4 +1,4 @@
-"""What happened, in sentences and numbers: the first screen of a report."""
+"""The first screen of a report: findings and numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.report.sections import (
 )
 from app.report.words import NONE, counted, percent_text, seconds_text
 
-# Only what the sentences need: a fleet has a check of every topic each minute.
+# Only the rows that the sentences need: a fleet has a check of every topic each minute.
 _PAUSED = """
 SELECT CAST(sum(culprit_ns) AS BIGINT) AS culprit_ns, count(*) AS topics,
   CAST(sum(shared_ns) AS BIGINT) AS shared_ns, CAST(sum(collateral_ns) AS BIGINT) AS collateral_ns
@@ -67,8 +67,8 @@ def summary(reader: Reader) -> Summary:
     """The first screen."""
     facts = _facts(reader)
     findings = _findings(reader)
-    says = findings or ["No job has found anything to tell in this time."]
-    section = Section("what-happened", "What happened", says)
+    sentences = findings or ["No job has findings in this time."]
+    section = Section("what-happened", "What happened", sentences)
     return Summary(_verdict(reader, facts), _tiles(reader, facts), section)
 
 
@@ -90,25 +90,25 @@ def _facts(reader: Reader) -> Row:
 
 def _verdict(reader: Reader, facts: Row) -> str:
     if reader.span is None:
-        return "There is nothing to tell yet: no job has finished a window."
+        return "There is no data yet: no job has completed a window."
     pauses, quotas_ = facts["pauses"], facts["quotas"]
-    told = []
+    parts = []
     if facts["firing"]:
-        told.append(f"{counted(facts['firing'], 'alert')} "
+        parts.append(f"{counted(facts['firing'], 'alert')} "
                     f"{'fires' if facts['firing'] == 1 else 'fire'}")
     if quotas_["breached"]:
-        told.append(f"{counted(quotas_['breached'], 'quota')} "
+        parts.append(f"{counted(quotas_['breached'], 'quota')} "
                     f"{'was' if quotas_['breached'] == 1 else 'were'} breached")
     if pauses["victims"]:
         victims = pauses["victims"]
-        told.append(f"{counted(victims, 'topic')} {'was' if victims == 1 else 'were'} paused for "
+        parts.append(f"{counted(victims, 'topic')} {'was' if victims == 1 else 'were'} paused for "
                     f"the limits of others ({seconds_text(pauses['other_s'])}, summed over topics)")
     if facts["large"][large_messages.FATES[2]]:
         lost = facts["large"][large_messages.FATES[2]]
-        told.append(f"{counted(lost, 'large message')} {'was' if lost == 1 else 'were'} lost")
-    if not told:
+        parts.append(f"{counted(lost, 'large message')} {'was' if lost == 1 else 'were'} lost")
+    if not parts:
         return "No quota was breached, and no topic was paused for the limits of others."
-    text = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    text = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -118,12 +118,12 @@ def _tiles(reader: Reader, facts: Row) -> list[Tile]:
     paused = pauses["own_s"] + pauses["shared_s"] + pauses["other_s"]
     return [
         Tile("alerts firing", str(facts["firing"]) if facts["alerts"] else NONE,
-             "" if facts["alerts"] else "none judged yet", bool(facts["firing"])),
+             "" if facts["alerts"] else "none evaluated yet", bool(facts["firing"])),
         Tile("quotas breached", f"{facts['quotas']['breached']:,}",
              f"of {facts['quotas']['quotas']:,}", bool(facts["quotas"]["breached"])),
         Tile("paused by others", seconds_text(pauses["other_s"]) if paused else NONE,
              f"{percent_text(pauses['other_s'] / paused)} of paused time, summed over topics"
-             if paused else "nothing was paused", bool(pauses["victims"])),
+             if paused else "no pauses", bool(pauses["victims"])),
         Tile("backlogs over quota", f"{backlog['over']:,}" if backlog["topics"] else NONE,
              f"{facts['soon']:,} more within the hour" if backlog["topics"] else "none checked",
              bool(backlog["over"])),
@@ -140,27 +140,27 @@ def _tiles(reader: Reader, facts: Row) -> list[Tile]:
 
 
 def _findings(reader: Reader) -> list[str]:
-    """The sentences that the demo prints, of any warehouse."""
-    said = []
+    """The sentences about a warehouse, as the demo prints them."""
+    result = []
     total = reader.row(_PAUSED)
     if total["topics"]:
         events = reader.rows(_MARKS.format(columns=_listed(findings.THROTTLE_COLUMNS)))
-        said += findings.sentences(findings.summarise(
+        result += findings.sentences(findings.summarise(
             events, [total], [], reader.ask("shared-limits", SHARED)))
-    said += findings.producer_id_sentences(
+    result += findings.producer_id_sentences(
         reader.columns("producer_id_decisions", findings.DECISION_COLUMNS))
     large = findings.large_message_sentence(
         reader.columns("chunk_messages", findings.MESSAGE_COLUMNS),
         reader.columns("chunk_events", findings.CHUNK_EVENT_COLUMNS),
         reader.columns("incomplete_messages", findings.INCOMPLETE_COLUMNS))
-    said += [] if large is None else [large]
-    said += findings.backlog_sentences(
+    result += [] if large is None else [large]
+    result += findings.backlog_sentences(
         reader.rows(_CHECKS.format(columns=_listed(findings.BACKLOG_CHECK_COLUMNS))),
         reader.rows(_AHEAD.format(columns=_listed(findings.BACKLOG_SUBSCRIPTION_COLUMNS)),
                     within=findings.SOON_S),
         reader.columns("backlog_evictions", findings.BACKLOG_EVICTION_COLUMNS))
     cached = findings.cache_sentence(reader.rows(cache.TOTALS))
-    return [*said, *([] if cached is None else [cached])]
+    return [*result, *([] if cached is None else [cached])]
 
 
 def _listed(columns: Sequence[str]) -> str:

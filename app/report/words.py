@@ -1,4 +1,4 @@
-"""How a report writes values: times, lengths of time, sizes, shares, names."""
+"""The formats of values in a report: times, lengths of time, sizes, shares, names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.terminal.sizes import size_text
 from app.warehouse.query import plain
 
 NUMBERS = frozenset({"number", "ratio", "seconds", "ms", "bytes", "rate"})
-"""Kinds of column that stand on the right."""
+"""Kinds of column that are aligned to the right."""
 LONGEST_TEXT = 300
 NONE = "\N{EN DASH}"
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,14 +35,14 @@ def utc(ms: int) -> datetime:
 def time_text(value: Any, day: str = "") -> str:
     """A time in UTC to the second; on the day `day` (ISO 8601) only its clock."""
     if isinstance(value, str):
-        return value  # DuckDB writes out what Python's calendar does not have
+        return value  # DuckDB returns times beyond Python's calendar as text
     text = instant_of(value // 1000 * 1000) if isinstance(value, int) else \
         instant(value.replace(microsecond=0))
     return text.removeprefix(f"{day}T").removesuffix("Z") if text.startswith(f"{day}T") else text
 
 
 def seconds_text(seconds: float) -> str:
-    """A length of time as a reader says it: 0.3 s, 38 s, 2 min 5 s, 5 h 7 min, 3 d 4 h."""
+    """A length of time: 0.3 s, 38 s, 2 min 5 s, 5 h 7 min, 3 d 4 h."""
     if not math.isfinite(seconds):
         return NONE
     if not seconds:
@@ -75,7 +75,7 @@ def number_text(value: float) -> str:
 
 
 def cut(text: str) -> str:
-    """A text that is not longer than a page bears."""
+    """A text cut to the longest that a page shows."""
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 

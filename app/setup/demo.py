@@ -39,7 +39,7 @@ def demo(out: Path, seed: int, events: int) -> int:
     )
     began = time.monotonic()
     _process(config)
-    console.print(f"Processed and committed in {time.monotonic() - began:.0f} s. What was found:\n",
+    console.print(f"Processed and committed in {time.monotonic() - began:.0f} s. Findings:\n",
                   markup=False)
     findings.render(summary(out / "warehouse"), console, of_other_jobs(out / "warehouse"))
     other = findings.other_protocol(
@@ -64,7 +64,7 @@ def _write_report(config: Path, page: Path, console: Console) -> None:
     from app.report import write_page
 
     write_page(load_settings(config), page, configured=True)
-    console.print(f"\nThe same with pictures, for a browser: {page}", markup=False, soft_wrap=True)
+    console.print(f"\nReport with charts: {page}", markup=False, soft_wrap=True)
 
 
 def _kafka(trace: Trace) -> str:

@@ -141,7 +141,8 @@ def test_summary_names_the_culprits(seed: int) -> None:
     planted = trace.large.planted
     total = sum(planted.values())
     whole = total - planted["never_finished"] - planted["lost_chunk"]
-    assert said is not None and said.startswith(f"Of {total} large messages {whole} arrived whole")
+    assert said is not None
+    assert said.startswith(f"Of {total} large messages {whole} arrived complete")
     assert f"; {planted['never_finished']} never got " in said
     assert "last chunk (producer demo-video-0-0), " in said
     assert said.endswith("given up because of a lost chunk (consumer archive-1-0).")

@@ -128,7 +128,7 @@ def test_on_paper_it_is_light_and_whole(page: Path, browser: Chromium) -> None:
 def test_labels_keep_the_head_and_the_end_of_a_name(page: Path, browser: Chromium) -> None:
     browser.open(page.as_uri(), PHONE)
     labels = browser.evaluate(
-        "[...document.querySelectorAll('#offenders .narrow .role-axis-label text')]"
+        "[...document.querySelectorAll('#culprits .narrow .role-axis-label text')]"
         ".map(e => e.textContent).filter(text => text.includes('…'))")
     assert any(label.startswith("acme/unb") and label.endswith("unbroken") for label in labels)
 

@@ -83,7 +83,7 @@ def _open(uuid: str, minute: int = 0, **changed: Any) -> Row:
                     **{"producer_name": f"video-{uuid}", **changed})
 
 
-def _said(rows: list[Row], stats: list[Row] | None = None) -> list[str]:
+def _sentences(rows: list[Row], stats: list[Row] | None = None) -> list[str]:
     return sentences(summarise(rows, stats or [], []))
 
 
@@ -94,7 +94,7 @@ def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
         "topic", NOISY, "", "", 14, 14 * 2_714_000_000, 0, set(OTHERS), START_MS + 60_000,
     ),)
     assert sentences(summary) == [
-        "Topic shop/orders/a broke its limit 14 times; it and 11 other topics were paused for "
+        "Topic shop/orders/a exceeded its limit 14 times; it and 11 other topics were paused for "
         "38 s, summed over pauses."
     ]
 
@@ -112,15 +112,16 @@ def test_pause_that_has_not_ended_counts_without_a_time() -> None:
     assert (cause.pauses, cause.open_pauses, cause.paused_ns) == (1, 1, 0)
 
 
-def test_connections_are_told_apart() -> None:
+def test_connections_are_distinguished() -> None:
     other = {"cnx_id": "10.0.0.2:1", "collateral_topics": []}
     (cause,) = summarise([*_pause(60, 4), *_pause(61, 1, **other)], [], []).causes
     assert (cause.pauses, cause.paused_ns, cause.topics) == (2, 5 * SECOND, set(OTHERS))
 
 
-@pytest.mark.parametrize(("changed", "said"), [
+@pytest.mark.parametrize(("changed", "expected"), [
     ({"collateral_topics": []},
-     "Topic shop/orders/a broke its limit once; it was paused for 2.0 s, and no other topic was."),
+     "Topic shop/orders/a exceeded its limit once; it was paused for 2.0 s, and no other "
+     "topic was."),
     ({"limiter": "resource_group", "limiter_name": "g"},
      "Resource group g was over its limit on broker-0 once: connections with 12 topics were paused "
      "for 2.0 s."),
@@ -138,11 +139,11 @@ def test_connections_are_told_apart() -> None:
      "Broker broker-0 was over its own limit once: connections with 12 topics were paused for "
      "2.0 s."),
 ])
-def test_every_limiter_has_its_sentence(changed: Row, said: str) -> None:
-    assert _said(_pause(60, 2, **changed)) == [said]
+def test_every_limiter_has_its_sentence(changed: Row, expected: str) -> None:
+    assert _sentences(_pause(60, 2, **changed)) == [expected]
 
 
-def test_a_shared_limit_is_told_with_the_topic_that_used_most_of_it() -> None:
+def test_a_shared_limit_is_named_with_the_topic_that_used_most_of_it() -> None:
     broker = {"limiter": "broker", "limiter_name": "broker-0", "culprit_topic": None}
     rows = [*_pause(60, 2, **broker), *_pause(70, 1, **broker)]
     most = {"cluster": "demo", "broker": "broker-0", "limiter": "broker",
@@ -161,12 +162,12 @@ def test_paused_time_is_split_by_whose_limit_it_was() -> None:
              # of an earlier version
              {"topic": "b", "culprit_ns": 0, "shared_ns": None, "collateral_ns": 10 * SECOND}]
     none = "No connection was paused: every topic stayed within its limits."
-    assert _said([], stats) == [
+    assert _sentences([], stats) == [
         none,
         "Paused time, summed over topics, is 100 s: 25 % for their own limits, 15 % for limits "
         "that they share and 60 % for the limits of other topics.",
     ]
-    assert _said([], stats[1:]) == [
+    assert _sentences([], stats[1:]) == [
         none, "Paused time, summed over topics, is 10 s: 100 % for the limits of other topics."]
 
 
@@ -180,11 +181,11 @@ def test_records_in_quarantine_are_counted_once_per_code() -> None:
     assert summary.quarantined_records == 2
 
 
-@pytest.mark.parametrize(("ns", "said"), [
+@pytest.mark.parametrize(("ns", "expected"), [
     (0, "0.0 s"), (300_000_000, "0.3 s"), (38 * SECOND, "38 s"), (125 * SECOND, "2 min 5 s"),
 ])
-def test_durations_read_as_one_says_them(ns: int, said: str) -> None:
-    assert duration(ns) == said
+def test_formats_of_durations(ns: int, expected: str) -> None:
+    assert duration(ns) == expected
 
 
 def test_page_has_sentences_table_quarantine_and_queries() -> None:
@@ -195,7 +196,7 @@ def test_page_has_sentences_table_quarantine_and_queries() -> None:
     render_next_steps(Path("weir-demo"), console)
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     assert lines[:7] == [
-        "  Topic shop/orders/a broke its limit once; it and 11 other topics were paused",
+        "  Topic shop/orders/a exceeded its limit once; it and 11 other topics were paused",
         "  for 2.0 s.",
         "",
         "limit of            pauses paused topics first",
@@ -295,7 +296,7 @@ def test_storm_of_producer_ids_has_its_user_named() -> None:
     assert producer_id_sentences([*STORM, *QUIET][::-1]) == producer_id_sentences([*QUIET, *STORM])
 
 
-def test_an_own_bound_and_a_throttled_batch_are_told() -> None:
+def test_an_own_bound_and_a_throttled_batch_are_named() -> None:
     own = {"bound": 0.5, "bound_source": "user"}
     assert producer_id_sentences([
         _decision(0, 1, **own), _decision(1.5, 1, **own, verdict="throttled"),
@@ -315,27 +316,27 @@ def test_bound_is_the_one_that_was_broken() -> None:
 def test_the_worst_users_come_first_and_the_others_are_counted() -> None:
     rows = [_decision(i, i, user=f"user-{n}", verdict="rejected")
             for n in range(5) for i in range(10 + n)]
-    (said,) = producer_id_sentences(rows)
-    assert [said.index(f"User user-{n} ") for n in (4, 3, 2)] == sorted(
-        said.index(f"User user-{n} ") for n in (4, 3, 2))
-    assert said.endswith(" 2 other users were over the bound, too.")
-    (said,) = producer_id_sentences(r for r in rows if r["user"] != "user-0")
-    assert said.endswith(" 1 other user was over the bound, too.")
+    (found,) = producer_id_sentences(rows)
+    assert [found.index(f"User user-{n} ") for n in (4, 3, 2)] == sorted(
+        found.index(f"User user-{n} ") for n in (4, 3, 2))
+    assert found.endswith(" 2 other users were also over the bound.")
+    (found,) = producer_id_sentences(r for r in rows if r["user"] != "user-0")
+    assert found.endswith(" 1 other user was also over the bound.")
 
 
-@pytest.mark.parametrize(("rows", "said"), [
+@pytest.mark.parametrize(("rows", "expected"), [
     ([], []),
-    (QUIET, ["60 new producer ids of 1 user: nobody was over the bound."]),
+    (QUIET, ["60 new producer ids of 1 user: no user was over the bound."]),
     ([_decision(0, 1, bound=None, bound_source="none"), QUIET[0]],
-     ["2 new producer ids of 2 users: nobody was over the bound."]),
+     ["2 new producer ids of 2 users: no user was over the bound."]),
     ([_decision(0, 1, bound=None, bound_source="none")],
-     ["1 new producer id of 1 user; nobody has a bound on them."]),
+     ["1 new producer id of 1 user; no user has a bound."]),
 ])
-def test_users_within_their_bounds_are_not_blamed(rows: list[Row], said: list[str]) -> None:
-    assert producer_id_sentences(rows) == said
+def test_users_within_their_bounds_are_not_blamed(rows: list[Row], expected: list[str]) -> None:
+    assert producer_id_sentences(rows) == expected
 
 
-def test_fates_of_large_messages_are_told_with_who_had_part_in_them() -> None:
+def test_outcomes_of_large_messages_name_producers_and_consumers() -> None:
     whole = [_message(f"w{i}") for i in range(206)]
     events = [
         *(_ended(m["uuid"], "COMPLETE") for m in whole), _ended("w0", "RESTART_CORRUPTED"),
@@ -346,46 +347,46 @@ def test_fates_of_large_messages_are_told_with_who_had_part_in_them() -> None:
     ]
     incomplete = [_open(f"e{i}", producer_name="video-3") for i in range(5)]
     assert large_message_sentence(whole, events, incomplete) == (
-        "Of 214 large messages 206 arrived whole; 5 never got their last chunk (producer video-3), "
-        "3 were given up because of a lost chunk (consumer index-0)."
+        "Of 214 large messages 206 arrived complete; 5 never got their last chunk (producer "
+        "video-3), 3 were given up because of a lost chunk (consumer index-0)."
     )
 
 
-def test_messages_that_wait_and_other_ends_are_told() -> None:
+def test_incomplete_messages_and_other_outcomes_are_counted() -> None:
     events = [_ended("a", "EVICTED"), _ended("a", "NO_FIRST_CHUNK"), _ended("b", "EXPIRED")]
     incomplete = [_open("b"), _open("w", 0), _open("c", 1), _open("d", 1),
                   _open("b", 1, producer_name=None), _open("z", cluster="other")]
     assert large_message_sentence([_message("w")], events, incomplete) == (
-        "Of 6 large messages 1 arrived whole; 1 never got its last chunk, 1 was given up for other "
-        "reasons, 3 wait for a chunk (producers video-c, video-d, video-z)."
+        "Of 6 large messages 1 arrived complete; 1 never got its last chunk, 1 was given up for "
+        "other reasons, 3 wait for a chunk (producers video-c, video-d, video-z)."
     )
 
 
-@pytest.mark.parametrize(("rows", "said"), [
+@pytest.mark.parametrize(("rows", "expected"), [
     (([], [], []), None),
     (([], [_ended("a", "ALREADY_ACKED")], []), None),
-    (([_message("a"), _message("b")], [], []), "Of 2 large messages all arrived whole."),
-    (([_message("a")], [], []), "Of 1 large message 1 arrived whole."),
+    (([_message("a"), _message("b")], [], []), "Of 2 large messages all arrived complete."),
+    (([_message("a")], [], []), "Of 1 large message 1 arrived complete."),
     (([_message("a"), _message("a", subscription="other")], [], []),
-     "Of 2 deliveries of large messages to subscriptions all arrived whole."),
+     "Of 2 deliveries of large messages to subscriptions all arrived complete."),
     (([], [_ended(c, "GAP", consumer=c) for c in "dcbab"], []),
-     "Of 4 large messages 0 arrived whole; 4 were given up because of a lost chunk (consumers a, "
-     "b, c and 1 more)."),
+     "Of 4 large messages 0 arrived complete; 4 were given up because of a lost chunk (consumers "
+     "a, b, c and 1 more)."),
 ])
 def test_sentence_on_large_messages(
-    rows: tuple[list[Row], list[Row], list[Row]], said: str | None
+    rows: tuple[list[Row], list[Row], list[Row]], expected: str | None
 ) -> None:
-    assert large_message_sentence(*rows) == said
+    assert large_message_sentence(*rows) == expected
 
 
 def test_tables_that_were_never_written_add_no_sentence(tmp_path: Path) -> None:
     assert command.of_other_jobs(tmp_path) == []
     write(str(tmp_path), "producer_id_decisions", [_decision(1, 2)])
     assert command.of_other_jobs(tmp_path) == [
-        "1 new producer id of 1 user: nobody was over the bound."]
+        "1 new producer id of 1 user: no user was over the bound."]
     write(str(tmp_path), "chunk_events", [_ended("a", "EXPIRED")])
     assert command.of_other_jobs(tmp_path)[1:] == [
-        "Of 1 large message 0 arrived whole; 1 never got its last chunk."]
+        "Of 1 large message 0 arrived complete; 1 never got its last chunk."]
 
 
 def _check(minute: int, topic: str = "persistent://shop/exports/a", **changed: Any) -> Row:
@@ -406,7 +407,7 @@ def _reaches(minute: int, in_s: float | None, **changed: Any) -> Row:
             "pass_ms": START_MS + 60_000 * minute, "age_s": 100, "time_to_quota_s": in_s, **changed}
 
 
-def test_topic_over_its_quota_is_told_with_what_was_done() -> None:
+def test_topic_over_its_quota_is_named_with_the_action() -> None:
     checks = [_check(1), _over(2), _over(3)]
     skipped = [{"cluster": "c", "topic": checks[0]["topic"], "entries_skipped": n} for n in (5, 9)]
     assert backlog_sentences(checks[::-1], [], skipped) == [
@@ -421,11 +422,11 @@ def test_topic_over_its_quota_is_told_with_what_was_done() -> None:
     ]
 
 
-def test_quota_that_will_be_reached_is_told_as_the_last_check_sees_it() -> None:
+def test_quota_that_will_be_reached_is_forecast_by_the_last_check() -> None:
     checks = [_check(1), _check(2)]
     assert backlog_sentences(checks, [_reaches(1, 160.0), _reaches(2, 500.5)], []) == [
-        "Topic shop/exports/a will reach its quota in 8 min, at 14:10:20, if subscription archive "
-        "goes on like this (its oldest message has waited 100 s)."
+        "Topic shop/exports/a will reach its quota in 8 min, at 14:10:20, at the current rate of "
+        "subscription archive (its oldest message has waited 100 s)."
     ]
     late = [_reaches(2, 4000.0), _reaches(2, None), _reaches(1, 5.0)]
     none = ["1 topic with a backlog: none was over a quota, and none will be within the hour."]
@@ -436,9 +437,9 @@ def test_quota_that_will_be_reached_is_told_as_the_last_check_sees_it() -> None:
 
 def test_worst_topics_over_a_quota_come_first_and_the_others_are_counted() -> None:
     checks = [_over(m, f"persistent://a/b/t{n}") for n in range(5) for m in range(1, 2 + n)]
-    said = backlog_sentences(checks, [], [])
-    assert [text.split()[1] for text in said[:3]] == ["a/b/t4", "a/b/t3", "a/b/t2"]
-    assert said[3:] == ["2 other topics were over a quota, too."]
+    found = backlog_sentences(checks, [], [])
+    assert [text.split()[1] for text in found[:3]] == ["a/b/t4", "a/b/t3", "a/b/t2"]
+    assert found[3:] == ["2 other topics were also over a quota."]
 
 
 def _hits(policy: str, hits: int, max_bytes: int | None = 250_000_000, **changed: Any) -> Row:

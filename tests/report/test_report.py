@@ -1,4 +1,4 @@
-"""What the command `report` says of a warehouse, and what its page is made of."""
+"""The content of the command `report` for a warehouse, and the parts of its page."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from tests.throttle_rows import START_MS, event, write
 from tests.warehouse.test_ready_questions import MINUTE, NS, check, put, stats
 
 SECTIONS = [
-    "what-happened", "alerts", "offenders", "timeline", "quotas", "backlogs", "principals",
+    "what-happened", "alerts", "culprits", "timeline", "quotas", "backlogs", "principals",
     "large-messages", "cache", "quality", "configuration",
 ]
-Said = dict[str, Any]
+Content = dict[str, Any]
 
 
-def said(capsys: pytest.CaptureFixture[str], warehouse: str, *options: str) -> Said:
+def content(capsys: pytest.CaptureFixture[str], warehouse: str, *options: str) -> Content:
     """What `report --json` answers."""
     capsys.readouterr()
     assert main(["report", "--json", "--warehouse", warehouse, *options]) == 0
-    answer: Said = json.loads(capsys.readouterr().out)
+    answer: Content = json.loads(capsys.readouterr().out)
     return answer
 
 
-def part(answer: Said, section: str, title: str) -> list[Said]:
+def part(answer: Content, section: str, title: str) -> list[Content]:
     """The rows of one table or chart."""
     (found,) = (p for p in answer["sections"][section]["parts"] if p.get("title") == title)
-    rows: list[Said] = found["rows"]
+    rows: list[Content] = found["rows"]
     return rows
 
 
 def test_the_first_screen_has_the_verdict_and_the_numbers(
     warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = said(capsys, warehouse)
+    answer = content(capsys, warehouse)
     assert answer["verdict"] == (
         "1 alert fires, 3 quotas were breached, 4 topics were paused for the limits of others "
         "(14 s, summed over topics) and 1 large message was lost."
@@ -65,9 +65,9 @@ def test_the_first_screen_has_the_verdict_and_the_numbers(
 
 
 def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = said(capsys, warehouse)
+    answer = content(capsys, warehouse)
     assert list(answer["sections"]) == SECTIONS
-    pairs = part(answer, "offenders", "Who paused whom, longest first")
+    pairs = part(answer, "culprits", "Culprits and victims, longest pause first")
     assert [(p["culprit"], p["victim"], p["paused_s"]) for p in pairs] == [
         *((SCRIPT, name, 3.0) for name in sorted([*NAMES[1:]])), (LONG, SCRIPT, None)]
     assert part(answer, "timeline", "Paused connections") == [
@@ -88,7 +88,7 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
         (USER, 2, 1, [2, 1]), ("bob", 1, 0, [3])]
     assert part(answer, "large-messages", "What became of them") == [
         {"name": IMAGE.removeprefix("persistent://"), "kind": kind, "value": 1}
-        for kind in ("arrived whole", "waiting for a chunk", "lost")]
+        for kind in ("complete", "waiting for a chunk", "lost")]
     curves = part(answer, "cache", "Cache curves")
     assert [(c["name"], c["bytes"], c["value"]) for c in curves] == [
         ("belady", 1000, 60.0), ("belady", 2000, 90.0), ("lru", 1000, 40.0), ("lru", 2000, 80.0)]
@@ -104,13 +104,13 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
 def test_a_span_leaves_out_what_lies_outside(
     warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = said(capsys, warehouse, "--from", "2023-11-14T22:15:00Z", "--to",
+    answer = content(capsys, warehouse, "--from", "2023-11-14T22:15:00Z", "--to",
                   "2023-11-14T22:16:00Z")
     assert (answer["from_ms"], answer["to_ms"]) == (START_MS + MINUTE, START_MS + 2 * MINUTE)
-    offenders = part(answer, "offenders", "Top offenders")
-    assert [(o["kind"], o["value"]) for o in offenders if o["value"]] == [
+    culprits = part(answer, "culprits", "Top culprits")
+    assert [(o["kind"], o["value"]) for o in culprits if o["value"]] == [
         ("own limit", 5.0)]
-    assert answer["sections"]["cache"]["says"][0] == (
+    assert answer["sections"]["cache"]["sentences"][0] == (
         "No rows of cache_stats fall into the time of this report.")
     assert part(answer, "cache", "Cache curves")  # not of event time
 
@@ -126,8 +126,8 @@ def test_tables_are_read_as_they_were(
     later = log.with_name(f"{1:020}.json")
     later.write_text(re.sub(r'"timestamp":\d+', f'"timestamp":{int(first[1]) + 1000}',
                             later.read_text()))
-    assert said(capsys, tmp_warehouse)["to_ms"] == START_MS + 6 * MINUTE
-    then = said(capsys, tmp_warehouse, "--as-of", first[1])
+    assert content(capsys, tmp_warehouse)["to_ms"] == START_MS + 6 * MINUTE
+    then = content(capsys, tmp_warehouse, "--as-of", first[1])
     assert then["to_ms"] == START_MS + MINUTE
     assert "tables as of" in then["covers"]
 
@@ -141,34 +141,34 @@ def test_a_table_that_is_missing_leaves_the_other_sections(
 ) -> None:
     fill(tmp_warehouse)
     Path(tmp_warehouse, name).rename(Path(tmp_warehouse, "_weir", name))
-    answer = said(capsys, tmp_warehouse)
+    answer = content(capsys, tmp_warehouse)
     assert list(answer["sections"]) == SECTIONS
-    assert all(section["says"] for section in answer["sections"].values())
+    assert all(section["sentences"] for section in answer["sections"].values())
 
 
-def test_an_empty_warehouse_has_a_page_that_says_so(
+def test_an_empty_warehouse_has_a_page_without_data(
     tmp_warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path(tmp_warehouse, "_weir").mkdir(parents=True)
     out = tmp_path / "report.html"
     assert main(["report", "--warehouse", tmp_warehouse, "--out", str(out)]) == 0
     assert capsys.readouterr().out.splitlines()[0] == (
-        "There is nothing to tell yet: no job has finished a window.")
+        "There is no data yet: no job has completed a window.")
     text = out.read_text("utf-8")
     assert "Nothing has been written to cache_stats yet." in text
     assert "<figure" not in text
 
 
-def test_a_quiet_fleet_is_said_to_be_well(
+def test_a_quiet_fleet_has_no_findings(
     tmp_warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_warehouse, {"topic_throttle_stats": [stats(0, SCRIPT)],
                         "backlog_checks": [check(SCRIPT, 0, limit_s=60, time_usage=0.1)]})
-    answer = said(capsys, tmp_warehouse)
+    answer = content(capsys, tmp_warehouse)
     assert answer["verdict"] == (
         "No quota was breached, and no topic was paused for the limits of others.")
     assert not any(number["bad"] for number in answer["numbers"])
-    assert answer["sections"]["offenders"]["says"] == ["None of 1 topic was paused."]
+    assert answer["sections"]["culprits"]["sentences"] == ["None of 1 topic was paused."]
 
 
 def test_the_configuration_that_a_run_kept_is_shown_without_secrets(
@@ -177,12 +177,13 @@ def test_the_configuration_that_a_run_kept_is_shown_without_secrets(
     write(tmp_warehouse, "topic_throttle_stats", [stats(0, SCRIPT)])
     settings = make_settings(storage_options={"aws_secret_access_key": "hunter2"})
     last_configuration.keep(settings)
-    answer = said(capsys, tmp_warehouse)
+    answer = content(capsys, tmp_warehouse)
     assert answer["config_hash"] == settings.config_hash()
-    told = answer["sections"]["configuration"]
-    assert told["says"][0].startswith(f"Configuration {settings.config_hash()}, in force since 2")
-    assert told["says"][1].startswith("Some rows of rate_limits were judged under other")
-    assert "aws_secret_access_key" in json.dumps(told) and "hunter2" not in json.dumps(told)
+    section = answer["sections"]["configuration"]
+    assert section["sentences"][0].startswith(
+        f"Configuration {settings.config_hash()}, in force since 2")
+    assert section["sentences"][1].startswith("Some rows of rate_limits were decided under other")
+    assert "aws_secret_access_key" in json.dumps(section) and "hunter2" not in json.dumps(section)
 
 
 def test_a_configuration_that_is_named_comes_before_the_kept_one(
@@ -192,7 +193,7 @@ def test_a_configuration_that_is_named_comes_before_the_kept_one(
     last_configuration.keep(make_settings())
     file = tmp_path / "weir.yaml"
     file.write_text(f"warehouse: {tmp_warehouse}\nshards: 4\n")
-    answer = said(capsys, tmp_warehouse, "--config", str(file))
+    answer = content(capsys, tmp_warehouse, "--config", str(file))
     named = load_settings(file).config_hash()
     assert answer["config_hash"] == named != make_settings().config_hash()
 
@@ -207,24 +208,24 @@ def test_a_kept_configuration_that_cannot_be_read_is_left_out(
     assert last_configuration.load(settings) is None
 
 
-@pytest.mark.parametrize(("options", "says"), [
+@pytest.mark.parametrize(("options", "message"), [
     ([], "report: --out is missing"),
     (["--json", "--from", "2024-01-02", "--to", "2024-01-02"], "report: --from is not before --to"),
     (["--json", "--from", "soon"], "--from soon: is not a time"),
     (["--out", "nowhere/r.html"], "--out nowhere/r.html: the folder"),
 ])
-def test_a_mistake_is_told_with_exit_code_2(
-    options: list[str], says: str, warehouse: str, capsys: pytest.CaptureFixture[str]
+def test_a_mistake_is_reported_with_exit_code_2(
+    options: list[str], message: str, warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", "--warehouse", warehouse, *options]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and says in err and "Traceback" not in err
+    assert out == "" and message in err and "Traceback" not in err
 
 
 def test_alerts_that_fire_come_by_severity_and_the_others_are_folded(
     tmp_warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def alert(name: str, severity: str, state: str, at_ms: int, **more: Any) -> Said:
+    def alert(name: str, severity: str, state: str, at_ms: int, **more: Any) -> Content:
         return {"alert": name, "labels": [], "state": state, "at_ms": START_MS + at_ms,
                 "since_ms": START_MS, "severity": severity, "summary": f"{name} holds",
                 "number": 1, "checked_ms": START_MS, **more}
@@ -237,7 +238,7 @@ def test_alerts_that_fire_come_by_severity_and_the_others_are_folded(
         alert("note", "info", "firing", 7, runbook="javascript:alert(1)"),
         alert("soon", "warning", "pending", 9, runbook="docs/runbooks/no-such-page.md"),
     ]})
-    answer = said(capsys, tmp_warehouse)
+    answer = content(capsys, tmp_warehouse)
     assert [a["alert"] for a in part(answer, "alerts", "Firing, critical first")] == [
         "worst", "newest", "note"]
     assert [a["alert"] for a in part(answer, "alerts", "2 alerts not firing")] == ["soon", "gone"]

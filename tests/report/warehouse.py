@@ -1,4 +1,4 @@
-"""A warehouse in which every section of a report has something to tell, under hostile names."""
+"""A warehouse with rows for every section of a report, under hostile names."""
 
 from __future__ import annotations
 

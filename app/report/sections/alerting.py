@@ -27,9 +27,9 @@ def alerting(reader: Reader) -> Section:
     rows = reader.rows(LATEST)
     if not rows:
         return Section(key, title, [
-            f"{reader.nothing_in('alerts')} The command alerts check judges the rules."])
+            f"{reader.nothing_in('alerts')} The command alerts check evaluates the rules."])
     firing = [row for row in rows if row["state"] == "firing"]
-    says = [f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}."
+    texts = [f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}."
             if firing else "No alert fires."]
     columns = [
         Column("severity", "severity"), Column("alert", "rule"),
@@ -46,7 +46,7 @@ def alerting(reader: Reader) -> Section:
             _titled(f"{counted(len(others), 'alert')} not firing", others),
             [Column("state", "state"), *columns], others[:TOP],
             '"FROM alerts ORDER BY at_ms DESC"', folded=True))
-    return Section(key, title, says, parts)
+    return Section(key, title, texts, parts)
 
 
 def _titled(title: str, rows: list[Row]) -> str:

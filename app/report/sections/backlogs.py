@@ -80,7 +80,7 @@ def backlogs(reader: Reader) -> Section:
         return Section(key, title, [reader.nothing_in("backlog_checks")])
     ahead = reader.rows(_AHEAD, most=500)
     over = summary["over"]
-    says = [f"{over:,} of {counted(summary['topics'], 'topic')} {'was' if over == 1 else 'were'} "
+    texts = [f"{over:,} of {counted(summary['topics'], 'topic')} {'was' if over == 1 else 'were'} "
             f"over a quota of the backlog; {summary['still_over']:,} still "
             f"{'is' if summary['still_over'] == 1 else 'are'} at the last check."]
     usage = _with_forecasts(_series(reader, _USAGE), ahead, reader)
@@ -105,7 +105,7 @@ def backlogs(reader: Reader) -> Section:
         Column("time_to_quota_s", "quota in", "seconds"), Column("expected_ms", "at", "time"),
     ], ahead[:AHEAD], "predicted-breaches"))
     parts += _actions(reader)
-    return Section(key, title, says, parts)
+    return Section(key, title, texts, parts)
 
 
 def _series(reader: Reader, value: str) -> list[Row]:

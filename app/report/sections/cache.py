@@ -1,4 +1,4 @@
-"""What the cache answers, and what other sizes and policies would."""
+"""Hit ratios of the cache, and of other sizes and policies."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def cache(reader: Reader) -> Section:
     """Hit ratio over time, and hit ratio against size for every policy."""
     key, title = "cache", "Cache"
     totals = reader.rows(TOTALS)
-    says: list[str] = []
+    texts: list[str] = []
     parts: list[Chart | Grid] = []
     if totals:
-        says.append(cache_sentence(totals) or "No reads were made of the cache.")
+        texts.append(cache_sentence(totals) or "No reads were made of the cache.")
         span = reader.span
         length = 1 if span is None else span.end_ms - span.start_ms
         over_time = reader.rows(_OVER_TIME, lines=LINES, step=max(length // POINTS, 1))
@@ -67,25 +67,25 @@ def cache(reader: Reader) -> Section:
             Column("hits", "hits", "number"), Column("misses", "misses", "number"),
             Column("hit_ratio", "hit ratio", "ratio"),
             Column("hit_ratio_bytes", "of bytes", "ratio"),
-            Column("evicted_wanted", "evicted, yet wanted", "number"),
+            Column("evicted_wanted", "evicted, still expected", "number"),
             Column("max_used_bytes", "most used", "bytes"),
         ], [_exact(row) for row in reader.ask("cache-hit-ratio", TOP)], "cache-hit-ratio",
             folded=True))
     else:
-        says.append(reader.nothing_in("cache_stats"))
+        texts.append(reader.nothing_in("cache_stats"))
     compared = [{"name": _curve(row), **row} for row in reader.rows(_CURVES)]
     if compared:
-        says.append(_told(compared))
+        texts.append(_comparison(compared))
         parts.append(Chart(
-            "Cache curves", "Reads that each policy would answer at each size. belady knows what "
-            "will be read: the bound where entries have one size, beatable where sizes are mixed.",
+            "Cache curves", "Reads that each policy would answer at each size. belady knows all "
+            "future reads: the bound where entries have one size, beatable where sizes are mixed.",
             compared, curves))
     else:
-        says.append(f"{reader.nothing_in('cache_bakeoff')} The command bakeoff draws curves of it.")
-    return Section(key, title, says, parts)
+        texts.append(f"{reader.nothing_in('cache_bakeoff')} The command bakeoff draws curves.")
+    return Section(key, title, texts, parts)
 
 
-def _told(compared: list[Row]) -> str:
+def _comparison(compared: list[Row]) -> str:
     policies = len({row["name"] for row in compared})
     sizes = len({row["bytes"] for row in compared})
     sampled = compared[0]["sample_rate"]
@@ -95,12 +95,12 @@ def _told(compared: list[Row]) -> str:
 
 
 def _exact(row: Row) -> Row:
-    """A row of the question with its hit ratio not rounded yet."""
+    """A row of the question with its unrounded hit ratio."""
     reads = row["hits"] + row["misses"]
     return {**row, "hit_ratio": row["hits"] / reads if reads else None}
 
 
 def _curve(row: Row) -> str:
-    """The name of a curve: its policy, and what its caches had of their own."""
+    """The name of a curve: its policy and its own settings."""
     own = sorted((row.pop("settings") or {}).items())
     return " ".join([row["policy"], *(f"{name}={value}" for name, value in own)])

@@ -1,4 +1,4 @@
-"""Under which configuration the rows came about, and what the warehouse holds."""
+"""The configuration of the rows, and the tables of the warehouse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HASHES = " UNION ALL ".join(
     for name, table in TABLES.items()
     if table.job is not None and {"job", "switches", "ts_wall_ms"} <= set(table.names)
 )
-JUDGED = f"""
+DECIDED = f"""
 SELECT job, params_hash, CAST(sum(rows) AS BIGINT) AS rows, max(newest) AS newest,
   any_value(switches) AS switches
 FROM ({_HASHES}) GROUP BY job, params_hash ORDER BY job, newest DESC
@@ -25,40 +25,40 @@ FROM ({_HASHES}) GROUP BY job, params_hash ORDER BY job, newest DESC
 
 def configuration(reader: Reader, kept: Row | None, manifest: Manifest | None) -> Section:
     """`kept` is the configuration with its hashes, as `app.warehouse.last_configuration` has it."""
-    judged = reader.rows(JUDGED)
-    says: list[str] = []
+    decided = reader.rows(DECIDED)
+    texts: list[str] = []
     parts: list[Part] = []
     if kept is None:
-        says.append("Which configuration made these tables is not kept here; --config names it.")
+        texts.append("The configuration of these tables is not kept here; --config names it.")
     else:
-        says.append(f"Configuration {kept['config_hash']}"
+        texts.append(f"Configuration {kept['config_hash']}"
                     + (f", in force since {time_text(kept['started_ms'])}."
                        if kept.get("started_ms") else "."))
-        strange = sorted({row["job"] for row in judged
+        strange = sorted({row["job"] for row in decided
                           if row["params_hash"] != kept["params_hash"].get(row["job"])})
         if strange:
-            says.append(f"Some rows of {', '.join(strange)} were judged under other parameters or "
-                        "policies: compare the hashes below.")
-    if judged:
-        for row in judged:
+            texts.append(f"Some rows of {', '.join(strange)} were decided under other parameters "
+                     "or policies: compare the hashes below.")
+    if decided:
+        for row in decided:
             row["switches"] = ", ".join(
                 f"{name}={value}" for name, value in sorted(row["switches"].items()) if value)
-        parts.append(Grid("Parameters that the rows were judged under", [
+        parts.append(Grid("Parameters that the rows were decided under", [
             Column("job", "job"), Column("params_hash", "hash of parameters and policies"),
             Column("rows", "rows", "number"), Column("newest", "newest", "time"),
             Column("switches", "version parameters"),
-        ], judged, folded=True))
+        ], decided, folded=True))
     else:
-        says.append("No job has written a row yet.")
+        texts.append("No job has written a row yet.")
     if kept is not None:
         text = yaml.safe_dump(kept["config"], sort_keys=False, allow_unicode=True)
         parts.append(Fold("The whole configuration", text))
     parts.append(_tables(reader))
-    says.append(_warehouse(reader, manifest))
+    texts.append(_warehouse(reader, manifest))
     unwritten = [s.name for s in reader.states.values() if s.version is None]
     if unwritten:
-        says.append(f"Never written: {', '.join(unwritten)}.")
-    return Section("configuration", "Configuration and warehouse", says, parts)
+        texts.append(f"Never written: {', '.join(unwritten)}.")
+    return Section("configuration", "Configuration and warehouse", texts, parts)
 
 
 def _warehouse(reader: Reader, manifest: Manifest | None) -> str:
@@ -66,7 +66,7 @@ def _warehouse(reader: Reader, manifest: Manifest | None) -> str:
     if manifest is None:
         return f"{where}: it has no manifest, so no run has written to it."
     return (f"{where}: layout {manifest.layout_version}, {manifest.partitions} partitions, "
-            f"{manifest.shards} shards, begun {time_text(manifest.created_ms)}.")
+            f"{manifest.shards} shards, created {time_text(manifest.created_ms)}.")
 
 
 def _tables(reader: Reader) -> Grid:

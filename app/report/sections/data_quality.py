@@ -42,12 +42,12 @@ def data_quality(reader: Reader, beside: Path) -> Section:
     """The newest audit and what went to quarantine; Data Docs are linked from the folder
     `beside` if they are there."""
     key, title = "quality", "Data quality"
-    says: list[str] = []
+    texts: list[str] = []
     parts: list[Part] = []
     audited = reader.rows(AUDIT)
     if audited:
         checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
-        says.append(f"The last audit of every table, until {_last(audited)}, made "
+        texts.append(f"The last audit of every table, until {_last(audited)}, made "
                     f"{counted(checks, 'check')}: "
                     + (f"{failed:,} failed." if failed else "all held."))
         if failed:
@@ -62,12 +62,12 @@ def data_quality(reader: Reader, beside: Path) -> Section:
         ], audited, folded=True))
         parts += _data_docs(reader, beside)
     else:
-        says.append(f"{reader.nothing_in('quality_results')} The command quality audits them.")
+        texts.append(f"{reader.nothing_in('quality_results')} The command quality audits them.")
     refused = reader.ask("quarantined", TOP)
     if refused:
         total = reader.row(QUARANTINED)["records"]
-        says.append(f"{counted(total, 'record')} {'was' if total == 1 else 'were'} not applied and "
-                    "lie in quarantine; a record may break several rules.")
+        texts.append(f"{counted(total, 'record')} {'was' if total == 1 else 'were'} not applied "
+                     "and are in quarantine; a record may break several rules.")
         bars = [{"name": row["reason_code"], "value": row["records"],
                  "text": f"{row['records']:,}"} for row in refused]
         parts += [
@@ -79,9 +79,9 @@ def data_quality(reader: Reader, beside: Path) -> Section:
             ], refused, "quarantined", folded=True),
         ]
     else:
-        says.append("Nothing is in quarantine." if reader.written("quarantine")
+        texts.append("Nothing is in quarantine." if reader.written("quarantine")
                     else reader.nothing_in("quarantine"))
-    return Section(key, title, says, parts)
+    return Section(key, title, texts, parts)
 
 
 def _last(audited: list[Row]) -> str:

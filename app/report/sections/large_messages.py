@@ -1,4 +1,4 @@
-"""What became of messages that were sent in chunks."""
+"""Outcomes of large messages, which are sent in chunks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.report.words import counted
 
 TOP = 12
 TONES = ("var(--c1)", "var(--c5)", "var(--bad)")
-FATES = ("arrived whole", "waiting for a chunk", "lost")
+FATES = ("complete", "waiting for a chunk", "lost")
 _ENDS = ", ".join(f"'{outcome}'" for outcome in sorted(EXPIRED | LOST | GIVEN_UP))
 _FATES = f"""
 WITH whole AS (SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_messages),
@@ -36,7 +36,7 @@ SELECT topic, kind, count(*) AS value FROM (
 
 
 def totals(reader: Reader) -> dict[str, int]:
-    """Deliveries of large messages by their fate."""
+    """Deliveries of large messages by outcome."""
     found = dict.fromkeys(FATES, 0)
     for row in reader.rows(_FATES):
         found[row["kind"]] += row["value"]
@@ -44,7 +44,7 @@ def totals(reader: Reader) -> dict[str, int]:
 
 
 def large_messages(reader: Reader) -> Section:
-    """Messages that arrived, that wait, and that were lost."""
+    """Complete, incomplete and lost large messages."""
     key, title = "large-messages", "Large messages"
     fates = reader.rows(_FATES)
     if not fates:
@@ -60,11 +60,11 @@ def large_messages(reader: Reader) -> Section:
     lost, waiting = reader.ask("lost-messages", TOP), reader.ask("incomplete-messages", TOP)
     total = sum(counts.values())
     gone = sum(by_topic.values())
-    says = [f"Of {counted(total, 'delivery', 'deliveries')} of a large message to a subscription, "
+    texts = [f"Of {counted(total, 'delivery', 'deliveries')} of a large message to a subscription, "
             f"{gone:,} {'was' if gone == 1 else 'were'} lost."]
     whose = [Column("topic", "topic", "topic"), Column("subscription", "subscription")]
     parts: list[Chart | Grid] = [Chart(
-        "What became of them", "Messages by topic, those with most losses first.", chart,
+        "Outcomes", "Messages by topic, those with most losses first.", chart,
         lambda rows, frame: bars(rows, frame, "messages", FATES, TONES),
     )]
     if waiting:
@@ -75,11 +75,11 @@ def large_messages(reader: Reader) -> Section:
             Column("buffered_bytes", "holds", "bytes"), Column("expires", "expires", "time"),
         ], waiting, "incomplete-messages", folded=True))
     else:
-        says.append("None waits for a chunk at the end of the newest window.")
+        texts.append("None waits for a chunk at the end of the newest window.")
     if lost:
-        parts.append(Grid("Given up, by why", [
-            *whose, Column("outcome", "why"), Column("lost", "lost", "number"),
+        parts.append(Grid("Given up, by outcome", [
+            *whose, Column("outcome", "outcome"), Column("lost", "lost", "number"),
             Column("arrived_after_all", "arrived after all", "number"),
             Column("newest_lost", "newest"), Column("newest", "at", "time"),
         ], lost, "lost-messages", folded=True))
-    return Section(key, title, says, parts)
+    return Section(key, title, texts, parts)

@@ -59,7 +59,8 @@ def principals(reader: Reader) -> Section:
         return Section(key, title, [reader.nothing_in("producer_id_decisions")])
     users = reader.rows(_IDS, most=TOP, ids=SHOWN_IDS)
     over = summary["over"]
-    says = [f"{counted(summary['ids'], 'new producer id')} of {counted(summary['users'], 'user')}; "
+    texts = [f"{counted(summary['ids'], 'new producer id')} of "
+             f"{counted(summary['users'], 'user')}; "
             + (f"{counted(over, 'user')} went over the bound with "
                f"{counted(summary['batches_over'], 'batch', 'batches')}."
                if over else "nobody was over a bound.")]
@@ -85,7 +86,7 @@ def principals(reader: Reader) -> Section:
         Column("bound", "bound", "number"), Column("highest_ids", "highest ids", "list"),
         Column("newest", "last", "time"),
     ], users, "new-producer-ids", folded=True))
-    return Section(key, title, says, parts)
+    return Section(key, title, texts, parts)
 
 
 def _draw_usage(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:

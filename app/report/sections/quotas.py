@@ -34,7 +34,7 @@ def quotas(reader: Reader) -> Section:
         for row in reader.rows(_NEAREST, most=TOP)
     ]
     breached = reader.ask("breached-quotas", TOP)
-    says = [f"{summary['breached']:,} of {counted(summary['quotas'], 'quota')} "
+    texts = [f"{summary['breached']:,} of {counted(summary['quotas'], 'quota')} "
             f"{'was' if summary['breached'] == 1 else 'were'} breached at least once. "
             "Rates are per second."]
     parts: list[Chart | Grid] = []
@@ -51,4 +51,4 @@ def quotas(reader: Reader) -> Section:
         Column("newest_limit", "limit", "number"), Column("first_window", "first", "time"),
         Column("last_window", "last", "time"),
     ], breached, "breached-quotas", folded=True))
-    return Section(key, title, says, parts)
+    return Section(key, title, texts, parts)

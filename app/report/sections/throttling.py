@@ -1,4 +1,4 @@
-"""Whose publish limits paused connections, which topics were on them, and when."""
+"""Pauses by publish limits: culprits, victims, and the time line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.report.reader import Reader
 from app.report.words import counted, percent_text, seconds_text
 
 KINDS = ((OWN, "own_s"), (SHARED, "shared_s"), (OTHERS, "other_s"))
-"""Whose limit a pause is for, and the column of its seconds."""
+"""Classes of a pause, and the column of their seconds."""
 KIND_NAMES = [name for name, _ in KINDS]
 TOP, BARS = 12, 8
 CULPRITS, VICTIMS = 8, 12
@@ -28,7 +28,7 @@ TOTALS = """
 SELECT coalesce(sum(culprit_ns), 0) / 1e9 AS own_s,
   coalesce(sum(shared_ns), 0) / 1e9 AS shared_s,
   coalesce(sum(collateral_ns), 0) / 1e9 AS other_s,
-  count(DISTINCT (cluster, topic)) FILTER (WHERE culprit_times > 0 OR culprit_ns > 0) AS offenders,
+  count(DISTINCT (cluster, topic)) FILTER (WHERE culprit_times > 0 OR culprit_ns > 0) AS culprits,
   count(DISTINCT (cluster, topic)) FILTER (WHERE collateral_times > 0 OR collateral_ns > 0)
     AS victims,
   count(DISTINCT (cluster, topic)) AS topics
@@ -70,21 +70,21 @@ FROM topic_throttle_stats GROUP BY slot HAVING own_s + shared_s + other_s > 0 OR
 
 def blame(reader: Reader) -> Section:
     """Topics by whose limits paused them, limits that topics share, and who paused whom."""
-    key, title = "offenders", "Offenders and victims"
+    key, title = "culprits", "Culprits and victims"
     totals = reader.row(TOTALS)
     paused_s = sum(totals[column] for _, column in KINDS)
     if not paused_s:
         why = (f"None of {counted(totals['topics'], 'topic')} was paused."
                if totals["topics"] else reader.nothing_in("topic_throttle_stats"))
         return Section(key, title, [why])
-    offenders, victims = totals["offenders"], totals["victims"]
+    culprits, victims = totals["culprits"], totals["victims"]
     parts_s = [
         f"{percent_text(totals[column] / paused_s)} was for {words}" for column, words in (
             ("own_s", "a topic's own limit"), ("shared_s", "limits that topics share"),
             ("other_s", "the limits of other topics"))
     ]
-    says = [
-        f"{counted(offenders, 'topic')} broke {'its' if offenders == 1 else 'their'} own limit; "
+    texts = [
+        f"{counted(culprits, 'topic')} exceeded {'its' if culprits == 1 else 'their'} own limit; "
         f"{counted(victims, 'topic')} {'was' if victims == 1 else 'were'} paused for the limits of "
         f"others. Of {seconds_text(paused_s)} of paused time, summed over topics and connections, "
         f"{', '.join(parts_s)}.",
@@ -92,7 +92,7 @@ def blame(reader: Reader) -> Section:
     pairs = reader.ask("noisy-neighbours", 5000)
     shared = reader.ask("shared-limits", TOP)
     parts: list[Chart | Grid] = []
-    for name, column in (("Top offenders", "culprit_ns"), ("Top victims", "collateral_ns")):
+    for name, column in (("Top culprits", "culprit_ns"), ("Top victims", "collateral_ns")):
         parts += _blame_chart(reader, name, f"sum({column})")
     if shared:
         parts.append(Grid("Limits that topics share", [
@@ -102,12 +102,12 @@ def blame(reader: Reader) -> Section:
             Column("share", "its share", "ratio"),
         ], shared, "shared-limits"))
     if pairs:
-        parts += [_matrix(pairs), Grid("Who paused whom, longest first", [
+        parts += [_matrix(pairs), Grid("Culprits and victims, longest pause first", [
             Column("culprit", "because of", "topic"), Column("victim", "paused", "topic"),
             Column("pauses", "pauses", "number"), Column("paused_s", "paused", "seconds"),
             Column("first_pause", "first", "time"),
         ], pairs[:TOP], "noisy-neighbours --param rows=1000", folded=True)]
-    return Section(key, title, says, parts)
+    return Section(key, title, texts, parts)
 
 
 def _blame_chart(reader: Reader, title: str, order: str) -> list[Chart]:
@@ -127,7 +127,7 @@ def _matrix(pairs: Sequence[Row]) -> Chart:
     """Culprits across, victims down, the longest first in both directions."""
     culprits = _ranked(pairs, "culprit")[:CULPRITS]
     kept = [pair for pair in pairs if pair["culprit"] in culprits]
-    # Of every culprit the first victims, else the worst one would fill the rows.
+    # The first victims of every culprit, or those of the first one would fill the rows.
     each = max(1, VICTIMS // len(culprits))
     victims: list[str] = []
     for culprit in culprits:
@@ -143,7 +143,7 @@ def _matrix(pairs: Sequence[Row]) -> Chart:
     ]
     rows.sort(key=lambda row: row.pop("place"))
     return Chart(
-        "Matrix: whose limit stopped whom",
+        "Matrix of culprits and victims",
         f"Seconds that the topic in a row was paused because of the topic in a column; at most "
         f"{CULPRITS} and {VICTIMS} of them.", rows, _draw_matrix,
     )
@@ -167,7 +167,7 @@ def _seconds(seconds: float) -> str:
 
 
 def timeline(reader: Reader) -> Section:
-    """When connections were paused, and when topics paid."""
+    """The pauses of connections and topics over time."""
     key, title = "timeline", "Throttle time line"
     span = reader.span
     if span is None or not reader.written("throttle_events"):
@@ -187,14 +187,14 @@ def timeline(reader: Reader) -> Section:
     )
     if not counts["pauses"]:
         return Section(key, title, ["No connection was paused in this time."])
-    says = [f"{counted(counts['connections'], 'connection')} "
+    texts = [f"{counted(counts['connections'], 'connection')} "
             f"{'was' if counts['connections'] == 1 else 'were'} paused "
             f"{counted(counts['pauses'], 'time')}"
             + (f", the longest time for {seconds_text(counts['longest'])}"
                if counts["longest"] is not None else "")
             + (f"; {counts['still']:,} {'is' if counts['still'] == 1 else 'are'} still paused at "
                "the end." if counts["still"] else ".")]
-    return Section(key, title, says, [
+    return Section(key, title, texts, [
         Chart("Paused connections",
               f"The {LANES} connections that were paused longest; a bar is a pause, its colour the "
               "reason that the broker gives first.", lanes, pauses),
