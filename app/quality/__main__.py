@@ -1,5 +1,5 @@
 """One audit in a process of its own, for the run beside it: settings come as JSON on the standard
-input, one line on the standard output says what was found."""
+input, the standard output is one line with the result."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.quality.command import audit_warehouse
 from app.warehouse.tables import TABLES
 
 NICENESS = 10
-"""The stream goes first."""
+"""The stream has priority."""
 NAMED = 5
 """Failed expectations that are named."""
 
 
 def main() -> int:
-    """Audit what is new; 2 if it could not be."""
+    """Audit new data; 2 if that fails."""
     os.nice(NICENESS)
     try:
         rows = audit_warehouse(Settings.model_validate_json(sys.stdin.read()), list(TABLES))

@@ -1,4 +1,4 @@
-"""Judges the checks of one table by Great Expectations, on DuckDB."""
+"""Runs the checks of one table with Great Expectations, on DuckDB."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def audit(
             ],
             runtime_configuration={"result_format": form},
         )
-        # Great Expectations answers in an order of its own.
+        # Great Expectations returns results in another order.
         found |= {result.expectation_config.meta["number"]: result for result in results}
     return [_row(check, found[number]) for number, check in enumerate(checks)]
 
@@ -57,7 +57,7 @@ def add_functions(connection: duckdb.DuckDBPyConnection) -> None:
 
 @cache
 def _context() -> EphemeralDataContext:
-    # Set before the import, which would otherwise call home.
+    # Set before the import, which would otherwise send usage statistics.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
@@ -85,7 +85,7 @@ def _row(check: Check, result: Any) -> Row:
 
 
 def _error(info: dict[str, Any]) -> str | None:
-    """What kept an expectation from being judged, such as a column that is missing."""
+    """The error that prevents the evaluation of an expectation, such as a missing column."""
     nested = [info] if "raised_exception" in info else list(info.values())
     messages = [i["exception_message"] for i in nested if i.get("raised_exception")]
     return str(messages[0]).splitlines()[0] if messages else None

@@ -96,7 +96,7 @@ ANTI JOIN backlog_evictions AS r
   ON {_BACKLOG_KEY} AND c.action = concat('evict_', r.quota_type)
 WHERE c.action IN ('evict_size', 'evict_time')
 """
-# A reader has no say in what is checked, so its row may stand alone.
+# A reader does not determine the checks, so its row may be without one.
 _SUBSCRIPTION_WITHOUT_CHECK = f"""
 SELECT r.* FROM {{batch}} AS r
 ANTI JOIN backlog_checks AS c ON {_BACKLOG_KEY} AND c.rule = r.rule

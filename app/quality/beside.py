@@ -1,4 +1,4 @@
-"""Audits beside a run: every so often, in a process of their own, at a low priority.
+"""Audits during a run: periodically, in a separate process with low priority.
 
 A thread of the driver waits for that process and does nothing else, so neither the commits nor the
 tasks of the stream wait for an audit. While one takes longer than the interval, no other begins.
@@ -22,8 +22,8 @@ POLL_S = 0.2
 
 @contextmanager
 def beside(settings: Settings, endless: bool, say: Callable[[str], None]) -> Iterator[None]:
-    """A context in which audits run, if they are configured and the run has no end; what fails is
-    told to `say`, once as long as it stays the same."""
+    """A context in which audits run, if they are configured and the run has no end; failures
+    go to `say`; repeated failures are reported once."""
     if settings.quality.interval_ms is None or not endless:
         yield
         return
@@ -43,16 +43,16 @@ def beside(settings: Settings, endless: bool, say: Callable[[str], None]) -> Ite
 def _repeat(
     settings: Settings, interval_s: float, stop: Event, say: Callable[[str], None]
 ) -> None:
-    said = ""
+    reported = ""
     while not stop.wait(interval_s):
         found = audit_once(settings, stop)
-        if found and found != said and not stop.is_set():
+        if found and found != reported and not stop.is_set():
             say(f"quality: {found}")
-        said = found
+        reported = found
 
 
 def audit_once(settings: Settings, stop: Event) -> str:
-    """One audit; what it found amiss or kept it from looking, in a line. Ended by `stop`."""
+    """One audit; its failures or its error, in a line. Cancelled by `stop`."""
     path = os.pathsep.join(filter(None, sys.path))
     with subprocess.Popen(
         [sys.executable, "-m", "app.quality"], text=True, env={**os.environ, "PYTHONPATH": path},

@@ -1,4 +1,4 @@
-"""What a check is, and those that follow from the definition of a table alone."""
+"""The type of a check, and the checks that follow from the definition of a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.warehouse.tables import COMMON_OUTPUT, TABLES, Table
 ROWS_WHERE = "SELECT * FROM {batch} WHERE "
 """How a query begins that asks each row by itself; the rest is the condition."""
 BROKER_KEY = ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no")
-"""What no two rows of an output table of one job share, if its key is a broker."""
+"""The columns that identify a row of an output table, if the key of its job is a broker."""
 TOPIC_KEY = ("cluster", "topic", "ts_wall_ms", "row_no")
 """The same for a job whose key is a topic."""
 USER_KEY = ("cluster", "broker", "user", "ts_wall_ms", "row_no")
@@ -44,7 +44,7 @@ class Check:
 
 
 def rows_that(name: str, condition: str) -> Check:
-    """No row satisfies `condition`; `name` says what holds instead."""
+    """No row satisfies `condition`; `name` describes the rule that holds."""
     return no_rows(name, f"{ROWS_WHERE}{condition}")
 
 
@@ -75,8 +75,8 @@ def not_null(*columns: str) -> list[Check]:
 
 
 def derived(table: Table) -> list[Check]:
-    """What the definition of a table says: its columns and types; of an output of a job also its
-    key, the columns that every such row has, and what holds of windows."""
+    """The checks of the definition of a table: its columns and types; of a job's output also
+    its key, the columns that every such row has, and what holds of windows."""
     types = {field.name: sql_type(field.type) for field in table.schema}
     found = [Check("ExpectTableColumnsToHaveTypes", {"column_types": types})]
     if table.columns[: len(COMMON_OUTPUT)] != COMMON_OUTPUT:

@@ -1,4 +1,4 @@
-"""The audit of a warehouse: what is new is judged, kept in `quality_results` and shown as pages."""
+"""The audit of a warehouse: checks new data, writes `quality_results` and the pages of results."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 RESULTS = TABLES["quality_results"]
 LIMITS = {"memory_limit": "1GB", "threads": "1"}
-"""Of DuckDB, so that an audit beside a stream leaves it its memory and its cores; what needs more
-memory is spilled to disk."""
+"""Limits of DuckDB, so that an audit leaves memory and cores to the stream; what needs more memory
+is spilled to disk."""
 SHOWN = ("table", "version", "expectation", "column", "success", "unexpected_count", "observed")
 Row = dict[str, Any]
 

@@ -38,7 +38,7 @@ METRICS = (
     "unexpected_rows_query.table", "compound_columns.unique.filtered_row_count",
     *(f"{name}.{suffix}" for name in _OF_ROWS for suffix in _SUFFIXES),
 )
-"""What the engine answers."""
+"""The metrics that the engine computes."""
 
 
 class ExpectTableColumnsToHaveTypes(BatchExpectation):
@@ -146,7 +146,7 @@ class DuckDbEngine(ExecutionEngine[str]):
 
 
 def _condition(metric: MetricConfiguration) -> str | None:
-    """What is true of the rows that a metric is about; None if single rows do not tell."""
+    """The condition on the rows that a metric is about; None if it is not about single rows."""
     values = metric.metric_value_kwargs
     name = metric.metric_name
     if name == "table.row_count":

@@ -27,7 +27,7 @@ OR regexp_matches(rule, '[+](extended_out|unread)$') AND coalesce(expected_remai
 OR rule LIKE '%+never_wanted' AND (expected_remaining IS NOT NULL OR accessed)
 """
 _POLICY = "cluster, broker, params_hash, policy"
-"""What tells caches apart: a size may change, and several may have one policy and size."""
+"""The columns that identify a cache: a size may change, several may share policy and size."""
 
 
 def _same(left: str, right: str) -> str:
@@ -52,11 +52,11 @@ WHERE {" OR ".join(f"whole.{c} <> parts.{c}" for c in (*_COUNTS, *_LEVELS))}
 def _unlike_rows(table: str, counts: dict[str, str]) -> str:
     """Windows that count otherwise than the rows of a table, each count by its aggregate there.
 
-    The table is off by default: it tells of policies that have rows there, and from the first on.
-    Without a wall time a row does not say its window.
+    The table is off by default: policies with rows there are checked, from their first row on.
+    A row without a wall time has no window.
     """
-    told = ", ".join(f"{sql} AS {name}" for name, sql in counts.items())
-    differ = " OR ".join(f"w.{name} <> coalesce(told.{name}, 0)" for name in counts)
+    counted = ", ".join(f"{sql} AS {name}" for name, sql in counts.items())
+    differ = " OR ".join(f"w.{name} <> coalesce(counted.{name}, 0)" for name in counts)
     return f"""
 SELECT w.* FROM ({_sums("NULL")}) AS w
 JOIN (
@@ -65,10 +65,10 @@ JOIN (
 ) AS known ON {_same("w", "known")} AND w.window_start_ms >= known.first_ms
 LEFT JOIN (
   SELECT r.cluster, r.broker, r.params_hash, r.policy, l.window_ms,
-    r.ts_wall_ms - r.ts_wall_ms % l.window_ms AS window_start_ms, {told}
+    r.ts_wall_ms - r.ts_wall_ms % l.window_ms AS window_start_ms, {counted}
   FROM {table} AS r CROSS JOIN (SELECT DISTINCT window_ms FROM {{batch}}) AS l GROUP BY ALL
-) AS told ON {_same("w", "told")}
-  AND w.window_ms = told.window_ms AND w.window_start_ms = told.window_start_ms
+) AS counted ON {_same("w", "counted")}
+  AND w.window_ms = counted.window_ms AND w.window_start_ms = counted.window_start_ms
 WHERE {differ}
 """
 

@@ -33,7 +33,7 @@ SELECT * FROM (
 WHERE action = 'unmark' AND open_marks < 0
 """
 
-# Without a wall time a row does not say its window.
+# A row without a wall time has no window.
 _DATED = """
 (s.cluster, s.broker) NOT IN (
   SELECT (cluster, broker) FROM throttle_events WHERE ts_wall_ms IS NULL

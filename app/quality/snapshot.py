@@ -1,8 +1,8 @@
-"""Which version of each table an audit reads: none with half of a micro-batch in it.
+"""The version of each table that an audit reads: none within a micro-batch.
 
-A micro-batch commits one table after the other. Between two of them a table may already tell what
-another does not know yet, so tables that have begun a batch which is not over are read as they were
-before it. A batch is over when Spark has written its end into the checkpoint.
+A micro-batch commits one table after the other. Between two commits a table may already contain
+rows that another lacks, so tables of a batch that has begun and not ended are read as they were
+before it. A batch has ended when Spark has written its end into the checkpoint.
 """
 
 from __future__ import annotations

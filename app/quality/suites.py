@@ -1,4 +1,4 @@
-"""What must hold of every table: its definition, its rows, and what tables say of each other."""
+"""The checks of every table: its definition, its rows, and its relations to other tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OWN = {
 SUITES: dict[str, list[Check]] = {
     name: _OWN[name] if name in _OWN else derived(table) for name, table in TABLES.items()
 }
-"""The checks of each table; one that nothing else is known of has what its definition says."""
+"""The checks of each table; by default those of its definition."""
 ACROSS: dict[str, list[Check]] = {
     **rate_limits.ACROSS, **chunks.ACROSS, **producer_ids.ACROSS, **backlog.ACROSS,
     **entry_cache.ACROSS,

@@ -1,7 +1,7 @@
-"""What has been committed to the tables of a warehouse since they were last looked at.
+"""The rows committed to the tables of a warehouse since they were last read.
 
 A table is followed by its log: the files of each new commit that added rows. Compaction adds files
-as well, with rows that were there before; the log marks it. Where the log cannot tell (a table made
+as well, with rows that were there before; the log marks it. Where the log has no mark (a table made
 anew, rows rewritten, a commit that is gone, a file compacted away before it was read) everything is
 read again from the start, which gives the same answers.
 """
@@ -22,7 +22,7 @@ from app.warehouse.time_travel import commits
 
 
 class StartAnew(Exception):
-    """What was read before no longer tells what the table holds."""
+    """The rows read before are no longer those of the table: read it again from the start."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Follower:
         self._tables: dict[str, Followed] = {}
 
     def news(self, name: str) -> News | None:
-        """What is new in a table; None if there is no such table yet.
+        """The new rows of a table; None if it does not exist yet.
 
         Nothing is taken as read until `done`. StartAnew if the whole table must be read again, a
         UserError if it cannot be.
@@ -105,7 +105,7 @@ class Follower:
         try:
             known.delta.update_incremental()
         except (DeltaError, OSError) as error:
-            # Made anew, or not to be reached: opening it says which.
+            # Created again, or not reachable: opening it shows which.
             self._tables.pop(name)
             self._warehouse.open(name)
             raise StartAnew from error

@@ -1,4 +1,4 @@
-"""Which entities have series of their own, so that a fleet of a million topics has some hundreds.
+"""Selects the entities that have their own series: of a million topics some hundreds.
 
 An entity (a topic, a user, a connection ...) appears when it uses `share` of its quota or breaches
 it, and disappears when it has done neither for `idle_ms` of event time. At most `top` have series
@@ -46,7 +46,7 @@ class Entities:
         """Count a breach of `key`, the last in time order so far.
 
         `amounts` are what it adds to each counter. `others` is the key of the series that takes
-        them if the entity has none. `weight` says how grave it is; weights add up and compare as
+        them if the entity has none. `weight` is its severity; weights add up and compare as
         tuples do.
         """
         before = self._weight.get(key, (0.0,) * len(weight))

@@ -1,4 +1,4 @@
-"""Keeps the metrics of a warehouse current: reads what is new, again and again, beside the scrapes.
+"""Keeps the metrics of a warehouse current: reads new rows periodically, independent of scrapes.
 
 A scrape takes what the last refresh has left and reads nothing, so a slow store makes it old, never
 slow.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 OVERDUE = 4
 """After so many intervals without a refresh the exporter is not up."""
 READ_ERRORS = (DeltaError, OSError, duckdb.Error, ValueError, KeyError, TypeError)
-"""What a warehouse in any state can make reading it end with."""
+"""The exceptions that reading a warehouse may raise."""
 
 
 class Exporter(Collector):
@@ -62,7 +62,7 @@ class Exporter(Collector):
         self._whole = False
 
     def refresh(self) -> list[str]:
-        """Take in what is new; answers what could not be read."""
+        """Read the new rows; returns the errors."""
         began_s = time.monotonic()
         problems: dict[str, str] = {}
         try:
@@ -134,7 +134,7 @@ class _Followed:
         self._began = False
 
     def refresh(self, problems: dict[str, str]) -> None:
-        """Take in what is new; a problem is noted under its table, and the last samples stay."""
+        """Read the new rows; an error is kept by its table, and the last samples remain."""
         found: dict[str, str] = {}
         try:
             try:
@@ -149,7 +149,7 @@ class _Followed:
         problems.update(found)
 
     def samples(self) -> list[Sample]:
-        """The samples as they stood when the tables were last read."""
+        """The samples of the last read of the tables."""
         return self._samples
 
     def _start_anew(self) -> None:

@@ -1,4 +1,4 @@
-"""How a run's queries are doing: small files that the run writes and any exporter reads.
+"""Progress of the queries of a run: small files that the run writes and any exporter reads.
 
 `<warehouse>/_weir/progress/<query>.json` holds the figures of one query since its run began.
 """

@@ -30,5 +30,5 @@ def require_free(listen: str, remedy: str = OF_RUN) -> None:
 
 
 def taken(listen: str, error: OSError, remedy: str) -> UserError:
-    """What is said of an address that cannot be listened on."""
+    """The error for an address that cannot be listened on."""
     return UserError(f"metrics.listen: {listen}: {error.strerror or error}\n{remedy}")

@@ -1,4 +1,4 @@
-"""What every group of metrics is made of: it takes new rows of its tables in, and gives samples."""
+"""The base of every group of metrics: it reads new rows of its tables and returns samples."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Sample = tuple[str, Labels, float]
 
 
 class Part(ABC):
-    """Metrics of one job; what has been taken in is kept as counters and newest values."""
+    """Metrics of one job; rows are kept as counters and newest values."""
 
     reads: tuple[str, ...] = ()
-    """Tables whose new rows it takes."""
+    """Tables whose new rows it reads."""
 
     @abstractmethod
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
-        """Take in the rows of `fresh`: the tables it reads, with nothing but what is new."""
+        """Add the rows of `fresh`: the tables it reads, with only their new rows."""
 
     @abstractmethod
     def samples(self) -> Iterator[Sample]:
-        """Every sample as things stand."""
+        """The current samples."""
 
     def families(self) -> dict[str, Entities]:
         """Its kinds of entities, by the name that `weir_exporter_entities` gives them."""

@@ -16,7 +16,7 @@ MOST_WAITING = 10_000
 VALUES = ("limit", "used", "used_ratio", "breached")
 """What is exported of the newest window of an entity, under `weir_quota_`."""
 
-# The newest decision of a user says whether it has a bound; those of before are kept.
+# The newest decision of a user shows whether it has a bound; earlier decisions are kept.
 _BOUNDS = """
 SELECT d.cluster, d.broker, d.user, d.bound_source, d.ts_wall_ms, d.row_no FROM (
   SELECT cluster, broker, "user", bound_source, ts_wall_ms, row_no FROM producer_id_decisions

@@ -65,7 +65,7 @@ def exporting(
     obstacle: Callable[[], str] | None = None,
 ) -> Iterator[None]:
     """Serve the metrics meanwhile; a UserError if the address cannot be listened on, whose second
-    line is the `remedy`. `obstacle` says why `/ready` is to answer that it is not; without it
+    line is the `remedy`. `obstacle` returns the reason why `/ready` answers 503; without it
     that is what keeps the warehouse from being read."""
     exporter = Exporter(settings, say)
     listen = (settings.metrics or MetricsSettings()).listen

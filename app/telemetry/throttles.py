@@ -1,4 +1,4 @@
-"""Metrics of rate_limits: pauses by topic, connections, and what clients are told."""
+"""Metrics of rate_limits: pauses by topic, connections, and throttle commands to clients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SELECT ts_wall_ms AS at_ms, cluster, broker, {NAMESPACE}, topic, count(*) FROM p
 WHERE exception IS NOT NULL AND sequence_id IS NOT NULL
 GROUP BY ALL ORDER BY at_ms NULLS FIRST, cluster, broker, topic
 """
-# Rows are in the order of `throttle_metrics`, after the one that says that the connection was
+# Rows are in the order of `throttle_metrics`, after the one that reports that the connection was
 # paused before them.
 _CONNECTIONS = """
 CREATE OR REPLACE TEMP TABLE connections AS

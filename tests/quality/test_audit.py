@@ -59,8 +59,8 @@ def failed(rows):
 
 def test_a_sound_warehouse_passes_and_every_result_is_kept(sound, capsys):
     checks = {name: len(checks_of(name)) for name in ("throttle_events", "topic_throttle_stats")}
-    said = "".join(f"{table}: {n} of {n} expectations hold\n" for table, n in checks.items())
-    assert quality(capsys, sound) == (0, said, "")
+    printed = "".join(f"{table}: {n} of {n} expectations hold\n" for table, n in checks.items())
+    assert quality(capsys, sound) == (0, printed, "")
     kept = results(sound)
     assert len(kept) == sum(checks.values())
     assert {(r["success"], r["version"]) for r in kept} == {(True, 0)}
@@ -151,7 +151,7 @@ def test_a_column_that_is_missing_or_of_another_type_is_found():
         assert types["expectation"] == "expect_table_columns_to_have_types"
         assert json.loads(types["observed"]) == {"observed": {"waiting": seen}}
         errors = [json.loads(r["observed"])["error"] for r in others]
-        # What asks the missing column cannot be judged; all else is.
+        # Checks of the missing column cannot be evaluated; all others are.
         assert [r["column"] for r in others] == (["waiting"] if seen == "missing" else [])
         assert all("waiting" in error for error in errors)
 

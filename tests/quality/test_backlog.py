@@ -9,7 +9,7 @@ import pytest
 
 from app.quality.suites import ACROSS, SUITES
 from tests.quality.backlog_rows import rows_of
-from tests.quality.judged import across, failures
+from tests.quality.evaluated import across, failures
 from tests.state.backlog_trace import T0
 
 TABLES = ("backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals")

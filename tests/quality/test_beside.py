@@ -16,18 +16,18 @@ def settings(warehouse, interval_ms=1):
 
 def test_an_audit_beside_a_run_keeps_its_results_and_names_what_failed(tmp_warehouse):
     write(tmp_warehouse, "throttle_events", [event(100, "unmark")])
-    said, told = [], Event()
+    reported, failed = [], Event()
 
     def say(text):
-        said.append(text)
-        told.set()
+        reported.append(text)
+        failed.set()
 
     with beside(settings(tmp_warehouse), endless=True, say=say):
-        assert told.wait(240)
+        assert failed.wait(240)
     (row,) = [r for r in Warehouse(tmp_warehouse).open("quality_results").to_pyarrow_table()
               .to_pylist() if not r["success"]]
     assert (row["table"], row["expectation"]) == ("throttle_events", "every unmark has its mark")
-    assert said == [f"quality: 1 of {count(tmp_warehouse)} expectations failed"
+    assert reported == [f"quality: 1 of {count(tmp_warehouse)} expectations failed"
                     " (throttle_events: every unmark has its mark)"]
 
 
@@ -52,8 +52,8 @@ def test_a_run_that_ends_does_not_wait_for_an_audit(tmp_warehouse):
 
 
 def test_nothing_runs_beside_a_run_with_an_end_or_without_an_interval(tmp_warehouse):
-    said = []
+    reported = []
     for endless, interval in ((False, 1), (True, None)):
-        with beside(settings(tmp_warehouse, interval), endless, said.append):
+        with beside(settings(tmp_warehouse, interval), endless, reported.append):
             pass
-    assert said == []
+    assert reported == []

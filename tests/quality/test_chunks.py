@@ -9,7 +9,7 @@ import pytest
 
 from app.quality.suites import SUITES
 from tests.quality.chunk_rows import START_MS, rows_of
-from tests.quality.judged import across, failures
+from tests.quality.evaluated import across, failures
 
 TABLES = (
     "chunk_messages", "chunk_events", "chunk_state", "incomplete_messages", "chunk_topic_stats",

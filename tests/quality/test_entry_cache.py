@@ -9,7 +9,7 @@ import pytest
 
 from app.quality.suites import SUITES
 from tests.quality.cache_rows import rows_of
-from tests.quality.judged import across, failures
+from tests.quality.evaluated import across, failures
 
 TABLES = ("cache_stats", "cache_evictions", "cache_reads")
 STATS, EVICTIONS, READS = TABLES

@@ -9,7 +9,7 @@ import pytest
 
 from app.quality.suites import SUITES
 from tests.docs.test_semantics_producer_ids import START_MS
-from tests.quality.judged import across, failures
+from tests.quality.evaluated import across, failures
 from tests.quality.producer_id_rows import rows_of
 
 TABLES = ("producer_id_decisions", "producer_id_stats", "producer_id_owners")

@@ -1,10 +1,10 @@
-"""What the throttle tables say of each other; damage is named."""
+"""Checks across the throttle tables; damage is named."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.quality.judged import across
+from tests.quality.evaluated import across
 from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window
 
 TABLES = ("throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle")

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from app.quality.suites import SUITES
-from tests.quality.judged import failures
+from tests.quality.evaluated import failures
 from tests.throttle_rows import START_MS
 
 SET, NULL = "expect_column_values_to_be_in_set", "expect_column_values_to_not_be_null"

@@ -45,7 +45,7 @@ def audited(run: int, success: bool) -> dict[str, Any]:
 
 @cache
 def _every() -> Rows:
-    told = traffic()
+    commands = traffic()
     found: Rows = {
         "topic_throttle_stats": [
             topic_window(0, TOPIC, "culprit", 2), topic_window(0, OTHER, "collateral", 2),
@@ -66,7 +66,7 @@ def _every() -> Rows:
         ],
         "producer_throttle": [
             {**row, "cluster": "east", "broker": broker, "switches": []}
-            for broker in ("b1", "b2") for row in told["producer_throttle"]
+            for broker in ("b1", "b2") for row in commands["producer_throttle"]
         ],
         "limiter_stats": [
             limiter(0, TOPIC, 0.5, messages=3000, bytes=600_000, limit_msgs=100.0,

@@ -101,18 +101,18 @@ def test_once_prints_json(warehouse: str, capsys: pytest.CaptureFixture[str]) ->
     assert found["weir_published_messages_total"]["type"] == "counter"
 
 
-@pytest.mark.parametrize(("words", "says"), [
+@pytest.mark.parametrize(("words", "message"), [
     (["--listen", "9464"], "metrics.listen: '9464' is not an address"),
     (["--listen", "127.0.0.1:99999"], "is not an address"),
     (["--top", "0"], "metrics.top"), (["--refresh", "0"], "--refresh 0: allowed: more than 0"),
     (["--json"], "--json goes with --once"), (["--once"], "does not exist"),
 ])
 def test_mistakes_are_answered_in_at_most_two_lines(
-    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = run(capsys, *words, "--warehouse", str(tmp_path / "none"))
     assert (code, out) == (2, "")
-    assert says in err and len(err.splitlines()) <= 2
+    assert message in err and len(err.splitlines()) <= 2
 
 
 def test_a_port_in_use_is_a_clear_error(
@@ -159,13 +159,13 @@ def answer(url: str, method: str = "GET") -> tuple[int, str]:
 
 def test_health_and_readiness_stand_beside_the_metrics_and_nothing_else(tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
-    said: list[str] = []
+    logged: list[str] = []
     settings = load_settings(None, {
         "warehouse": str(warehouse), "metrics": {"listen": "127.0.0.1:0", "refresh_s": 1},
     })
-    with exporting(settings, said.append):
-        base = said[0].split()[-1].removesuffix("/metrics")
-        wait_for(lambda: len(said) == 2)
+    with exporting(settings, logged.append):
+        base = logged[0].split()[-1].removesuffix("/metrics")
+        wait_for(lambda: len(logged) == 2)
         assert answer(f"{base}/healthz") == (200, "ok\n")
         code, text = answer(f"{base}/ready")
         assert code == 503 and "does not exist" in text
@@ -177,8 +177,8 @@ def test_health_and_readiness_stand_beside_the_metrics_and_nothing_else(tmp_path
         for path in ("", "/", "/metric", "/metrics/", "/favicon.ico", "/ready/x"):
             assert answer(base + path) == (404, "paths: /metrics, /healthz, /ready\n")
     reason = ["the queries are being started"]
-    with exporting(settings, said.append, obstacle=lambda: reason[0]):
-        base = said[-1].split()[-1].removesuffix("/metrics")
+    with exporting(settings, logged.append, obstacle=lambda: reason[0]):
+        base = logged[-1].split()[-1].removesuffix("/metrics")
         assert answer(f"{base}/ready") == (503, "the queries are being started\n")
         reason[0] = ""
         assert answer(f"{base}/ready") == (200, "ok\n")
@@ -200,7 +200,7 @@ def wait_for(holds: Any) -> None:
 
 def test_a_warehouse_that_is_missing_empty_newer_or_broken_leaves_it_up(tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
-    said: list[str] = []
+    logged: list[str] = []
     settings = load_settings(None, {
         "warehouse": str(warehouse), "metrics": {"listen": "127.0.0.1:0", "refresh_s": 1},
     })
@@ -209,10 +209,10 @@ def test_a_warehouse_that_is_missing_empty_newer_or_broken_leaves_it_up(tmp_path
         return {s.labels.get("table", ""): s.value for m in plain_text(scrape(url))
                 for s in m.samples if s.name == "weir_exporter_errors_total"}
 
-    with exporting(settings, said.append):
-        url = said[0].split()[-1]
-        wait_for(lambda: len(said) == 2)
-        assert "does not exist" in said[1] and up(url) == 0 and errors()[""] >= 1
+    with exporting(settings, logged.append):
+        url = logged[0].split()[-1]
+        wait_for(lambda: len(logged) == 2)
+        assert "does not exist" in logged[1] and up(url) == 0 and errors()[""] >= 1
         # It comes, and has nothing in it yet.
         (warehouse / "_weir").mkdir(parents=True)
         wait_for(lambda: up(url) == 1)
@@ -229,13 +229,13 @@ def test_a_warehouse_that_is_missing_empty_newer_or_broken_leaves_it_up(tmp_path
         write(str(warehouse), "topic_throttle_stats", [topic_window(1, "t", "culprit", 2)])
         wait_for(lambda: pauses(scrape(url)) == 4)
         assert errors()["throttle_events"] >= 1
-        assert "throttle_events" in said[2] and "holograms" in said[2]
+        assert "throttle_events" in logged[2] and "holograms" in logged[2]
         # A newer layout stops the reading, not the serving; what was read stays.
         manifest = {"layout_version": LAYOUT_VERSION + 1}
         (warehouse / "_weir" / "manifest.json").write_text(json.dumps(manifest))
-        wait_for(lambda: any("layout version" in text for text in said))
+        wait_for(lambda: any("layout version" in text for text in logged))
         assert up(url) == 0 and pauses(scrape(url)) == 4
-        assert len(said) == len(set(said)), "each problem is said once"
+        assert len(logged) == len(set(logged)), "each problem is logged once"
     with pytest.raises(urllib.error.URLError):
         scrape(url)
 
@@ -247,7 +247,7 @@ def test_a_reading_that_hangs_makes_it_old_and_never_slow(
     settings = load_settings(None, {
         "warehouse": tmp_warehouse, "metrics": {"listen": "127.0.0.1:0", "refresh_s": 1},
     })
-    said: list[str] = []
+    logged: list[str] = []
     hangs, ended = threading.Event(), threading.Event()
     from app.telemetry import health
 
@@ -257,8 +257,8 @@ def test_a_reading_that_hangs_makes_it_old_and_never_slow(
         return iter(())
 
     monkeypatch.setattr(health, "samples", slow)
-    with exporting(settings, said.append):
-        url = said[0].split()[-1]
+    with exporting(settings, logged.append):
+        url = logged[0].split()[-1]
         wait_for(lambda: up(url) == 1)
         hangs.set()
         wait_for(lambda: up(url) == 0)

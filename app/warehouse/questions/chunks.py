@@ -50,8 +50,8 @@ LIMIT $rows
 
 QUESTIONS = (
     Question(
-        "lost-messages", "Large messages that consumers gave up, by why, and how many of them"
-        " arrived after all.", ("chunk_events", "chunk_messages"), _LOST,
+        "lost-messages", "Large messages that consumers gave up, by outcome, and how many of them"
+        " arrived later.", ("chunk_events", "chunk_messages"), _LOST,
     ),
     Question(
         "incomplete-messages", "Large messages that wait for a chunk at the end of their topic's"

@@ -213,8 +213,9 @@ QUESTIONS = (
         ("topic_throttle_stats",), _THROTTLE_TIME, (_BY, *USUAL),
     ),
     Question(
-        "noisy-neighbours", "Who paused whom: for each culprit and victim the pauses in which"
-        " the culprit's own limit held them; a pause with several culprits counts for each.",
+        "noisy-neighbours", "Culprits and victims: for each pair the pauses in which"
+        " the culprit's own limit paused the victim; a pause with several culprits counts for"
+        " each.",
         ("throttle_events",), _NOISY_NEIGHBOURS,
     ),
     Question(
@@ -227,8 +228,8 @@ QUESTIONS = (
         " utilisation.", ("limiter_stats",), _NEAR_LIMIT,
     ),
     Question(
-        "throttle-commands", "Producers whose client was sent a command to pause (protocol=pip385):"
-        " commands, marks without one since the client does not know it, announced time, sends"
+        "throttle-commands", "Throttle commands by producer (protocol=pip385):"
+        " commands, marks without one because the client does not support it, announced time, sends"
         " that timed out.", ("producer_throttle",), _THROTTLE_COMMANDS,
     ),
     Question(

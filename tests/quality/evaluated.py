@@ -1,4 +1,4 @@
-"""Rows of tables, judged by their suites."""
+"""Rows of tables, checked by their suites."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def across(
     table: str, rows: Rows, tables: Iterable[str], rows_of: Callable[[str], Rows],
     **changed: Rows,
 ) -> Found:
-    """What a table and others say against each other; `changed` are other rows of some tables."""
+    """The failures across a table and others; `changed` are other rows of some tables."""
     others = {name: changed.get(name, rows_of(name)) for name in tables}
     return failures(table, rows, ACROSS[table], others)
