@@ -196,8 +196,8 @@ def test_page_has_sentences_table_quarantine_and_queries() -> None:
     render_next_steps(Path("weir-demo"), console)
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     assert lines[:7] == [
-        "  Topic shop/orders/a exceeded its limit once; it and 11 other topics were paused",
-        "  for 2.0 s.",
+        "  Topic shop/orders/a exceeded its limit once; it and 11 other topics were",
+        "  paused for 2.0 s.",
         "",
         "limit of            pauses paused topics first",
         "topic shop/orders/a      1  2.0 s     11 14:01:00",
@@ -273,8 +273,9 @@ def test_what_the_throttle_command_would_have_spared() -> None:
 
     lost = stats(*((topic, 2.0) for topic in OTHERS), (OTHERS[0], 16.0), (NOISY, 0))
     assert other_protocol(lost, stats((OTHERS[0], 0.0))) == (
-        "With the throttle command of PIP-385, if every client knew it, the 11 topics paused for "
-        "the limits of other topics would have lost 0.0 s instead of 38 s, summed over topics."
+        "With the throttle command of PIP-385, if every client supported it, the 11 topics paused "
+        "for the limits of other topics would have been paused for 0.0 s instead of 38 s, summed "
+        "over topics."
     )
     assert other_protocol(stats((NOISY, 0)), []) is None
 

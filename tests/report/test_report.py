@@ -86,7 +86,7 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
     users = part(answer, "principals", "Users")
     assert [(u["user"], u["distinct_ids"], u["rejected"], u["highest_ids"]) for u in users] == [
         (USER, 2, 1, [2, 1]), ("bob", 1, 0, [3])]
-    assert part(answer, "large-messages", "What became of them") == [
+    assert part(answer, "large-messages", "Outcomes") == [
         {"name": IMAGE.removeprefix("persistent://"), "kind": kind, "value": 1}
         for kind in ("complete", "waiting for a chunk", "lost")]
     curves = part(answer, "cache", "Cache curves")
