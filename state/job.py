@@ -1,6 +1,6 @@
 """What a job is: a named state machine over the records of one shard.
 
-A job gets the bytes of its state and a batch of blobs, and answers new bytes, output rows and the
+A job gets the bytes of its state and a batch of blobs, and returns new bytes, output rows and the
 wall time at which it wants to be called again. It knows no Spark, no clock and no file, so the
 streaming query and the batch replay call the same code.
 """
@@ -19,7 +19,7 @@ NO_WATERMARK = 0
 
 @dataclass
 class Step:
-    """Answer of one call of a job.
+    """The result of one call of a job.
 
     `tables` holds output rows by table name, without the columns that are the same for every row
     of a job. `wake_at_ms` is a wall time of the stream: when its clock passes it, the shard must

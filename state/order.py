@@ -17,7 +17,7 @@ from state.records import NULL, Array, Records
 
 BROKER_STARTED = KIND_INDEX["broker_started"]
 FIRST = np.int64(-(2**63))
-"""A broker start stands before everything of its run."""
+"""A broker start is before everything of its run."""
 _PARTITION = re.compile(r"^(.*)-partition-(\d+)$", re.DOTALL)
 _TEXT = {c.name for c in COLUMNS if str(c.type) == "string"} - {"event_type"}
 _TEXT |= {"marker_ids", "source_partition"}

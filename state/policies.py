@@ -1,4 +1,4 @@
-"""What a policy document may say: scopes, limit keys and the type of each limit.
+"""The content of policy documents: scopes, limit keys and the type of each limit.
 
 One definition for documents on the stream (`BAD_POLICY`) and for those of the configuration.
 Source: event contract, section 5; the broker keys are those that the job files list.
@@ -98,7 +98,7 @@ WITHOUT_EFFECT: tuple[str, ...] = (
     "producer.id.expiration.check.interval.ms",
     "transactional.id.expiration.ms",
 )
-"""Broker keys that documents may have and that decide nothing here."""
+"""Broker keys that documents may have and that have no effect on any decision."""
 
 _KAFKA_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 

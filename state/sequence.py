@@ -1,7 +1,7 @@
 """The order of records with one key (event contract, section 2), made for many equal times.
 
 Records of one key and time differ by `seq` as a rule. Only those that do not are compared by other
-columns, in the order that a job names; nulls first. A policy without monotonic time stands before
+columns, in the order that a job names; nulls first. A policy without monotonic time comes before
 everything of its wall time.
 """
 

@@ -1,7 +1,7 @@
 """Records that hold for many keys: policies and broker starts, kept once per shard.
 
 They stay in their order as long as they can matter. A key has taken those before its clock, so what
-holds for it follows from its clock alone. What a record says, its job reads into a struct array
+holds for it follows from its clock alone. The job reads the content of a record into a struct array
 beside the records: `what` is START, or a kind of document from 1 on, `name` whom it is about,
 `fresh` is set in the batch that brought it.
 """
@@ -26,7 +26,7 @@ def merged(
     records: Records, meaning: Array, new: Records, said: Array, sequence: Sequence, names: Names,
     refused: Refused,
 ) -> tuple[Records, Array]:
-    """Shared records, and what they say (`what` < 0: nothing), with new ones among them, in order;
+    """Shared records, and their content (`what` < 0: none), with new ones among them, in order;
     a repeated one is reported by the copy that is at home."""
     wanted = said["what"] >= 0
     both = concat([records, new])

@@ -20,7 +20,7 @@ from state.refused import DUPLICATE, TOO_LATE, Refused
 CLOCK_FIELDS = [("has_clock", "|u1"), ("clock_ms", "<i8"), ("latest_ms", "<i8")]
 """What the array of keys must have; `latest_ms` is NULL before the first record."""
 Ordered = Callable[[Array, Array, Records, Names], tuple[Array, Array]]
-"""Answers, for the key and time of records, their positions in order and those that repeat."""
+"""Returns, for the key and time of records, their positions in order and those that repeat."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -31,8 +31,8 @@ def admit(
 ) -> tuple[Records, Array, Records]:
     """Sort waiting and new records, refuse what is late or repeated and move the clocks.
 
-    `key` is the position of each record's key in `keys`, whose clocks are set to where they stand
-    when the batch ends. Answers the records to judge, in order, with their keys, and those that
+    `key` is the position of each record's key in `keys`, whose clocks are set to their positions
+    when the batch ends. Returns the records to judge, in order, with their keys, and those that
     go on waiting. `ordered` puts records in order where a job does so in its own way.
     """
     if stream_ms > 0:
@@ -111,7 +111,7 @@ def intern_tuples(
 ) -> int:
     """Position of (a, b, c) per row among the rows of `known`, -1 if unknown and not to be made.
 
-    `known` has shape (at least count + rows, 3); answers how many of it are in use.
+    `known` has shape (at least count + rows, 3); returns how many of it are in use.
     """
     size = 64
     while size < 4 * (count + len(a)):

@@ -53,7 +53,7 @@ def _decode(
 
 
 def decode_stretches(data: Array, starts: Array, lengths: Array) -> tuple[pa.BinaryArray, Array]:
-    """Decode stretches of a byte array; the second answer (bool) says which were valid base64.
+    """Decode stretches of a byte array; the second result (bool) marks the valid ones.
 
     Standard alphabet, padded, nothing around it. What is not valid gives empty bytes.
     """

@@ -1,10 +1,10 @@
-"""Where compiled functions are kept: under what their source, and all it imports, says.
+"""Where compiled functions are kept: under a hash of their source and all that it imports.
 
 Numba's own places know a function by the folder and the bytes of its file. That recompiles after
 a move (every application of a cluster unpacks the sources somewhere else), and it does not see a
 change in another file that the function calls. Here the name of the place is a hash of the module
-and of every module of ours that it imports, however indirectly: equal sources find what was
-compiled of them, wherever they lie, and a change recompiles just what could depend on it.
+and of every module of Weir that it imports, however indirectly: equal sources find what was
+compiled of them, wherever they are, and a change recompiles just what could depend on it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class BySources(_CacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> BySources | None:
-        """None where the function is not ours, or where nothing can be written."""
+        """None where the function is not Weir's, or where nothing can be written."""
         module = py_func.__module__
         if not config.CACHE_DIR or module.partition(".")[0] not in ROOMS:
             return None
@@ -63,7 +63,7 @@ class BySources(_CacheLocator):  # type: ignore[misc]
 
 
 def stamp(module: str) -> str:
-    """The hash of a module's source and of all that it imports of ours, hexadecimal."""
+    """The hash of a module's source and of all of Weir that it imports, hexadecimal."""
     digest = hashlib.sha256()
     for name in sorted(_closure(module)):
         digest.update(f"{name}\0{_source(name)}\0".encode())
@@ -98,7 +98,7 @@ def _closure(module: str) -> set[str]:
 
 @cache
 def _imports(module: str) -> frozenset[str]:
-    """Modules of ours that a module names in its imports, those inside functions too."""
+    """Modules of Weir that a module names in its imports, those inside functions too."""
     found = set()
     for origin, names, plain in _IMPORT.findall(_source(module) or ""):
         candidates = [plain or origin]

@@ -1,4 +1,4 @@
-"""What stands in the bytes of a chunk's metadata and of a throttle command, and in a chunk's id."""
+"""Fields of a chunk's metadata, of a throttle command and of a chunk's id, from their bytes."""
 
 from __future__ import annotations
 

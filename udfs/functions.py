@@ -67,7 +67,7 @@ def _shard(values: pa.Array, shards: pa.Array) -> pa.Array:
 
 
 def _by_distinct(function: Callable[[Any], Any], gives: pa.DataType) -> Callable[..., pa.Array]:
-    """What a function gives for each value, asked once per distinct one."""
+    """The result of a function for each value, computed once per distinct one."""
     def of(values: pa.Array) -> pa.Array:
         coded = values.dictionary_encode()
         answers = pa.array([function(value) for value in coded.dictionary.to_pylist()], gives)
@@ -77,11 +77,11 @@ def _by_distinct(function: Callable[[Any], Any], gives: pa.DataType) -> Callable
 
 
 def _topic(part: Callable[[Topic], Any], gives: pa.DataType = _TEXT) -> Callable[..., pa.Array]:
-    def told(name: str) -> Any:
+    def resolved(name: str) -> Any:
         topic = split_topic(name)
         return None if topic is None else part(topic)
 
-    return _by_distinct(told, gives)
+    return _by_distinct(resolved, gives)
 
 
 def _position(part: int) -> Callable[..., pa.Array]:

@@ -1,7 +1,7 @@
 """MurmurHash3 (x64, 128 bit, initial value 0), its first 64 bits: names to numbers and shards.
 
-The same bits as `mmh3.hash64(name, 0)[0]`, for whole columns. A hash finds a name, it never stands
-for one: whoever merges by hash compares the names as well.
+The same bits as `mmh3.hash64(name, 0)[0]`, for whole columns. A hash finds a name and never
+replaces it: code that merges by hash compares the names, too.
 """
 
 from __future__ import annotations

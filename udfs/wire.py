@@ -58,7 +58,7 @@ PROPOSED = Fields()
 
 @dataclass(frozen=True)
 class ThrottleCommand:
-    """CommandThrottleProducer: a broker tells a client that a producer is throttled."""
+    """CommandThrottleProducer: a broker informs a client that a producer is throttled."""
 
     request_id: int
     """Unique on the connection while it is open."""

@@ -29,8 +29,8 @@ MS_PER_S = np.int64(1000)
 
 
 @compiled
-def told(publish_ms: Int, broker_ms: Int) -> tuple[Int, Int]:
-    """The time that a record tells of an entry (NULL: none), and where it is from."""
+def entry_time(publish_ms: Int, broker_ms: Int) -> tuple[Int, Int]:
+    """Time of an entry by its record (NULL: none), and the source of that time."""
     if broker_ms != NULL:
         return broker_ms, L.BROKER_TIME
     return publish_ms, L.PUBLISH_TIME
@@ -81,7 +81,7 @@ def entry_added(
         k["seen_ledger"], k["seen_entry"], ledger, entry
     ):
         return
-    time, source = told(publish_ms, broker_ms)
+    time, source = entry_time(publish_ms, broker_ms)
     _offer(w, key, ledger, entry, time if time != NULL else now, source, now)
     k["seen_ledger"], k["seen_entry"] = ledger, entry
 
@@ -114,7 +114,7 @@ def forget_times(w: Store, key: Int) -> None:
 
 @compiled
 def sample_at(w: Store, key: Int, ledger: Int, entry: Int) -> Int:
-    """Place of the sample that stands for an entry, -1 before all of them."""
+    """Place of the sample that covers an entry, -1 before all of them."""
     span = w.spans[SAMPLES, key]
     at = lower(w.samples, span, ledger, entry)
     if (
@@ -186,7 +186,7 @@ def _behind(w: Store, key: Int) -> bool:
 
 @compiled
 def refresh(w: Store, key: Int, precise: Int) -> tuple[Int, Int]:
-    """Bring the cached oldest message up to date; answers the state of the age and its source."""
+    """Bring the cached oldest message up to date; returns the state of the age and its source."""
     k, oldest = w.keys[key], slowest(w, key)
     if oldest < 0:
         k["cached"] = 0

@@ -75,7 +75,7 @@ def look_up(w: World, key: Int, rank: Int) -> None:
 
 @compiled
 def _measure(w: World, key: Int) -> bool:
-    """Count what is after the mark-delete of every cursor; answers whether a durable one has
+    """Count what is after the mark-delete of every cursor; returns whether a durable one has
     entries there."""
     sum_up(w.store, key)
     slots, behind = w.store.spans[SLOTS, key], False
@@ -110,7 +110,7 @@ def _act(w: World, key: Int, row: Record) -> None:
 
 @compiled
 def check(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
-    """One check; answers whether it had anything to say."""
+    """One check; returns whether it had anything to report."""
     p, k, q = w.store.settings[0], w.store.keys[key], w.quota[0]
     precise = w.turns[w.store.links[key]["turn"] - 1]["precise"]
     behind = _measure(w, key)
@@ -163,7 +163,7 @@ def _own_time(w: World, key: Int, cursor: Int, precise: Int) -> Int:
 
 @compiled
 def _enter(w: World, key: Int, cursor: Int, total: Int) -> bool:
-    """Enter a check of a cursor; answers whether its mark-delete is that of the one before."""
+    """Enter a check of a cursor; returns whether its mark-delete is that of the one before."""
     c, last = w.store.cursors[cursor], w.passes.shape[1] - 1
     for i in range(last):
         w.seen_bytes[cursor, i] = w.seen_bytes[cursor, i + 1]
@@ -177,7 +177,7 @@ def _enter(w: World, key: Int, cursor: Int, total: Int) -> bool:
 
 @compiled
 def _subscriptions(w: World, o: Out, key: Int, precise: Int, check_row: Record) -> bool:
-    """A row of every cursor with a backlog; all of them remember the check. Answers whether there
+    """A row of every cursor with a backlog; all of them remember the check. Returns whether there
     were any."""
     p, slots = w.store.settings[0], w.store.spans[SLOTS, key]
     now, last, number = check_row["at_ms"], w.passes.shape[1] - 1, np.int64(0)
@@ -211,7 +211,7 @@ def _subscriptions(w: World, o: Out, key: Int, precise: Int, check_row: Record) 
 
 @compiled
 def not_checked(w: World, key: Int) -> None:
-    """A pass over a topic of whose ledgers nothing has been told."""
+    """A pass over a topic whose ledgers are unknown."""
     k, slots = w.store.keys[key], w.store.spans[SLOTS, key]
     k["cached"], k["was"] = 0, 0
     for i in range(slots[AT], slots[AT] + slots[USED]):

@@ -1,4 +1,4 @@
-"""Cursors of a topic: where they stand, what is acknowledged beyond, which one is the slowest."""
+"""Cursors of a topic: their positions, what is acknowledged beyond, which one is the slowest."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _absorb(w: Store, key: Int, cursor: Int) -> None:
 def observe(
     w: Store, key: Int, cursor: Int, ledger: Int, entry: Int, first_ms: Int, source: Int
 ) -> None:
-    """What a `cursor_state` says of a position."""
+    """Apply the position of a `cursor_state`."""
     c = w.cursors[cursor]
     floor = c["floor_ledger"]
     if floor != NULL and is_before(ledger, entry, floor, c["floor_entry"]):

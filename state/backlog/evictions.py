@@ -67,7 +67,7 @@ def _slowest(w: Store, key: Int) -> Int:
 
 @compiled
 def _by_size(w: Store, key: Int, limit: Int) -> tuple[Int, Int, Int, float]:
-    """Skip entries of the slowest cursor until the backlog fits again; answers how many cursors
+    """Skip entries of the slowest cursor until the backlog fits again; returns how many cursors
     have moved (listed in `order`), rounds, why it ended and the first factor (NaN: none)."""
     target, before, moved, rounds = REDUCTION * limit, NOBODY, np.int64(0), np.int64(0)
     first: Record
@@ -102,7 +102,7 @@ def _by_size(w: Store, key: Int, limit: Int) -> tuple[Int, Int, Int, float]:
 
 @compiled
 def _by_ledger(w: Store, key: Int, limit_s: Int, now: Int) -> tuple[Int, Int]:
-    """Let durable cursors jump over ledgers that are unknown or too old; answers how many have
+    """Let durable cursors jump over ledgers that are unknown or too old; returns how many have
     moved and the jumps.
 
     The slowest one jumps from ledger to ledger, the others as it comes to them: all of them end at
@@ -174,7 +174,7 @@ def _expired_to(
 
 @compiled
 def _by_age(w: Store, key: Int, seconds: Int, now: Int, precise: Int) -> Int:
-    """Expire messages that are older than some seconds on every subscription; answers how many
+    """Expire messages that are older than some seconds on every subscription; returns how many
     have moved."""
     moved, slots = np.int64(0), w.spans[SLOTS, key]
     for i in range(slots[AT], slots[AT] + slots[USED]):

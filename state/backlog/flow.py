@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from state.backlog import layout as L
-from state.backlog.ages import entry_added, forget_times, ledger_stated, told, trim
+from state.backlog.ages import entry_added, entry_time, forget_times, ledger_stated, trim
 from state.backlog.check import check, look_up, not_checked, refused_by
 from state.backlog.cursors import (
     acknowledge,
@@ -162,7 +162,7 @@ def _advance(
 ) -> bool:
     """Make the passes that are due before a time; False if there was no room to go on.
 
-    Where a pass says nothing, so do those after it while nothing changes: of these only the last
+    A pass without rows is followed by others without while nothing changes: of these only the last
     ones are made, which is what cursors remember.
     """
     p, e = w.store.settings[0], w.store.links[key]
@@ -240,7 +240,7 @@ def _is_short(w: World, o: Out, key: Int, kind: Int) -> bool:
 
 @compiled
 def _take_cursor(w: Store, f: Feed, i: Int) -> None:
-    """Where a cursor stands; it may be new."""
+    """The position of a cursor, which may be new."""
     key, name, ledger, entry = f.key[i], f.name[i], f.ledger[i], f.entry[i]
     if ledger == NULL:
         return
@@ -250,7 +250,7 @@ def _take_cursor(w: Store, f: Feed, i: Int) -> None:
     c = w.cursors[cursor]
     was_durable, old_ledger, old_entry = c["durable"], c["ledger"], c["entry"]
     c["durable"] = f.flag[i]
-    first_ms, source = told(f.publish_ms[i], f.broker_ms[i])
+    first_ms, source = entry_time(f.publish_ms[i], f.broker_ms[i])
     observe(w, key, cursor, ledger, entry, first_ms, source)
     moved = is_new or c["ledger"] != old_ledger or c["entry"] != old_entry
     if was_durable != c["durable"] or (moved and c["durable"] != 0):
@@ -356,7 +356,7 @@ def _take(w: World, o: Out, f: Feed, i: Int) -> None:
 def judge(
     w: World, o: Out, f: Feed, begin: Int, next_ns: Array, next_broker: Array
 ) -> Int:
-    """Judge records, then move every key on to its clock, from step `begin` on; answers the first
+    """Judge records, then move every key on to its clock, from step `begin` on; returns the first
     step that there was no room for, or DONE.
 
     `next_ns` and `next_broker`: the first record of each key that still waits.

@@ -1,4 +1,4 @@
-"""What the last checks of a cursor say of the next ones."""
+"""Forecasts of a cursor from its last checks."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ QUOTA = _layout("limit_bytes", "limit_s", "size_policy", "time_policy", "size_by
 DOCUMENT = _layout(
     "rank", "has_size", "limit_bytes", "size_policy", "has_time", "limit_s", "time_policy",
 )
-"""What a document of a topic or namespace says of quotas; a policy of -1 is the broker's."""
+"""The quotas of a document of a topic or namespace; a policy of -1 is the broker's."""
 
 CHECK = _layout(
     "key", "at_ms", "mono_ns", "broker", "feed", "rule", "bytes", "limit_bytes", "age_s",
@@ -204,7 +204,7 @@ class Out(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """Records of keys to be judged, in order; NULL and -1 stand for null."""
+    """Records of keys to be judged, in order; NULL and -1 mean null."""
 
     key: Array
     kind: Array

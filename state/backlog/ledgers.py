@@ -64,7 +64,7 @@ def is_open(w: Store, key: Int, at: Int) -> bool:
 
 @compiled
 def state(w: Store, key: Int, ledger: Int, entries: Int, size: Int, close_ms: Int) -> Int:
-    """What a `ledger_state` says; answers the close time that is known then."""
+    """Apply a `ledger_state`; returns the close time that is known then."""
     at = find(w, key, ledger)
     if at < 0:
         at = _put(w, key, ledger)
@@ -87,7 +87,7 @@ def _put(w: Store, key: Int, ledger: Int) -> Int:
 
 @compiled
 def add(w: Store, key: Int, ledger: Int, entry: Int, size: Int) -> bool:
-    """An entry: it counts in the open ledger, and a newer ledger is opened by it. Answers whether
+    """An entry: it counts in the open ledger, and a newer ledger is opened by it. Returns whether
     its ledger is known."""
     last = newest(w, key)
     if last < 0 or ledger > w.ledgers[last, ID]:

@@ -51,7 +51,7 @@ DEFAULTS: dict[str, Any] = {
     "backlogQuotaDefaultRetentionPolicy": L.POLICIES[0],
     "preciseTimeBasedBacklogQuotaCheck": False,
 }
-"""Settings of a broker that neither the parameters nor a policy say."""
+"""Settings of a broker that neither the parameters nor a policy set."""
 _KEY = "key"
 """Column of records while they are put in order: the place of their key."""
 _PARTITION = r"-partition-\d+$"
@@ -153,8 +153,8 @@ class Backlog:
             at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
         s.config = self._policies
         if texts:
-            said = standing.configured(texts, at_ms, s.shared, SEQUENCE, s.names)
-            records = concat([said, records]) if length(records) else said
+            documents = standing.configured(texts, at_ms, s.shared, SEQUENCE, s.names)
+            records = concat([documents, records]) if length(records) else documents
         s.shared, s.meaning = common.merged(s.shared, s.meaning, records, s.names, refused)
 
     # -- judging -----------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def lower(pool: Array, span: Array, a: Int, b: Int) -> Int:
 
 @compiled
 def insert(pool: Array, span: Array, tops: Array, top: Int, place: Int) -> Int:
-    """Make a row of a block free at a place, which may move with its block; answers where."""
+    """Make a row of a block free at a place, which may move with its block; returns where."""
     used = span[USED]
     if used == span[ROOM]:
         at, room = tops[top], max(2 * used, LEAST)

@@ -65,7 +65,7 @@ class Shard:
 
     names: Names
     parts: Parts
-    """Cursors stand in the order of their keys and, of one key, of their names; rows of pools,
+    """Cursors are in the order of their keys and, of one key, of their names; rows of pools,
     which are kept column by column, in the order of the keys or cursors that have them."""
     waiting: Records = field(default_factory=lambda: empty(COLUMNS))
     shared: Records = field(default_factory=lambda: empty(COLUMNS))
@@ -232,7 +232,7 @@ def _compact(names: Names, arrays: dict[str, Array]) -> Names:
 
 
 def _starts(counts: Array) -> Array:
-    """Spans (at, used, room) of blocks that stand one after the other."""
+    """Spans (at, used, room) of blocks that follow one another."""
     spans = np.empty((*counts.shape, 3), np.int64)
     spans[..., 1] = spans[..., 2] = counts
     spans[..., 0] = np.cumsum(counts, axis=-1) - counts

@@ -48,8 +48,8 @@ MEANING = np.dtype(
      *[(field, "<f8" if field == "gigabytes" else "<i8") for field in _SETTINGS],
      ("fresh", "|u1")], align=True,
 )
-"""What a shared record says: a broker start, quotas as in `layout.DOCUMENT`, settings of a broker
-(-1: not said)."""
+"""The content of a shared record: a broker start, quotas as in `layout.DOCUMENT`, settings of a
+broker (-1: not set)."""
 
 
 class Timeline(NamedTuple):
@@ -100,7 +100,7 @@ def _quotas_of(limits: Mapping[str, Any]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> tuple[int, str, tuple[int, ...], Settings] | None:
-    """What a document says; None for one that this job does not use."""
+    """The content of a document; None for one that this job does not use."""
     document = json.loads(text)
     scope, name, limits = document["scope"], document["name"], document.get("limits") or {}
     if scope == "broker":
@@ -120,7 +120,7 @@ def source_of(text: str) -> tuple[str, str]:
 
 
 def meanings(records: Records, names: Names) -> Array:
-    """What each shared record says; `what` is -1 where this job has no use for it."""
+    """The content of each shared record; `what` is -1 where this job has no use for it."""
     found = np.zeros(length(records), MEANING)
     found["what"], found["name"], found["fresh"] = START, NONE, 1
     policies = np.flatnonzero(records["event_type"] == POLICY)

@@ -1,7 +1,7 @@
 """The consumer's side of chunked messages: contexts, fifo and counter (PIP-37, Pulsar 4.2.4).
 
 `deliver` judges one chunk, `expire` runs an expiry pass, `vanish` ends a consumer that has not
-come back. What is judged stands in `w.chunk[0]`.
+come back. The chunk being judged is `w.chunk[0]`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def add_position(w: World, o: Out, ledger: Int, entry: Int) -> None:
 
 @compiled
 def add_ids(w: World, o: Out, context: Int) -> Int:
-    """Write the positions that a context has; answers how many."""
+    """Write the positions that a context has; returns how many."""
     return add_other_ids(w, o, context, NULL, NULL)
 
 
@@ -74,7 +74,7 @@ def add_other_ids(w: World, o: Out, context: Int, ledger: Int, entry: Int) -> In
 
 @compiled
 def add_marker(w: World, o: Out, context: Int) -> Int:
-    """Write the position of the marker of a context, which shares the fate of its chunks; answers
+    """Write the position of the marker of a context, which shares the fate of its chunks; returns
     how many."""
     e = w.contexts[context]
     if e["marker_ledger"] == NULL:
@@ -386,7 +386,7 @@ def defect_of_loss(w: World, is_last: bool) -> Int:
 
 @compiled
 def lose(w: World, o: Out, context: Int, is_last: bool) -> Int:
-    """A chunk that does not follow: its context, if any, is dropped. Answers the permits."""
+    """A chunk that does not follow: its context, if any, is dropped. Returns the permits."""
     p, c = w.settings[0], w.chunk[0]
     orphaned, tracked = np.int64(0), np.int64(0)
     publish = c["publish_ms"] if c["publish_ms"] != NULL else c["at_ms"]
@@ -419,7 +419,7 @@ def lose(w: World, o: Out, context: Int, is_last: bool) -> Int:
 
 @compiled
 def give_up(w: World, o: Out, context: Int, outcome: Int) -> Int:
-    """Acknowledge everything of a message that can never be complete. Answers the permits."""
+    """Acknowledge everything of a message that can never be complete. Returns the permits."""
     p, c, e = w.settings[0], w.chunk[0], w.contexts[context]
     row = new_row(w, o, outcome, L.NO_DEFECT)
     row["age_ms"] = c["at_ms"] - e["first_ms"]
@@ -436,7 +436,7 @@ def give_up(w: World, o: Out, context: Int, outcome: Int) -> Int:
 
 @compiled
 def fail(w: World, o: Out, context: Int, outcome: Int, defect: Int, is_last: bool) -> Int:
-    """An exception in the client. Answers the permits."""
+    """An exception in the client. Returns the permits."""
     row = new_row(w, o, outcome, defect)
     row["age_ms"] = w.chunk[0]["at_ms"] - w.contexts[context]["first_ms"]
     if is_last:
@@ -447,7 +447,7 @@ def fail(w: World, o: Out, context: Int, outcome: Int, defect: Int, is_last: boo
 
 @compiled
 def complete(w: World, o: Out, context: Int) -> Int:
-    """The message is whole. Answers the permits."""
+    """The message is whole. Returns the permits."""
     p, c, e = w.settings[0], w.chunk[0], w.contexts[context]
     k, consumer = w.keys[c["key"]], w.contexts[context]["consumer"]
     row = new_row(w, o, L.COMPLETE, L.NO_DEFECT)
@@ -480,7 +480,7 @@ def complete(w: World, o: Out, context: Int) -> Int:
 
 @compiled
 def append(w: World, o: Out, context: Int, is_last: bool) -> Int:
-    """The next chunk of a message. Answers the permits."""
+    """The next chunk of a message. Returns the permits."""
     p, c, e = w.settings[0], w.chunk[0], w.contexts[context]
     if p["b8"] == 0:
         if c["num_chunks"] != e["num_chunks"]:
@@ -507,7 +507,7 @@ def append(w: World, o: Out, context: Int, is_last: bool) -> Int:
 
 @compiled
 def judge_chunk(w: World, o: Out) -> Int:
-    """Sections 4 and 5 of the client's algorithm. Answers the permits."""
+    """Sections 4 and 5 of the client's algorithm. Returns the permits."""
     p, c = w.settings[0], w.chunk[0]
     consumer = c["consumer"]
     e = w.consumers[consumer]
@@ -562,7 +562,7 @@ def restart(w: World, o: Out, context: Int) -> None:
 @compiled
 def deliver(w: World, o: Out, begin: Int) -> Int:
     """Judge the chunk in `w.chunk[0]`, which its consumer receives; its rows start at `begin`.
-    Answers the permits that it returns at once."""
+    Returns the permits that it gives back at once."""
     p, c = w.settings[0], w.chunk[0]
     consumer = c["consumer"]
     e = w.consumers[consumer]

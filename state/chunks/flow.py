@@ -68,7 +68,7 @@ def set_timer(w: World, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) ->
 
 @compiled
 def touch(w: World, key: Int, at_ms: Int) -> None:
-    """Something happens at this time: the window it lies in is open."""
+    """Something happens at this time: the window that contains it is open."""
     k = w.keys[key]
     if k["open"] == 0:
         k["open"] = 1
@@ -616,7 +616,7 @@ def take(w: World, o: Out, f: Feed, i: Int) -> None:
 
 @compiled
 def judge(w: World, o: Out, f: Feed, begin: Int) -> Int:
-    """Judge records from `begin` on; answers the first that there was no room for, or DONE."""
+    """Judge records from `begin` on; returns the first that there was no room for, or DONE."""
     for i in range(begin, len(f.key)):
         marked = f.marker_start[i + 1] - f.marker_start[i]
         if not advance(w, o, f.key[i], f.at_ms[i], f.mono_ns[i], f.broker[i]):
@@ -629,7 +629,7 @@ def judge(w: World, o: Out, f: Feed, begin: Int) -> Int:
 
 @compiled
 def move_on(w: World, o: Out, begin: Int, next_ns: L.Array, next_broker: L.Array) -> Int:
-    """Move every key from `begin` on to its clock; answers the first without room, or DONE.
+    """Move every key from `begin` on to its clock; returns the first without room, or DONE.
 
     `next_ns` and `next_broker`: the first record of each key that still waits.
     """

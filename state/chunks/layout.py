@@ -96,7 +96,7 @@ CONTEXT = _layout(
     ("more", _u1), ("more_ledger", _i8), ("more_entry", _i8), ("marker_ledger", _i8),
     ("marker_entry", _i8),
 )
-"""A chunked message that is being assembled; `more`: the id of a chunk that did not fit stands at
+"""A chunked message that is being assembled; `more`: the id of a chunk that did not fit is at
 the next place. The marker that brought its newest chunk belongs to it; NULL without."""
 
 NODE = _layout(
@@ -216,7 +216,7 @@ class Out(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """Records to be judged, in order; NULL and -1 stand for null."""
+    """Records to be judged, in order; NULL and -1 mean null."""
 
     key: Array
     kind: Array
@@ -227,7 +227,7 @@ class Feed(NamedTuple):
     sub: Array
     consumer: Array
     shared: Array
-    """1 = shared, 0 = another type, -1 = not said."""
+    """1 = shared, 0 = another type, -1 = unknown."""
     uuid: Array
     hash: Array
     chunk_id: Array

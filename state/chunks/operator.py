@@ -59,7 +59,7 @@ class Chunks:
         self, params: Mapping[str, Any], policies: Sequence[str] = (), stage: Stage | None = None
     ) -> None:
         """`params` are the job's resolved parameters; `stage` writes payloads (cluster, topic,
-        ledger_id, entry_id, payload) that are too many for the state and answers their file."""
+        ledger_id, entry_id, payload) that are too many for the state and returns their file."""
         self._lateness_ms = int(params["allowed_lateness_ms"])
         self._idle_advance_ms = int(params["idle_advance_ms"])
         self._assemble = bool(params.get("assemble_payload", False))

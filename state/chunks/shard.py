@@ -25,7 +25,7 @@ COLUMNS = (
     "consumer", "ack_cumulative", "payload_bytes", "payload_crc32", "payload_file", "payload_row",
 )
 """Columns that the job carries. `topic` is the full name with its partition, `marker_ids` the list
-joined by commas; the last four tell of a chunk's payload: length and CRC-32, and the staged file
+joined by commas; the last four describe a chunk's payload: length and CRC-32, and the staged file
 and row that hold it, if any."""
 NAME_COLUMNS = (
     "source_feed", "cluster", "broker", "topic", "producer_name", "uuid", "marker_ids",

@@ -42,7 +42,7 @@ def remove(table: Array, at: Int, place: Int) -> None:
 
 @compiled
 def find_context(w: World, consumer: Int, hash_: Int, uuid: Int) -> Int:
-    """The live context of a consumer by uuid, -1 without; a uuid of -1 stands for any."""
+    """The live context of a consumer by uuid, -1 without; a uuid of -1 matches any."""
     table = w.context_table
     at = slot(consumer, hash_, 0, table)
     while table[at] != NOBODY:

@@ -145,7 +145,7 @@ class Admission:
         return b
 
     def _judge_key(self, b: Broker, r: Records, is_new: Array) -> Records:
-        """One key's batch; answers the records that go on waiting."""
+        """One key's batch; returns the records that go on waiting."""
         clock, clock_wall = self._begin(b, r, is_new)
         floats = (r["event_type"] == POLICY) & (r["ts_mono_ns"] == NULL)
         starts = r["event_type"] == BROKER_STARTED
@@ -268,7 +268,7 @@ class Admission:
     def _play(
         self, b: Broker, r: Records, run: Array, judged: int, clock: Moment, floating: Records
     ) -> Records:
-        """Judge the first records of a key and move it to its clock; answers the policies that
+        """Judge the first records of a key and move it to its clock; returns the policies that
         wait for their time."""
         names = self._s.names
         rows_ = take(r, np.arange(judged))
@@ -333,7 +333,7 @@ class Admission:
         k = b.key
         k["has_clock"], k["clock_ns"] = 1, clock.ns
         if k["any"]:
-            # a clock that stands just behind a broker start is no time of its run
+            # a clock just behind a broker start is no time of its run
             ns = max(clock.ns, int(k["last_ns"]))
             b.advance(ns, next_ns, next_wall)
             k["clock_wall_ms"] = max(int(k["clock_wall_ms"]), b.wall_at(ns, next_wall))

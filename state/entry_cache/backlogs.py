@@ -62,7 +62,7 @@ def entries_from(w: World, t: int, ledger: int, entry: int) -> Int:
 def caches_reads(w: World, t: int, c: int, v: int) -> bool:
     """Whether a cache takes in what a cursor has read from storage.
 
-    The record of a cursor may say it itself, and of a reader without a record nothing is known.
+    The record of a cursor may carry it, and of a reader without a record nothing is known.
     """
     if c < 0 or w.cursors[c]["known"] == 0 or w.cursors[c]["told"] != 0:
         return True

@@ -36,7 +36,7 @@ def next_reads(
         size *= 2
     table = np.full(size, -1, np.int64)
     ledgers = np.full(size, -1, np.int64)
-    # by position and by ledger: the record that stands for it, what was last seen of it
+    # by position and by ledger: its record, what was last seen of it
     upcoming = np.full(len(kind), NEVER_READ)
     seen = np.zeros(len(kind), np.int64)
     removed = np.zeros(len(kind), np.int64)

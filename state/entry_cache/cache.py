@@ -1,6 +1,6 @@
 """Entries of a cache: found, inserted, read, counted, moved and removed.
 
-A cell is a topic in one cache. What the rows of a removal say about time stands in the key
+A cell is a topic in one cache. The times in the rows of a removal are in the key
 (`now_…`), set by whoever carries out a record or a pass.
 """
 
@@ -352,7 +352,7 @@ def write_eviction(w: World, o: Out, v: int, x: int, cause: int) -> None:
 
 @compiled
 def remove(w: World, o: Out, v: int, x: int, cause: int) -> Int:
-    """An entry leaves; answers its bytes. The caller has room for a row."""
+    """An entry leaves; returns its bytes. The caller has room for a row."""
     k, e, cache = w.key[0], w.entries[x], w.variants[v]
     if k["with_evictions"] != 0:
         write_eviction(w, o, v, x, cause)
@@ -399,7 +399,7 @@ def remove(w: World, o: Out, v: int, x: int, cause: int) -> Int:
 
 @compiled
 def invalidate_before(w: World, o: Out, v: int, cell: int, ledger: int, entry: int) -> None:
-    """Remove the entries of a cell that stand before a position."""
+    """Remove the entries of a cell before a position."""
     s = w.sets[cell]
     while s["first"] >= 0:
         p = s["first"]

@@ -15,14 +15,14 @@ from state.entry_cache.layout import (
     Out,
     World,
     compiled,
-    woven,
+    inlined,
 )
 from state.entry_cache.positions import add, discard, entry_at, first_from, has, lowest, precedes
 
 
 @compiled
 def meet(w: World, t: int, now: int) -> None:
-    """An event of a topic: one of which nothing lives and nothing was heard for long is new."""
+    """An event of a topic: a topic without entries and without records for long is new."""
     topic = w.topics[t]
     if (
         topic["seen_ns"] != NULL and topic["cursors"] == 0 and topic["flags"] == 0
@@ -171,7 +171,7 @@ def queue_replay(w: World, t: int, c: int, ledger: int, entry: int) -> None:
         w.cursors[c]["flags"] += 1
 
 
-@woven
+@inlined
 def take_replay(w: World, t: int, c: int, ledger: int, entry: int) -> bool:
     """Whether a subscription has queued this entry for replay; it then no longer has."""
     if c < 0 or w.cursors[c]["flags"] == 0:
@@ -233,7 +233,7 @@ def set_cursor(
     w: World, t: int, c: int, active: int, told: int, durable: int, has_read: int,
     read_ledger: int, read_entry: int, has_mark: int, mark_ledger: int, mark_entry: int,
 ) -> None:
-    """A cursor is as a record says; a mark-delete that moves on may lower counts."""
+    """Apply the record of a cursor; a mark-delete that moves on may lower counts."""
     cursor, topic = w.cursors[c], w.topics[t]
     if cursor["known"] == 0:
         topic["cursors"] += 1

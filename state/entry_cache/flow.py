@@ -1,6 +1,6 @@
 """The records of one broker in order, with its passes and windows between them.
 
-The kernel stops and answers a status when it needs something from outside: more room, a policy or
+The kernel stops and returns a status when it needs something from outside: more room, a policy or
 a restart to be carried out. Calling it again goes on where it stopped.
 """
 
@@ -47,7 +47,7 @@ from state.entry_cache.layout import (
     Out,
     World,
     compiled,
-    woven,
+    inlined,
 )
 from state.entry_cache.passes import check_size, periodic_pass, skip_idle
 from state.entry_cache.stats import NS_PER_MS, end_ns, end_window
@@ -177,7 +177,7 @@ def advance(
 
 @compiled
 def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[Int, Int]:
-    """Judge records [start, end); answers a status and the record it stands at.
+    """Judge records [start, end); returns a status and the record it is at.
 
     After ASK a policy has been counted as the key's last record; the caller carries it out.
     """
@@ -206,7 +206,7 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[Int, Int]:
     return DONE, end
 
 
-@woven
+@inlined
 def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
     """Carry out one record."""
     k = w.key[0]
@@ -277,7 +277,7 @@ def change_cursor(w: World, o: Out, f: Feed, i: int, t: int, c: int, kind: int) 
     )
 
 
-@woven
+@inlined
 def add_entry(
     w: World, o: Out, t: int, ledger: int, entry: int, size: int, next_read: int
 ) -> None:
@@ -292,7 +292,7 @@ def add_entry(
             check_size(w, o, v, now, now)
 
 
-@woven
+@inlined
 def read(
     w: World, o: Out, t: int, c: int, subscription: int, ledger: int, entry: int, size: int,
     next_read: int, releases: bool,
@@ -306,7 +306,7 @@ def read(
         reader = TAIL
     expected, at_ledger, at_entry = ZERO, NULL, NULL
     if c >= 0 and is_counted(w, c):
-        # where it stands before it moves
+        # its position before it moves
         expected, at_ledger, at_entry = (
             NOBODY, w.cursors[c]["read_ledger"], w.cursors[c]["read_entry"]
         )

@@ -19,7 +19,7 @@ def ts_of_lowest(w: World, cell: int) -> Int:
 
 @compiled
 def put_head(w: World, v: int, i: int, cell: int) -> None:
-    """A cell stands at a place of the heap."""
+    """Put a cell at a place of the heap."""
     w.heads[v, i] = cell
     w.cells[cell]["head_at"] = i
 
@@ -60,7 +60,7 @@ def settle_head(w: World, v: int, cell: int) -> None:
 
 @compiled
 def cells_before(w: World, v: int, threshold: int) -> Int:
-    """Collect the cells whose lowest position is older than a threshold; answers how many."""
+    """Collect the cells whose lowest position is older than a threshold; returns how many."""
     n = w.variants[v]["topics"]
     heads = w.heads[v]
     if n == 0 or ts_of_lowest(w, heads[0]) >= threshold:
@@ -118,7 +118,7 @@ def heap_up(w: World, n: Int, by_size: int) -> None:
 
 @compiled
 def take_first(w: World, n: int, by_size: int) -> Int:
-    """Take the top off a heap of n collected cells; it then stands behind the others."""
+    """Take the top off a heap of n collected cells; it is then behind the others."""
     cell = w.scratch[0]
     w.scratch[0] = w.scratch[n - ONE]
     w.scratch[n - ONE] = cell

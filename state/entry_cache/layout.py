@@ -13,9 +13,9 @@ import numpy as np
 
 from state.kernel import NULL, Array, Int, Record, codes, compiled
 
-__all__ = ["NULL", "Array", "Int", "Record", "compiled", "woven"]
+__all__ = ["NULL", "Array", "Int", "Record", "compiled", "inlined"]
 
-woven = numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)
+inlined = numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)
 """As `compiled`, for what runs once per record and has one caller or two: part of its caller.
 
 A call hands over every array of a World and a Feed, 250 words in all, which took longer than the
@@ -111,7 +111,7 @@ KEPT_ENTRY = _layout(
     ("expected", _i8), ("requeue_count", _i4), ("order", _i4), ("flags", _u1),
 )
 """An entry in the state: `order` in its queue, the stash before it; flags: 1 counter, 2 accessed,
-4 stash. Entries stand in the order of cells and positions."""
+4 stash. Entries are in the order of cells and positions."""
 KEPT_FLAG = _layout(*_longs("cursor", "ledger", "entry"))
 
 TOPIC = _layout(
@@ -132,7 +132,7 @@ CURSOR = _layout(
     )
 )
 """A subscription of a topic; not `known` = no cursor, only entries queued for replay. `told`: its
-record says whether it is active. `backlog`: entries at the last check (NULL = was not counted)."""
+record has whether it is active. `backlog`: entries at the last check (NULL = was not counted)."""
 
 LEDGER = _layout(*_longs("ledger", "entries", "next"))
 """How many entries a ledger of a topic has that is written no more; the next one is older."""

@@ -133,7 +133,7 @@ def size_stash(w: World, o: Out, v: int, need: int, now: int) -> None:
     cache = w.variants[v]
     oldest = earlier(now, cache["ttl_max_ns"])
     freed = ZERO
-    # in the stash they stand in the order of their timestamps
+    # in the stash they are in the order of their timestamps
     while freed < need and cache["stash_head"] >= 0:
         x = cache["stash_head"]
         if w.entries[x]["ts"] >= oldest:

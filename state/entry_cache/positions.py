@@ -72,7 +72,7 @@ def lowest(bits: Int) -> Int:
 
 @compiled
 def is_before(w: World, p: int, ledger: int, block: int) -> bool:
-    """Whether a page stands before a block."""
+    """Whether a page is before a block."""
     page = w.pages[p]
     return page["ledger"] < ledger or (page["ledger"] == ledger and page["block"] < block)
 
@@ -166,7 +166,7 @@ def drop_page(w: World, s: Record, p: int) -> None:
 
 @compiled
 def add(w: World, s: Record, owner: int, ledger: int, entry: int) -> tuple[Int, Int, bool]:
-    """Put a position into a set; answers its page, its place there and whether it is new."""
+    """Put a position into a set; returns its page, its place there and whether it is new."""
     p = make_page(w, s, owner, ledger, entry >> BLOCK_SHIFT)
     i = entry & BLOCK_MASK
     bits = w.pages[p]["bits"]
@@ -193,7 +193,7 @@ def has(w: World, s: Record, owner: int, ledger: int, entry: int) -> Int:
 
 @compiled
 def precedes(ledger: int, entry: int, other_ledger: int, other_entry: int) -> bool:
-    """Whether a position stands before another."""
+    """Whether a position is before another."""
     return ledger < other_ledger or (ledger == other_ledger and entry < other_entry)
 
 

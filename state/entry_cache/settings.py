@@ -46,7 +46,7 @@ DEFAULTS: dict[str, Any] = {
 }
 """Settings that no document changes."""
 SWITCHES = (*DEFAULTS, "extend_recently_accessed", "release_event")
-"""Version parameters: they stand in every row, beside what a cache has of its own."""
+"""Version parameters: every row carries them, beside what a cache has of its own."""
 DUPLICATES = ("discard", "merge")
 ONLINE = L.POLICIES[:-1]
 """All but `belady`, which needs the whole trace."""
@@ -78,7 +78,7 @@ class Documents:
         self._fresh = tuple(limits for limits, fresh in (own, every) if fresh)
 
     def of(self, key: str, fresh: bool = False) -> list[Any]:
-        """What the documents say, first that which counts more."""
+        """The limits of the documents, those that take precedence first."""
         names = (key, _ALIASES[key]) if key in _ALIASES else (key,)
         found = self._fresh if fresh else self._all
         return [limits.get(name) for limits in found for name in names]

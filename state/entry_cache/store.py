@@ -142,7 +142,7 @@ def keep_flags(w: World, cursors: Array, kept: Array) -> None:
 
 @compiled
 def keep_ledgers(w: World, topics: Array, kept: Array) -> Int:
-    """Write what ledgers have, topic by topic from the oldest; answers how many they are."""
+    """Write what ledgers have, topic by topic from the oldest; returns how many they are."""
     n = ZERO
     for number in range(len(topics)):
         start = n
@@ -163,7 +163,7 @@ def keep_ledgers(w: World, topics: Array, kept: Array) -> Int:
 def unpack(parts: dict[str, Array], source: Array, variants: Array) -> World:
     """The world behind stored arrays.
 
-    `variants` are the caches wanted now; `source` says which of the stored ones each continues,
+    `variants` are the caches wanted now; `source` has the stored one that each continues,
     -1 for one that begins empty.
     """
     key, topics, cursors = parts["key"], parts["topics"], parts["cursors"]

@@ -94,7 +94,7 @@ def _position(x: int, m: int) -> Int:
 def insert(words: Array, at: int, bits: int, hashes: int, low: int, high: int) -> Int:
     """Insert the id with hash (low, high) into the filter at word `at`.
 
-    Answers how many bits this has set that were not set: 0 = the id looked present before.
+    Returns how many bits this has set that were not set: 0 = the id looked present before.
     """
     m, x, step = np.uint64(bits), np.uint64(low), np.uint64(high) | _ONE
     new = np.uint64(0)
@@ -137,7 +137,7 @@ def newest_with(
 
 @compiled
 def insert_ids(words: Array, at: int, bits: int, hashes: int, pids: Array) -> Int:
-    """Insert producer ids (int64, shape (n,)) into one filter; answers how many bits are new."""
+    """Insert producer ids (int64, shape (n,)) into one filter; returns how many bits are new."""
     new = np.int64(0)
     for i in range(len(pids)):
         low, high = murmur3(pids[i])
@@ -149,7 +149,7 @@ def insert_ids(words: Array, at: int, bits: int, hashes: int, pids: Array) -> In
 def contains_ids(
     words: Array, at: int, bits: int, hashes: int, pids: Array, found: Array
 ) -> Int:
-    """Test producer ids (int64, (n,)); sets `found` (bool, (n,)) and answers how many are in."""
+    """Test producer ids (int64, (n,)); sets `found` (bool, (n,)) and returns how many are in."""
     count = np.int64(0)
     for i in range(len(pids)):
         low, high = murmur3(pids[i])
@@ -180,7 +180,7 @@ def bits_set(words: Array, at: int, bits: int) -> Int:
 
 @compiled
 def estimated_fpp(set_bits: int, bits: int, hashes: int) -> float:
-    """The rate of false positives of a filter as it stands: (share of bits set) ** k."""
+    """The rate of false positives of a filter at present: (share of bits set) ** k."""
     fill = set_bits / bits
     rate = 1.0
     for _ in range(hashes):
@@ -220,7 +220,7 @@ def sparse_contains(words: Array, at: int, items: int, pid: int) -> bool:
 
 @compiled
 def sparse_insert(words: Array, at: int, items: int, pid: int) -> Int:
-    """Insert a producer id into the sparse filter at word `at`; answers how many ids it then has.
+    """Insert a producer id into the sparse filter at word `at`; returns how many ids it then has.
 
     The word after the last id must belong to the filter.
     """
@@ -251,7 +251,7 @@ def densify(
 ) -> Int:
     """Insert the ids of the sparse filter ids[start:start + items] into the bits at words[at:].
 
-    Answers how many bits this has set. The two places must not overlap.
+    Returns how many bits this has set. The two places must not overlap.
     """
     new = np.int64(0)
     for i in range(items):
@@ -283,7 +283,7 @@ def _listed_has_bit(
 def listed_contains(
     words: Array, at: int, items: int, bits: int, hashes: int, low: int, high: int
 ) -> bool:
-    """What `contains` answers for the bits of the ids listed at word `at`."""
+    """What `contains` returns for the bits of the ids listed at word `at`."""
     m, x, step = np.uint64(bits), np.uint64(low), np.uint64(high) | _ONE
     for _ in range(hashes):
         if not _listed_has_bit(words, at, items, bits, hashes, _position(x, m)):
@@ -296,7 +296,7 @@ def listed_contains(
 def listed_bits_added(
     words: Array, at: int, items: int, bits: int, hashes: int, low: int, high: int
 ) -> Int:
-    """What `insert` would answer for the bits of the ids listed at word `at`; changes nothing."""
+    """What `insert` would return for the bits of the ids listed at word `at`; changes nothing."""
     m, x, step = np.uint64(bits), np.uint64(low), np.uint64(high) | _ONE
     added = np.int64(0)
     for i in range(hashes):

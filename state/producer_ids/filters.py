@@ -181,7 +181,7 @@ def _is_aged(w: World, place: Int, now: Int, span_ms: Int, layers: Int) -> bool:
 def put(
     w: World, key: Int, pid: Int, low: Int, high: Int, now: Int, span_ms: Int, layers: Int
 ) -> Int:
-    """Insert an unseen id into the newest filter, or into a new one where that is due; answers
+    """Insert an unseen id into the newest filter, or into a new one where that is due; returns
     when the filter was created."""
     p, k = w.settings[0], w.links[key]
     place = k["last"]

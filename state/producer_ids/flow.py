@@ -287,7 +287,7 @@ def _fullest(w: World, key: Int) -> tuple[Int, Int]:
 
 @compiled
 def _end_window(w: World, o: Out, key: Int, end: Int, next_ns: Int) -> None:
-    """Write the open window of a key if it has something to say; the next one opens at once while
+    """Write the open window of a key if it has anything to report; the next one opens at once while
     anything has a level."""
     p, k = w.settings[0], w.keys[key]
     dispose(w, key, end)
@@ -404,7 +404,7 @@ def _judge_unseen(w: World, o: Out, f: Feed, i: Int, low: Int, high: Int) -> Non
 
 @compiled
 def take(w: World, o: Out, f: Feed, i: Int) -> Int:
-    """One record, once its key has reached its time; answers what became of it."""
+    """One record, once its key has reached its time; returns what became of it."""
     p, key, now, pid = w.settings[0], f.key[i], f.at_ms[i], f.pid[i]
     k = w.keys[key]
     if p["row_key"] != key or p["row_ms"] != now:
@@ -431,7 +431,7 @@ def take(w: World, o: Out, f: Feed, i: Int) -> Int:
 
 @compiled
 def judge(w: World, o: Out, f: Feed, begin: Int) -> Int:
-    """Judge records from `begin` on; answers the first that there was no room for, or DONE."""
+    """Judge records from `begin` on; returns the first that there was no room for, or DONE."""
     for i in range(begin, len(f.key)):
         if not _reach(w, o, f.key[i], f.at_ms[i], f.rank[i], f.mono_ns[i]):
             return i
@@ -443,7 +443,7 @@ def judge(w: World, o: Out, f: Feed, begin: Int) -> Int:
 
 @compiled
 def move_on(w: World, o: Out, begin: Int, next_ns: Array) -> Int:
-    """Move every key from `begin` on to its clock; answers the first without room, or DONE.
+    """Move every key from `begin` on to its clock; returns the first without room, or DONE.
 
     `next_ns`: monotonic time of the first record of each key that still waits.
     """

@@ -149,7 +149,7 @@ class Out(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """Records of keys to be judged, in order; NULL and -1 stand for null."""
+    """Records of keys to be judged, in order; NULL and -1 mean null."""
 
     key: Array
     kind: Array

@@ -1,6 +1,6 @@
 """MurmurHash3 x64 128 bit, initial value 0, of producer ids: 8 little-endian bytes each.
 
-Bit for bit what `mmh3.hash64` answers. Eight bytes are less than one block of the hash, so only
+Bit for bit what `mmh3.hash64` returns. Eight bytes are less than one block of the hash, so only
 its tail and its finaliser take part.
 """
 

@@ -169,8 +169,8 @@ class ProducerIds:
             at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
         s.config = self._policies
         if texts:
-            told = standing.configured(texts, at_ms, s.shared, SEQUENCE, s.names)
-            records = concat([told, records]) if length(records) else told
+            documents = standing.configured(texts, at_ms, s.shared, SEQUENCE, s.names)
+            records = concat([documents, records]) if length(records) else documents
         s.shared, s.meaning = common.merged(s.shared, s.meaning, records, s.names, refused)
 
     # -- judging -----------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def tokens_at(q: Record, now: int, bound: float, samples: int, window_ms: int) -
 
 @compiled
 def read_tokens(q: Record, now: int, bound: float, samples: int, window_ms: int) -> float:
-    """Refill the bucket and answer its balance (ids); below 0 is a violation."""
+    """Refill the bucket and return its balance (ids); below 0 is a violation."""
     tokens = tokens_at(q, now, bound, samples, window_ms)
     if bound == bound:
         q["tokens"], q["refilled_ms"] = tokens, now
@@ -192,7 +192,7 @@ def add_sample(
     start: Array, last: Array, total: Array, at: int, used: int, current: int, value: float,
     now: int, samples: int, window_ms: int, stat: int,
 ) -> tuple[Int, Int]:
-    """Add `value` at `now` to the samples at place `at`; answers how many are used, and which is
+    """Add `value` at `now` to the samples at place `at`; returns how many are used, and which is
     current."""
     begins = used == 0 or now - start[at + current] >= window_ms
     place = next_sample(start, at, used, current, now, samples, window_ms, stat)

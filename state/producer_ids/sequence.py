@@ -1,7 +1,7 @@
 """The order of records with a user as key (event contract, section 2).
 
-Where `seq` does not tell, all of their columns do: topic and partition as they stand, position,
-kind, then the rest as the contract lists them.
+Where `seq` does not decide, all of their columns do: topic and partition as in the record,
+position, kind, then the rest as the contract lists them.
 """
 
 from __future__ import annotations

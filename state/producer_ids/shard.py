@@ -24,7 +24,7 @@ COLUMNS = (
     "principal", "client_id", "topic", "partition", "producer_id", "producer_name", "sequence_id",
     "ledger_id", "entry_id", "entry_bytes", "num_messages", "policy_json",
 )
-"""Contract columns that the job carries; `topic` and `partition` as they stand in the record."""
+"""Contract columns that the job carries; `topic` and `partition` as in the record."""
 USER = "user"
 """Column of records: what follows the first colon of `principal`, all of it without one."""
 NAME_COLUMNS = (
@@ -58,7 +58,7 @@ class Shard:
 
     names: Names
     parts: dict[str, Array] = field(default_factory=_nothing)
-    """Filters and samples stand in the order of their keys, the oldest filter of a key first;
+    """Filters and samples are in the order of their keys, the oldest filter of a key first;
     `words` has bits of filters or lists of ids, `ids` the members of exact filters, one filter
     after the other."""
     waiting: Records = field(default_factory=_none)
@@ -345,7 +345,7 @@ def pack(w: World, stream_ms: int) -> dict[str, Array]:
 @numba.njit(cache=True, nogil=True)
 def _by_owner(entries: Array, position: Array, starts: Array, order: Array) -> None:
     """Places of entries in the order of their owners' positions, -1 for those to leave out;
-    `starts` says where each owner's begin, and is moved to where they end."""
+    `starts` has where each owner's begin, and is moved to where they end."""
     for i in range(len(entries)):
         at = position[entries[i]["owner"]]
         if at >= 0:

@@ -42,7 +42,7 @@ MEANING = np.dtype(
     [("what", "<i8"), ("name", "<i8"), ("bound", "<f8"), ("samples", "<i8"), ("span_s", "<i8"),
      ("layers", "<i8"), ("expiration_ms", "<i8"), ("fresh", "|u1")], align=True,
 )
-"""What a shared record says: a broker start, a user's bound (NaN: none), settings (0: none)."""
+"""A shared record: a broker start, a user's bound (NaN: none), settings (0: none)."""
 _SETTINGS = ("samples", "span_s", "layers", "expiration_ms")
 
 
@@ -62,7 +62,7 @@ class Timeline(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> tuple[int, str, float, tuple[int, ...]] | None:
-    """What a document says; None for one that this job does not use."""
+    """The content of a document; None for one that this job does not use."""
     document = json.loads(text)
     limits = document.get("limits") or {}
     if document["scope"] == "user":
@@ -82,7 +82,7 @@ def source_of(text: str) -> tuple[str, str]:
 
 
 def meanings(records: Records, names: Names) -> Array:
-    """What each shared record says; `what` is -1 where this job has no use for it."""
+    """The content of each shared record; `what` is -1 where this job has no use for it."""
     found = np.zeros(length(records), MEANING)
     found["what"], found["name"], found["bound"], found["fresh"] = START, NONE, np.nan, 1
     policies = np.flatnonzero(records["event_type"] == POLICY)

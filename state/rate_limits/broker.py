@@ -73,7 +73,7 @@ class Broker:
     windows: list[Window] = field(default_factory=list)
     applied: set[int] = field(default_factory=set)
     receipt_wait_ms: int = RECEIPT_WAIT_MS_DEFAULT
-    """Where no policy says how long to wait for a receipt."""
+    """Time to wait for a receipt where no policy sets it."""
     limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:

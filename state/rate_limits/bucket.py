@@ -122,7 +122,7 @@ def _is_new_tick(b: Record, now: int, resolution: int) -> bool:
 
 @compiled
 def refresh(b: Record, k: int, now: int, period: int, resolution: int) -> Int:
-    """Bring a `per_tick` bucket up to now and take k tokens; answers the balance."""
+    """Bring a `per_tick` bucket up to now and take k tokens; returns the balance."""
     new, b["last_ns"], b["remainder_ns"] = new_tokens(b, now, period, resolution, PER_TICK)
     b["tokens"] = min(b["tokens"] + new, b["capacity"]) - (k + b["pending"])
     b["pending"] = 0
@@ -131,7 +131,7 @@ def refresh(b: Record, k: int, now: int, period: int, resolution: int) -> Int:
 
 @compiled
 def charge(b: Record, k: int, now: int, period: int, resolution: int, version: int) -> Int:
-    """Take k >= 0 tokens and answer the balance of the verdict; 0 or less throttles.
+    """Take k >= 0 tokens and return the balance of the verdict; 0 or less throttles.
 
     With k = 0 a reading. Raises ValueError for a negative k, as the class does.
     """
@@ -189,7 +189,7 @@ def pause_until(balance: int, need: int, rate: int, period: int, version: int) -
 
 @compiled
 def pause_of(b: Record, balance: int, period: int, version: int) -> Int:
-    """Time (ns) until a bucket that stands at `balance` has its target, at least one token."""
+    """Time (ns) until a bucket with this balance has its target, at least one token."""
     if version == PER_TICK:
         if balance > 0:
             return np.int64(0)

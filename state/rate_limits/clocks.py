@@ -38,7 +38,7 @@ def present(b: Broker) -> Moment | None:
 def by_stream(b: Broker, rows: Records, run: Array, stream_ms: int) -> Moment | None:
     """The key's moment at a wall time of the stream, seen from its last record before that.
 
-    `rows` are its waiting records in order. None if no record tells.
+    `rows` are its waiting records in order. None if no record has it.
     """
     wall = rows["ts_wall_ms"]
     before = np.flatnonzero((wall != NULL) & (wall <= stream_ms))
@@ -89,5 +89,5 @@ def by_records(b: Broker, rows: Records, run: Array, time: Array, lateness_ns: i
 
 
 def is_before(run: Array, time: Array, clock: Moment) -> Array:
-    """Rows that stand before a moment of their key."""
+    """Rows before a moment of their key."""
     return (run < clock.run) | ((run == clock.run) & (time < clock.ns))

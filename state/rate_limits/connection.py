@@ -48,7 +48,7 @@ def open_connection(w: World, c: int) -> None:
 
 @compiled
 def by_age(w: World, thread: int) -> tuple[Int, Int]:
-    """Open connections of an IO thread (-1 = of all), oldest first: where they lie in `w.scratch`.
+    """Open connections of an IO thread (-1 = of all), oldest first: their places in `w.scratch`.
 
     The two kinds have a place of their own, so that one list can be read while another is made.
     """
@@ -56,7 +56,7 @@ def by_age(w: World, thread: int) -> tuple[Int, Int]:
     end = start
     for c in range(len(w.cnxs)):
         if w.cnxs[c]["open"] != 0 and (thread < 0 or w.cnxs[c]["thread"] == thread):
-            # they mostly lie in this order already
+            # they are mostly in this order already
             at = end
             while at > start and w.cnxs[w.scratch[at - 1]]["opened"] > w.cnxs[c]["opened"]:
                 w.scratch[at] = w.scratch[at - 1]

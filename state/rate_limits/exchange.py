@@ -1,7 +1,7 @@
 """The exchange of PIP-385: commands to clients, receipts, and the client's side of a throttle.
 
 A mark of a topic or a resource group sends its producer a command and waits for the receipt; reads
-stay on unless it fails to come in time. Marks for the other reasons pause reads at once and tell
+stay on unless it fails to come in time. Marks for the other reasons pause reads at once and inform
 every producer of the connection, for information. A client that does not know the command is sent
 none: a row without a request id shows which producers would have had one.
 """
@@ -133,7 +133,7 @@ def _new_row(
 def _command(
     w: World, o: Out, p: int, now: int, wall: int, feed: int, kind: int, rule: int, pause: int
 ) -> Int:
-    """Send a command to a producer; answers its request id on the connection."""
+    """Send a command to a producer; returns its request id on the connection."""
     producer = w.producers[p]
     cnx, link = w.cnxs[producer["cnx"]], w.links[producer["link"]]
     cnx["requests"] += 1
@@ -157,7 +157,7 @@ def _command(
 
 @compiled
 def _producers(w: World, c: int) -> tuple[int, int]:
-    """Open producers of a connection by id and age: where their places lie in `w.scratch`."""
+    """Open producers of a connection by id and age: where their places are in `w.scratch`."""
     start = 2 * len(w.cnxs)
     most = len(w.producers)
     ids = w.scratch[start : start + most]
@@ -183,7 +183,7 @@ def _producers(w: World, c: int) -> tuple[int, int]:
 def _inform(
     w: World, o: Out, c: int, first: int, now: int, wall: int, feed: int, kind: int, pause: int
 ) -> Int:
-    """A command to every producer of a connection, by id; answers the request id of the first
+    """A command to every producer of a connection, by id; returns the request id of the first
     one's, or of the smallest producer's (first = -1), NULL without a producer."""
     answer = NULL
     first_place, last_place = _producers(w, c)

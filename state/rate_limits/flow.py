@@ -1,6 +1,6 @@
 """The records of one broker in order, with its timers and windows between them.
 
-The kernel stops and answers a status when it needs something from outside: more room for rows, a
+The kernel stops and returns a status when it needs something from outside: more room for rows, a
 window to be written, a policy or a restart to be carried out. Calling it again goes on where it
 stopped.
 """
@@ -116,7 +116,7 @@ def no_room(w: World, o: Out, more: int) -> bool:
         or (
             k["protocol"] != 0
             and (
-                # both broker, connection and thread may have to tell every producer
+                # both broker, connection and thread may have to inform every producer
                 k["command_rows"] + 3 * len(w.producers) + LIMITERS_PER_PUBLISH > len(o.commands)
                 or 2 * len(w.cnxs) + 3 * len(w.producers) > len(w.scratch)
             )
@@ -148,7 +148,7 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
 
 @compiled
 def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
-    """Judge records [start, end); answers a status and the record it stands at.
+    """Judge records [start, end); returns a status and the record it is at.
 
     After ASK the record has been counted as the key's last one and the caller carries it out.
     """
@@ -268,7 +268,7 @@ def publish(
 
 @compiled
 def end_window(w: World, next_mono: int, next_known: bool) -> Int:
-    """Book paused time up to the end of the open window; answers that moment (ns).
+    """Book paused time up to the end of the open window; returns that moment (ns).
 
     `next_mono` is the time of the key's next record, which the end does not pass.
     """

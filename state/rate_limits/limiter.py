@@ -112,7 +112,7 @@ def use(w: World, limiter: int, now: int) -> None:
 
 @compiled
 def pause_now(b: Record, balance: int, now: int, version: int) -> Int:
-    """Pause (ns) of a bucket that stands at `balance`, without touching it."""
+    """Pause (ns) of a bucket with this balance, without touching it."""
     if version == PER_TICK:
         balance = balance_at(b, now, PERIOD_NS, RESOLUTION_NS, version)
     return pause_of(b, balance, PERIOD_NS, version)
@@ -170,7 +170,7 @@ def _verdict(
 
 @compiled
 def _wait(w: World, limiter: int, producer: int, trigger: int) -> None:
-    """Append a producer to the FIFO; it may stand there several times."""
+    """Append a producer to the FIFO; it may be there several times."""
     k = w.key[0]
     i = k["free_waiting"]
     if i >= 0:
@@ -289,7 +289,7 @@ def read_limiter(w: World, limiter: int, now: int) -> tuple[Int, Int, Int]:
 
 @compiled
 def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> Int:
-    """Run a release task; answers the delay (ns) it scheduled itself with, NULL if none.
+    """Run a release task; returns the delay (ns) it scheduled itself with, NULL if none.
 
     Producers leave while both buckets have their target or, with `release_condition` positive,
     anything at all.
@@ -332,7 +332,7 @@ def change_limits(
     """New limits: both buckets new and full, the history forgotten; waiting producers are tried
     again at once with `limit_change = immediate`, at their time with `scheduled`.
 
-    A limiter that nobody has used for idle_state_ms is only built at its next use; `seen` tells
+    A limiter that nobody has used for idle_state_ms is only built at its next use; `seen` has
     that for one that has no bucket yet.
     """
     e = w.limiters[limiter]

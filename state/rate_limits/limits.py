@@ -35,7 +35,7 @@ def _number(value: Any) -> int:
 
 
 def _rates(limits: Mapping[str, Any] | None, keys: tuple[str, str]) -> tuple[int, int] | None:
-    """Message and byte rate of a document, None if it says nothing about them; 0 = off."""
+    """Message and byte rate of a document, None if it does not set them; 0 = off."""
     if limits is None:
         return None
     values = [_number(limits[key]) if limits.get(key) is not None else -1 for key in keys]

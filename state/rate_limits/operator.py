@@ -213,7 +213,7 @@ class RateLimits:
     def _judge_key(
         self, s: Shard, b: Broker, r: Records, is_new: Array, stream_ms: int, refused: Refused
     ) -> Records:
-        """One key's batch; answers the records that go on waiting."""
+        """One key's batch; returns the records that go on waiting."""
         b.key["verdicts"] = self._verdicts
         b.key["idle_ns"], b.key["window_ms"] = self._idle_ns, self._window_ms
         for field_, value in self._switches.items():
@@ -368,7 +368,7 @@ class RateLimits:
         self, s: Shard, b: Broker, r: Records, run: Array, judged: int, clock: Moment,
         floating: Records,
     ) -> Records:
-        """Judge the first records of a key and move it to its clock; answers the policies that
+        """Judge the first records of a key and move it to its clock; returns the policies that
         wait for their time."""
         rows_ = take(r, np.arange(judged))
         wall = rows_["ts_wall_ms"]
@@ -440,7 +440,7 @@ class RateLimits:
         k = b.key
         k["has_clock"], k["clock_ns"] = 1, clock.ns
         if k["any"]:
-            # a clock that stands just behind a broker start is no time of its run
+            # a clock just behind a broker start is no time of its run
             ns = max(clock.ns, int(k["last_ns"]))
             b.advance(ns, next_ns, next_wall)
             k["clock_wall_ms"] = max(int(k["clock_wall_ms"]), b.wall_at(ns, next_wall))

@@ -41,7 +41,7 @@ def schedule_receipt(w: World, due: int, cnx: int, place: int, mark: int, reques
 
 @compiled
 def pop_timer(w: World) -> tuple[Int, Int, Int, Int]:
-    """Take the earliest timer off the heap; answers its limiter, connection, place and mark."""
+    """Take the earliest timer off the heap; returns its limiter, connection, place and mark."""
     k = w.key[0]
     timers = w.timers
     first = timers[0]

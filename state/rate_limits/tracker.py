@@ -70,7 +70,7 @@ def counts(kind: int, shared: int) -> bool:
 
 @compiled
 def mark_state(states: Array, kind: int, shared: int) -> Int:
-    """Mark a type; answers the transition. `shared` = one counter for all types."""
+    """Mark a type; returns the transition. `shared` = one counter for all types."""
     active = any_active(states)
     if counts(kind, shared):
         states[kind] += 1
@@ -86,7 +86,7 @@ def mark_state(states: Array, kind: int, shared: int) -> Int:
 
 @compiled
 def unmark_state(states: Array, kind: int, shared: int) -> Int:
-    """Unmark a type; answers the transition. Counting types have no floor."""
+    """Unmark a type; returns the transition. Counting types have no floor."""
     if counts(kind, shared):
         states[kind] -= 1
     else:
@@ -255,7 +255,7 @@ def start_blocking(w: World, c: int, now: int, kind: int, owner: int, trigger: i
 
 @compiled
 def _stop_blocking(w: World, c: int, settle_ns: int, kind: int, owner: int) -> Int:
-    """A mark that held the reads has ended; answers the pause seen by the feed if they go on."""
+    """A mark that held the reads has ended; returns the pause seen by the feed if they go on."""
     cnx = w.cnxs[c]
     blocking = cnx["blocking"]
     if blocking[kind] == 1:
@@ -302,7 +302,7 @@ def write_row(
     action: int, kind: int, transition: int, rule: int, owner: int, trigger: int, request: int,
     receipt: int,
 ) -> Int:
-    """Write the columns that every row has; answers its position."""
+    """Write the columns that every row has; returns its position."""
     k = w.key[0]
     if k["row_ns"] != now:
         k["row_ns"], k["row_no"] = now, 0
@@ -360,7 +360,7 @@ def mark(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, producer: int, topic: int,
     kind: int, rule: int, owner: int, trigger: int,
 ) -> Int:
-    """Mark a connection and write the row; answers its position in `o.rows`.
+    """Mark a connection and write the row; returns its position in `o.rows`.
 
     `owner` is the place of the limiter, connection or IO thread whose limit it is, `trigger` the
     topic of the publish at which it acted.

@@ -115,7 +115,7 @@ def find_producers(
 ) -> tuple[int, int]:
     """Position of (connection, topic, producer id) per row, -1 if unknown and not to be created.
 
-    `producers` and `links` have room for one new element per row; answers how many are used.
+    `producers` and `links` have room for one new element per row; returns how many are used.
     """
     size = 64
     while size < 2 * (known + len(cnx)):
