@@ -13,7 +13,6 @@ import pytest
 
 from app.config.settings import Settings
 from app.stream.preflight import chosen
-from app.stream.progress import Progress
 from app.stream.run import Service, run
 from app.stream.shutdown import Stopping
 from app.telemetry import health
@@ -44,9 +43,10 @@ def wait_for(what: Callable[..., bool]) -> None:
         time.sleep(0.2)
 
 
-def waiting(spark: SparkSession) -> bool:
-    """Whether both queries have reported that they wait for records."""
-    reports = [query.lastProgress for query in spark.streams.active]
+def waiting(service: Service) -> bool:
+    """Whether every query has reported that it waits for records."""
+    # From inside: what a run publishes does not have this.
+    reports = [query.lastProgress for query in service._queries.values()]
     return len(reports) == 2 and all(p and "addBatch" not in p["durationMs"] for p in reports)
 
 
@@ -65,9 +65,9 @@ def test_records_of_which_nothing_comes_are_counted(
     assert len(identities(settings.warehouse)) == 1_000
 
 
-def counted(progress: Progress) -> list[int]:
+def counted(service: Service) -> list[int]:
     """How many records each query has counted."""
-    return [figures.events for figures in progress.figures]
+    return [figures.events for figures in service._progress.figures]
 
 
 def test_records_that_come_after_a_time_without_any_are_counted(
@@ -79,19 +79,18 @@ def test_records_that_come_after_a_time_without_any_are_counted(
     folder = tmp_path / "in"
     folder.mkdir()
     lines = [line for part in punctual_trace(sum(PARTS) + 20_000).slices() for line in part.lines()]
-    stopping, progress, read = Stopping(), Progress(), 0
-    queries = chosen(settings, None)
-    service = Service(reports_often, settings, queries, False, stopping, progress)
+    stopping, read = Stopping(), 0
+    service = Service(reports_often, settings, chosen(settings, None), False, stopping)
     thread = threading.Thread(target=service.work)
     thread.start()
     try:
         for number, count in enumerate(PARTS):
-            wait_for(lambda: waiting(reports_often))
+            wait_for(lambda: waiting(service))
             part = tmp_path / f"{number}.jsonl"
             part.write_bytes(b"\n".join(lines[read : read + count]) + b"\n")
             part.rename(folder / part.name)
             read += count
-            wait_for(lambda so_far=read: counted(progress) == [so_far] * 2)
+            wait_for(lambda so_far=read: counted(service) == [so_far] * 2)
     finally:
         stopping.ask()
         thread.join(90)
