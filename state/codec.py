@@ -168,7 +168,7 @@ def _opened(data: bytes) -> tuple[_Plan, bytes]:
     (size,) = struct.unpack_from("<Q", data, end)
     packed = memoryview(data)[end + 8:]
     body: bytes = pa.decompress(packed, decompressed_size=size, codec=COMPRESSION, asbytes=True)
-    return _plan(data[8:end]), body
+    return _plan(bytes(data[8:end])), body  # Spark keeps states as bytearray
 
 
 def _lengths(plan: _Plan, body: bytes) -> tuple[list[int], int]:

@@ -152,6 +152,7 @@ def by_field(job: str, version: int, arrays: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize("write", [codec.encode, by_field])
 def test_arrays_come_back_whatever_their_shape(write: Any) -> None:
     data = write("backlog", 7, SHAPED)
+    assert codec.decode("backlog", 7, bytearray(data)).keys() == SHAPED.keys()  # as Spark has it
     found = codec.decode("backlog", 7, data)
     assert list(found) == list(SHAPED)
     for name, array in SHAPED.items():
