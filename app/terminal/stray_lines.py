@@ -20,12 +20,18 @@ NOISE = (
     "To adjust logging level use sc.setLogLevel(newLevel).",
 )
 
+DYING = 'Exception in thread "stream execution thread for '
+"""Begins the stack trace of a query that ends after Spark has stopped, at Ctrl-C. Why a query failed
+is reported by the run."""
+
 
 def kept(lines: Iterable[str], as_json: bool) -> Iterator[str]:
     """The lines without noise; with `as_json` each is an object."""
+    dying = False
     for line in lines:
         text = line.rstrip("\n")
-        if text.startswith(NOISE) or (as_json and not text.strip()):
+        dying = text.startswith(DYING) or (dying and text.startswith(("\t", "Caused by: ")))
+        if dying or text.startswith(NOISE) or (as_json and not text.strip()):
             continue
         yield (text if not as_json or _is_message(text) else _message(text)) + "\n"
 

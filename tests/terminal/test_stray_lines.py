@@ -1,0 +1,33 @@
+"""What Spark writes around its log: lines without information are dropped, all others pass."""
+
+from __future__ import annotations
+
+import json
+
+from app.terminal.stray_lines import kept
+
+DYING = """\
+weir: interrupted
+Exception in thread "stream execution thread for archive [id = 0b, runId = bc]" x.SparkException:
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)
+Caused by: org.apache.spark.rpc.RpcEnvStoppedException: RpcEnv already stopped.
+\t... 8 more
+2026-11-22T17:27:02.638Z ERROR   TaskSetManager: Task 0 failed
+\tat somewhere.else
+Exception in thread "main" java.lang.OutOfMemoryError
+\tat a.place
+"""
+
+
+def test_a_query_that_dies_after_spark_leaves_no_stack_trace() -> None:
+    lines = DYING.splitlines(keepends=True)
+    assert list(kept(lines, as_json=False)) == [lines[0], *lines[5:]]
+
+
+def test_as_json_every_line_is_an_object() -> None:
+    lines = ["WARNING: Using incubator modules: jdk.incubator.vector\n", "\n", "plain\n",
+             '{"time": "t", "level": "INFO", "message": "m"}\n']
+    found = [json.loads(line) for line in kept(lines, as_json=True)]
+    assert [(each["level"], each["message"]) for each in found] == [
+        ("WARNING", "plain"), ("INFO", "m")
+    ]
