@@ -8,7 +8,7 @@ from app.terminal.stray_lines import kept
 
 DYING = """\
 weir: interrupted
-Exception in thread "stream execution thread for archive [id = 0b, runId = bc]" x.SparkException:
+Exception in thread "stream execution thread for archive [id = 0b, runId = bc]" x.Error:
 \tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)
 Caused by: org.apache.spark.rpc.RpcEnvStoppedException: RpcEnv already stopped.
 \t... 8 more
