@@ -21,8 +21,8 @@ NOISE = (
 )
 
 DYING = 'Exception in thread "stream execution thread for '
-"""Begins the stack trace of a query that ends after Spark has stopped, at Ctrl-C. Why a query failed
-is reported by the run."""
+"""Begins the stack trace of a query that ends after Spark has stopped, at Ctrl-C. Why a query
+failed is reported by the run."""
 
 
 def kept(lines: Iterable[str], as_json: bool) -> Iterator[str]:
