@@ -2,7 +2,7 @@
 
 Four partitions, two of which hold 93 % of the records; a process of its own, as a user starts it.
 Once as it comes, and once with everything planned as one micro-batch, as a version without a bound
-would have left it in the checkpoint.
+would have left it in the checkpoint. The floor is what Spark needs to read and parse the topic.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from deltalake import DeltaTable
 
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
+from tests.bench.floors import parsed
 from tests.bench.result import Result
-from tests.bench.stream import Bench
+from tests.bench.stream import Bench, open_session
 from tests.servers.kafka import Kafka
 
 ROOT = Path(__file__).resolve().parents[2]
+FLOOR = "floor: from_json of the topic, whole contract"
 TOPIC, SHARES = "events", (465, 465, 35, 35)
 TIMEOUT_S = 1800
 OF_BENCH = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS")
@@ -47,9 +49,26 @@ def run(bench: Bench) -> Result:
             "maxOffsetsPerTrigger": "1000000000"
         })):
             _catch_up(bench, result, broker, name, options)
+        result.add(FLOOR, result.events / _parsed_by_spark(bench, broker.servers))
     finally:
         broker.stop()
+    for name in ("as it comes", "planned as one"):
+        result.ratio(f"{name}: caught up, all jobs and the archive", FLOOR)
     return result
+
+
+def _parsed_by_spark(bench: Bench, servers: str) -> float:
+    """Seconds in which Spark alone reads the topic and parses its records, and keeps nothing."""
+    spark = bench.spark or open_session()
+    began = time.monotonic()
+    raw = spark.read.format("kafka").options(**{
+        "kafka.bootstrap.servers": servers, "subscribe": TOPIC,
+    }).load()
+    parsed(raw, None).write.format("noop").mode("overwrite").save()
+    took = time.monotonic() - began
+    if bench.spark is None:
+        spark.stop()
+    return took
 
 
 def _catch_up(
@@ -80,10 +99,11 @@ def _catch_up(
         process.terminate()
     assert process.wait(60) == 0, f"the run ended with {process.returncode}"
     commits = warehouse / "_weir" / "checkpoints" / "govern" / "offsets"
+    batches = [file for file in commits.iterdir() if file.name.isdigit()]
     offsets = [
         sum(json.loads(file.read_text().splitlines()[-1])[TOPIC].values())
-        for file in sorted(commits.iterdir(), key=lambda f: int(f.name)) if file.name.isdigit()
-    ] if commits.is_dir() else []
+        for file in sorted(batches, key=lambda file: int(file.name))
+    ]
     archived = DeltaTable(str(warehouse / "events")).to_pyarrow_dataset().count_rows()
     result.add(f"{name}: caught up, all jobs and the archive", result.events / took,
                note=f"{archived:,} events archived, start of Spark included")

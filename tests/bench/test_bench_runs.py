@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LONG = {"demo", "topics", "transport", "columnar", "chunks", "producer_ids", "backlog_job"}
 """Those that share the most code with another, and take longest."""
 NEEDS_A_BROKER = {"freshness", "flood"}
+"""Those are in test_bench_brokers.py."""
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,12 @@ def small(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Benc
     for name in BENCHES if name not in NEEDS_A_BROKER
 ])
 def test_benchmark_finds_its_figures(name: str, small: Bench, tmp_path: Path) -> None:
+    finds_its_figures(name, small, tmp_path)
+
+
+def finds_its_figures(name: str, small: Bench, out: Path) -> None:
     result = bench(name)(small)
     assert isinstance(result, Result)
     assert result.figures and all(figure.value >= 0 for figure in result.figures)
     assert any(figure.value > 0 for figure in result.figures)
-    assert result.write(tmp_path).exists()
+    assert result.write(out).exists()
