@@ -152,10 +152,11 @@ def run(
     settings = _settings(config, warehouse, reads=True)
     names = [job.strip() for job in jobs.split(",")] if jobs else None
     if _preflight():
-        from app.stream.preflight import chosen, refuse
+        from app.stream.assignment import plan
+        from app.stream.preflight import refuse
 
         # The driver of a cluster sees other folders and networks than the machine of this line.
-        (refuse if _preflight() == HERE else chosen)(settings, names)
+        (refuse if _preflight() == HERE else plan)(settings, names)
         return
     from app.stream.run import run as run_service
 

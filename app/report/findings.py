@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table as Grid
-from rich.text import Text
 
 from app.terminal.sizes import size_text
 
@@ -553,23 +552,27 @@ def _clock(ms: int | None) -> str:
     return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M:%S")
 
 
-def indented(text: str) -> Padding:
-    """Text whose wrapped lines are indented like the first."""
-    return Padding(Text(text), (0, 0, 0, 2), expand=False)
+def show(console: Console, text: str) -> None:
+    """Prints a paragraph, indented, in lines without trailing blanks."""
+    console.print(
+        textwrap.fill(text, console.width, initial_indent="  ", subsequent_indent="  ",
+                      break_long_words=False, break_on_hyphens=False),
+        markup=False, soft_wrap=True,
+    )
 
 
 def render(summary: Summary, console: Console, others: Iterable[str] = ()) -> None:
     """Prints a summary: sentences, those of other jobs, the table of causes, and the quarantined
     records by reason."""
     for sentence in (*sentences(summary), *others):
-        console.print(indented(sentence))
+        show(console, sentence)
     if summary.causes:
         grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         grid.add_column("limit")
         grid.add_column("of", overflow="fold")
         for name in ("pauses", "paused", "topics"):
             grid.add_column(name, justify="right", no_wrap=True)
-        grid.add_column("first", no_wrap=True)
+        grid.add_column("first", justify="right", no_wrap=True)
         for cause in summary.causes[:SHOWN]:
             limit = SHORT_NAMES.get(cause.limiter, cause.limiter)
             grid.add_row(limit, short(cause.name), str(cause.pauses),
@@ -586,7 +589,7 @@ def render(summary: Summary, console: Console, others: Iterable[str] = ()) -> No
                   if records else "Nothing in quarantine.", markup=False)
     listed = ", ".join(f"{code} {n}" for code, n in summary.quarantined.items())
     if listed:
-        console.print(indented(listed))
+        show(console, listed)
 
 
 def render_next_steps(out: Path, console: Console) -> None:

@@ -48,11 +48,11 @@ def demo(out: Path, seed: int, events: int) -> int:
     )
     if other is not None:
         console.print()
-        console.print(findings.indented(other))
+        findings.show(console, other)
     caches = _caches_compared(config, out)
     if caches is not None:
         console.print()
-        console.print(findings.indented(caches))
+        findings.show(console, caches)
     _write_report(config, out / "report.html", console)
     findings.render_next_steps(out, console)
     return 0

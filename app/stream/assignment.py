@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from app.config.jobs import JOBS
 from app.errors import UserError
 from app.warehouse import checkpoints, manifest
+from app.warehouse.checkpoints import ARCHIVE
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -39,11 +40,25 @@ class Plan:
     splits: list[Split] = field(default_factory=list)
     waiting: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Jobs by query, of those that the configuration leaves out."""
+    archive: bool = False
+    """Whether the query of the archive runs, too."""
+
+    @property
+    def running(self) -> dict[str, tuple[str, ...]]:
+        """Jobs by query of all queries to run; the last is the archive, with itself as its job."""
+        return {**self.queries, **({ARCHIVE: (ARCHIVE,)} if self.archive else {})}
 
     @property
     def touched(self) -> list[str]:
-        """The queries that no other run may use meanwhile."""
-        return list(dict.fromkeys([*self.queries, *(split.query for split in self.splits)]))
+        """The queries that no other run may use meanwhile: those that run, and those to split."""
+        return list(dict.fromkeys([*self.running, *(split.query for split in self.splits)]))
+
+    @property
+    def own(self) -> dict[str, tuple[str, ...]]:
+        """Of `running`, the queries that have a checkpoint of their own, or begin one; until the
+        split the others have that of the query they come from."""
+        apart = {name for split in self.splits for name in split.apart}
+        return {name: jobs for name, jobs in self.running.items() if name not in apart}
 
     def notes(self) -> list[str]:
         """Unexpected effects on these queries, a sentence each."""
@@ -70,16 +85,25 @@ def query_name(group: Sequence[str]) -> str:
 
 
 def plan(settings: Settings, only: Sequence[str] | None = None) -> Plan:
-    """The queries for the configured groups of jobs, of those in `only` where it is given.
+    """The queries for the configured groups of jobs and the archive, of those in `only` if given.
 
-    Raises UserError where `only` names a part of the jobs of a query that has begun.
+    Raises UserError where `only` names what is no job of the configuration, or a part of the jobs
+    of a query that has begun. The settings stay whole: which records the archive keeps must not
+    depend on the jobs of this run.
     """
+    allowed = [*settings.jobs, ARCHIVE]
+    for job in only or ():
+        if job not in allowed:
+            raise UserError(
+                f"--jobs {job}: is not a job of this configuration\n"
+                f"allowed: {', '.join(allowed)}"
+            )
     begun = {
         name: jobs for name, jobs in known(settings).items() if checkpoints.begun(settings, name)
     }
     owner = {job: name for name, jobs in begun.items() for job in jobs}
     taken = {*begun, *checkpoints.found(settings)}
-    made = Plan()
+    made = Plan(archive=only is None or ARCHIVE in only)
     parts: dict[str, list[tuple[str, ...]]] = {name: [] for name in begun}
     for group in settings.queries:
         for name in dict.fromkeys(owner[job] for job in group if job in owner):

@@ -89,6 +89,8 @@ class Progress:
         self._shown_at = time.monotonic()
         self._began: dict[str, float] = {}
         self._news = False
+        self._reported = False
+        """Whether the figures of a batch have been shown."""
 
     def look(self, queries: Sequence[StreamingQuery]) -> None:
         """Take in the batches since the last look, and show the figures when they are due."""
@@ -109,7 +111,8 @@ class Progress:
                 figures.take(progress)
             self._news = self._news or figures.batches > batches
         pause = ON_TERMINAL_S if self._lines.live else IN_LOG_S
-        if time.monotonic() - self._shown_at >= pause:
+        first = self._news and not self._reported
+        if first or time.monotonic() - self._shown_at >= pause:
             self._shown_at = time.monotonic()
             self._show(queries)
 
@@ -145,9 +148,11 @@ class Progress:
         line = " | ".join(filter(None, texts))
         if self._lines.live:
             self._lines.show(line)
+            self._reported = self._reported or self._news
         elif line and (self._news or FIRST in line):
             fields = {"queries": [asdict(figures) for figures in self.figures]}
             self._log.info(line, extra={"fields": fields})
+            self._reported = self._reported or self._news
             self._news = False
 
     def _first(self, name: str, query: StreamingQuery | None) -> str:

@@ -16,7 +16,7 @@ from app.quality.beside import beside as audits
 from app.stream import archive, assignment, govern, staging
 from app.stream.assignment import Plan
 from app.stream.failures import Passing, failure
-from app.stream.preflight import ARCHIVE, assigned, locked, refuse
+from app.stream.preflight import refuse
 from app.stream.progress import Progress
 from app.stream.run_lock import only_run
 from app.stream.session import build_session, stop_session
@@ -26,6 +26,7 @@ from app.telemetry.health import Health
 from app.terminal import log
 from app.terminal.interrupt import stoppable
 from app.warehouse import last_configuration, manifest
+from app.warehouse.checkpoints import ARCHIVE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,26 +61,25 @@ def work(
 
     An `interactive` run ends at Ctrl-C as any other command: no batch is finished first.
     """
-    queries, made = refuse(settings, jobs), assigned(settings, jobs)
+    made = refuse(settings, jobs)
     kept = manifest.check(settings)
     if kept is not None:
         settings = settings.model_copy(update={"partitions": kept.partitions})
-    with only_run(settings, locked(settings, jobs)):
-        if assigned(settings, jobs) != made:
+    with only_run(settings, made.touched):
+        if assignment.plan(settings, jobs) != made:
             raise UserError(
                 f"warehouse: another run has just begun or ended on {settings.warehouse}\n"
                 "start again"
             )
         # Errors before this line go to the caller without a log line; the log begins here.
         progress = Progress(log_format=log_format)
-        stopped = _with_spark(settings, made, queries, available_now, progress, interactive)
+        stopped = _with_spark(settings, made, available_now, progress, interactive)
     log.end()
     return stopped
 
 
 def _with_spark(
-    settings: Settings, made: Plan, queries: Mapping[str, tuple[str, ...]], available_now: bool,
-    progress: Progress, interactive: bool,
+    settings: Settings, made: Plan, available_now: bool, progress: Progress, interactive: bool,
 ) -> bool:
     """Whether the run was asked to stop."""
     from pyspark import SparkContext
@@ -98,7 +98,7 @@ def _with_spark(
         with listening(spark, stopping, python=not interactive):
             for note in made.notes():
                 progress.say(note)
-            Service(spark, settings, queries, available_now, stopping, progress).work()
+            Service(spark, settings, made.running, available_now, stopping, progress).work()
     finally:
         if ours:
             stop_session(spark)
@@ -133,7 +133,7 @@ class Service:
         trigger = None if self._endless else {"availableNow": True}
         group = self._groups[name]
         try:
-            if group == ARCHIVE:
+            if name == ARCHIVE:
                 query = archive.start(self._spark, self._settings, trigger)
             else:
                 query = govern.start(

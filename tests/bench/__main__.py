@@ -3,9 +3,9 @@
     python -m tests.bench [--small] [--out FOLDER] [NAME...]
     python -m tests.bench --table
 
-Without names all of them run. Results go to tests/bench/results/NAME.json, each with the machine,
-its load and the floors that were measured beside the figures; small runs write nothing without
---out. `--table` measures nothing: it puts the results into docs/benchmarks.md.
+Without names all of them run but `suite`. Results go to tests/bench/results/NAME.json, each with
+the machine, its load and the floors that were measured beside the figures; small runs write nothing
+without --out. `--table` measures nothing: it puts the results into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ BENCHES = {
     "entry_cache": "entry_cache.run",
     "query": "query.run",
     "flood": "flood.run",
+    "first_hour": "first_hour.run",
 }
+ALONE = {"suite": "suite.run"}
+"""Benchmarks that run only if they are named."""
 RESULTS = ("govern", "govern-demo", "columnar", "transport", "core", "topics", "state",
            "freshness", "generator", "claim", "chunks", "producer_ids", "backlog",
-           "backlog_job", "entry_cache", "query", "flood")
+           "backlog_job", "entry_cache", "query", "flood", "first_hour", "suite")
 """Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim", "backlog", "entry_cache",
-                 "query", "flood")
+                 "query", "flood", "first_hour", "suite")
 
 
 def environment() -> None:
@@ -66,7 +69,7 @@ def environment() -> None:
 
 def bench(name: str) -> Callable[..., object]:
     """The function of a benchmark."""
-    module, function = BENCHES[name].split(".")
+    module, function = {**BENCHES, **ALONE}[name].split(".")
     found: Callable[..., object] = getattr(import_module(f"tests.bench.{module}"), function)
     return found
 
@@ -75,14 +78,14 @@ def main() -> None:
     """Run the benchmarks that are named."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((*BENCHES, *ALONE)))
     parser.add_argument("--small", action="store_true", help="a few thousand events each")
     parser.add_argument("--out", type=Path, help="where the result files go")
     parser.add_argument("--table", action="store_true", help="rewrite docs/benchmarks.md")
     options = parser.parse_args()
     for name in options.names:
-        if name not in BENCHES:
-            parser.error(f"{name} is not one of {', '.join(BENCHES)}")
+        if name not in {*BENCHES, *ALONE}:
+            parser.error(f"{name} is not one of {', '.join((*BENCHES, *ALONE))}")
     environment()
     if options.table:
         from tests.bench.table import rewrite

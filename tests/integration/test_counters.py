@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app.config.settings import Settings
-from app.stream.preflight import chosen
+from app.stream.assignment import plan
 from app.stream.run import Service, run
 from app.stream.shutdown import Stopping
 from app.telemetry import health
@@ -80,7 +80,7 @@ def test_records_that_come_after_a_time_without_any_are_counted(
     folder.mkdir()
     lines = [line for part in punctual_trace(sum(PARTS) + 20_000).slices() for line in part.lines()]
     stopping, read = Stopping(), 0
-    service = Service(reports_often, settings, chosen(settings, None), False, stopping)
+    service = Service(reports_often, settings, plan(settings).running, False, stopping)
     thread = threading.Thread(target=service.work)
     thread.start()
     try:

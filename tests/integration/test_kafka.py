@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from app.config.settings import Settings
 from app.errors import UserError
-from app.stream.preflight import chosen
+from app.stream.assignment import plan
 from app.stream.run import Service, run
 from app.stream.shutdown import Stopping
 from tests.servers.kafka import Kafka
@@ -111,7 +111,7 @@ def running(spark: SparkSession, settings: Settings) -> Iterator[None]:
 
     def work() -> None:
         try:
-            Service(spark, settings, chosen(settings, None), False, stopping).work()
+            Service(spark, settings, plan(settings).running, False, stopping).work()
         except Exception as error:  # noqa: BLE001  it is raised again in the test's thread
             failed.append(error)
 

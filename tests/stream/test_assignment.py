@@ -112,7 +112,7 @@ def test_a_part_of_a_query_cannot_be_run_by_name(make_settings: MakeSettings) ->
         "name all of them, or split the query: give them groups of their own in queries",
     ]
     assert list(assignment.plan(make_settings(), list(JOBS)).queries) == ["govern"]
-    assert assignment.plan(make_settings(), ["archive"]) == assignment.Plan()
+    assert assignment.plan(make_settings(), ["archive"]) == assignment.Plan(archive=True)
 
 
 def test_jobs_are_not_taken_apart_in_the_middle_of_a_batch(make_settings: MakeSettings) -> None:

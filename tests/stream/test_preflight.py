@@ -12,7 +12,8 @@ import pytest
 
 from app.config.settings import Settings
 from app.errors import UserError
-from app.stream.preflight import locked, refuse
+from app.stream.assignment import plan
+from app.stream.preflight import refuse
 from app.stream.run import run
 from app.stream.run_lock import only_run
 
@@ -71,8 +72,8 @@ def test_what_can_be_read_and_written_is_let_through(
 ) -> None:
     settings = make_settings(source=files, metrics={"listen": "127.0.0.1:0"})
     archive = {"archive": ("archive",)}
-    assert refuse(settings) == {"govern": settings.jobs, **archive}
-    assert refuse(settings, ["chunks", "archive"]) == {"chunks": ("chunks",), **archive}
+    assert refuse(settings).running == {"govern": settings.jobs, **archive}
+    assert refuse(settings, ["chunks", "archive"]).running == {"chunks": ("chunks",), **archive}
     assert not Path(settings.warehouse).exists()
 
 
@@ -99,6 +100,6 @@ def test_a_run_whose_queries_are_to_be_taken_apart(
     (Path(begun.warehouse) / "_weir" / "checkpoints" / "govern" / "offsets").mkdir(parents=True)
     (Path(begun.warehouse) / "_weir" / "checkpoints" / "govern" / "offsets" / "0").touch()
     settings = make_settings(source=files, queries=[["chunks"], ["backlog"]])
-    assert "govern" in locked(settings, None)
+    assert "govern" in plan(settings).touched
     with only_run(begun, ["govern"]), pytest.raises(UserError, match=r"\(query govern\)"):
         refuse(settings)

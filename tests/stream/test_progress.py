@@ -84,6 +84,15 @@ def test_a_log_gets_a_line_when_the_figures_change() -> None:
     ]
 
 
+def test_the_first_figures_do_not_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IN_LOG_S", 60.0)
+    out = io.StringIO()
+    shown = Progress(out)
+    for batches in ([], [batch(0, 1000)], [batch(0, 1000), batch(1, 3000)]):
+        shown.look([query("govern", *batches)])
+    assert lines(out) == ["govern: 2,000 events/s, batch 0.50 s, 10.0 s behind, state 2.5 MB"]
+
+
 def test_every_line_of_a_log_has_a_time_and_a_level() -> None:
     out = io.StringIO()
     shown = Progress(out)

@@ -11,7 +11,7 @@ import pytest
 from app.config.jobs import JOBS
 from app.config.settings import Settings
 from app.errors import UserError
-from app.stream.preflight import chosen
+from app.stream.assignment import plan
 from app.stream.progress import Progress
 from app.stream.run import Late, Service
 from app.stream.run_lock import only_run
@@ -32,12 +32,12 @@ MakeSettings = Callable[..., Settings]
 def test_the_archive_runs_unless_other_jobs_are_named(
     make_settings: MakeSettings, jobs: list[str] | None, queries: dict[str, tuple[str, ...]]
 ) -> None:
-    assert chosen(make_settings(), jobs) == queries
+    assert plan(make_settings(), jobs).running == queries
 
 
 def test_a_job_that_is_not_configured_is_refused(make_settings: MakeSettings) -> None:
     with pytest.raises(UserError) as refused:
-        chosen(make_settings(), ["cache"])
+        plan(make_settings(), ["cache"])
     assert str(refused.value).splitlines() == [
         "--jobs cache: is not a job of this configuration",
         "allowed: rate_limits, chunks, producer_ids, backlog, entry_cache, archive"
