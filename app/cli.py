@@ -18,17 +18,37 @@ from app.errors import CheckFound, UserError
 from app.terminal import log
 from app.terminal.interrupt import Terminated, stoppable
 
+
+class Commands(typer.core.TyperGroup):
+    """Commands whose summaries are listed whole, where Click would cut them off."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([
+                (name, command.get_short_help_str(limit=1000))
+                for name, command in commands if command is not None and not command.hidden
+            ])
+
+
 app = typer.Typer(
-    name="weir", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    cls=Commands, name="weir", no_args_is_help=True, add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich pads its panels with blanks, also in a pipe
     help="Quota governance for message streams: breaches, their causes and the affected topics.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-alerts_app = typer.Typer(no_args_is_help=True, help="Evaluate the alert rules on the tables.")
+alerts_app = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Evaluate the alert rules on the tables."
+)
 app.add_typer(alerts_app, name="alerts")
-what_if_app = typer.Typer(no_args_is_help=True, help="Replay the archive under another quota.")
+what_if_app = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Replay the archive under another quota."
+)
 app.add_typer(what_if_app, name="what-if")
 explain_app = typer.Typer(
-    no_args_is_help=True, help="Explain the decisions around one moment, in words."
+    cls=Commands, no_args_is_help=True, help="Explain the decisions around one moment, in words."
 )
 app.add_typer(explain_app, name="explain")
 

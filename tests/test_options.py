@@ -39,6 +39,17 @@ def test_a_configuration_and_a_warehouse_are_taken_together(name, options):
     assert ("--config" in options) == ("--warehouse" in options), name
 
 
+@pytest.mark.parametrize("words", [
+    [], ["alerts"], ["what-if"], ["explain"], *(name.split() for name, _ in commands())
+], ids=" ".join)
+def test_help_fits_a_terminal_without_trailing_blanks_and_cuts_nothing_off(words, capsys):
+    assert main([*words, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Usage: ./spark-submit.sh")
+    assert [line for line in lines if line != line.rstrip() or len(line) > 80] == []
+    assert not [line for line in lines[1:] if line.endswith("...")]
+
+
 @pytest.mark.parametrize(("words", "said"), [
     (["metrics", "--refresh", "soon"], "--refresh soon: 'soon' is not a duration"),
     (["metrics", "--refresh", "15"], "--refresh 15: '15' has no unit (allowed: such as 90s, 5m,"),

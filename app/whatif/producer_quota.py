@@ -36,6 +36,10 @@ STEP = {"window": 1.0, "second": 0.001}
 """Bounds are tried in these steps, by rate_unit."""
 MOST_STEPS = 2**53
 SHOWN = 20
+NOTE = (
+    "new_ids: without a quota; an id that several brokers see counts once for each of them,\n"
+    "where the report's distinct ids count it once."
+)
 User = tuple[str, str]
 """Cluster and name."""
 
@@ -64,6 +68,7 @@ def advise(
     else:
         most = None if every else SHOWN
         write_table(rows.column_names[1:], shown, sys.stdout, most, "--all shows every user")
+        print(NOTE)
     append(settings, ADVICE, rows, "these figures")
     return 0
 

@@ -15,7 +15,7 @@ from app.cli import main
 from app.config.settings import Settings
 from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
-from app.whatif.producer_quota import ADVICE
+from app.whatif.producer_quota import ADVICE, advise
 from tests.state.producer_id_trace import play
 
 START_MS = 1_767_621_600_000
@@ -109,6 +109,16 @@ def test_each_user_is_told_the_smallest_rate_that_is_enough(configured: Settings
             assert bad > 0.01 * windows, user
     assert rows["few"]["rate_advised"] == 1
     assert 100 < rows["storm"]["rate_advised"] <= 200  # its burst has to hold 600 ids
+
+
+def test_the_printed_table_explains_what_is_counted(
+    configured: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive(configured, trace())
+    assert advise(configured) == 0
+    assert "an id that several brokers see counts once for each of them" in capsys.readouterr().out
+    assert advise(configured, as_json=True) == 0
+    json.loads(capsys.readouterr().out)
 
 
 def test_a_share_of_windows_may_be_slowed(configured: Settings) -> None:
