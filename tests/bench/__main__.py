@@ -27,6 +27,8 @@ BENCHES = {
     "columnar": "columnar.run",
     "govern": "end_to_end.run",
     "demo": "end_to_end.demo",
+    "govern_all": "all_jobs.run",
+    "small_batches": "all_jobs.small_batches",
     "topics": "end_to_end.topics",
     "transport": "transport.run",
     "freshness": "freshness.run",
@@ -42,7 +44,7 @@ BENCHES = {
 }
 ALONE = {"suite": "suite.run"}
 """Benchmarks that run only if they are named."""
-RESULTS = ("govern", "govern-demo", "columnar", "transport", "core", "topics", "state",
+RESULTS = ("govern", "govern-demo", "govern-all", "small-batches", "columnar", "transport", "core", "topics", "state",
            "freshness", "generator", "claim", "chunks", "producer_ids", "backlog",
            "backlog_job", "entry_cache", "query", "flood", "first_hour", "suite")
 """Result files in the order of docs/benchmarks.md."""
