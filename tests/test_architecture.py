@@ -135,19 +135,19 @@ def test_tests_use_public_names() -> None:
 
 def test_private_names_are_found(tmp_path: Path) -> None:
     text = """
-import state.codec
+import state.engine.codec
 from app.cli import main, @answers as a
 from udfs import topics
 from tests.faults import @own
 topics.@split(main.@a)
-state.codec.@b
+state.engine.codec.@b
 self.@c
-state.codec.@@doc@@
+state.engine.codec.@@doc@@
 patch("app.cli.@settings")
 """
     path = tmp_path / "test_it.py"
     path.write_text(text.replace("@", "_"), "utf-8")
     assert sorted(private_names(path)) == [
         name.replace("@", "_") for name in
-        ("@answers", "app.cli.@settings", "main.@a", "state.codec.@b", "topics.@split")
+        ("@answers", "app.cli.@settings", "main.@a", "state.engine.codec.@b", "topics.@split")
     ]

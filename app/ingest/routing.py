@@ -25,9 +25,9 @@ from app.ingest.contract import DIGESTS, Limits, Parsed, from_table, parse_batch
 from app.ingest.messages import Kind, Message
 from app.ingest.parsing.layout import INDEX
 from app.ingest.payloads import Payloads
+from state.engine.records import INGEST_KEY, SOURCE_COLUMNS
 from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
 from state.producer_ids.shard import USER
-from state.records import INGEST_KEY, SOURCE_COLUMNS
 from udfs.arrow import offsets_of, plain
 from udfs.hashing import NULL_HASH, combine_hashes, hash_strings, shard_of
 from udfs.users import user_of

@@ -28,7 +28,7 @@ from app.warehouse import checkpoints
 from app.warehouse.commit import Writer, shaped
 from app.warehouse.tables import TABLES
 from state.chunks.operator import PARTS
-from state.job import Step
+from state.engine.job import Step
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,8 +15,8 @@ from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import written_tables
 from state.backlog.operator import Backlog
 from state.chunks.operator import RELEASES, Chunks
+from state.engine.job import Job
 from state.entry_cache.operator import EntryCache
-from state.job import Job
 from state.producer_ids.operator import ProducerIds
 from state.rate_limits.operator import RateLimits
 

@@ -12,7 +12,7 @@ from app.alerts.episodes import FIRING
 from app.config.jobs import JOBS
 from app.ingest.rules import CODES
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows
-from state.refused import DUPLICATE, TOO_LATE
+from state.engine.refused import DUPLICATE, TOO_LATE
 
 MS_PER_S = 1000.0
 LOST = ("GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT", "EVICTED", "EXPIRED", "SHARED_ORPHAN")

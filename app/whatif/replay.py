@@ -19,7 +19,7 @@ from app.warehouse.commit import shaped
 from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
 from state.chunks.operator import PARTS
-from state.job import Job
+from state.engine.job import Job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,7 +28,6 @@ import numba
 import numpy as np
 import pyarrow.compute as pc
 
-from state import standing, wall
 from state.backlog import flow, resting
 from state.backlog import layout as L
 from state.backlog import shard as shards
@@ -37,12 +36,13 @@ from state.backlog.layout import NULL, Array, Feed, Out, World
 from state.backlog.rows import Rows
 from state.backlog.sequence import COLUMNS, SEQUENCE
 from state.backlog.shard import NAME, Shard
+from state.engine import standing, wall
+from state.engine.job import Step
+from state.engine.names import NONE, Names
+from state.engine.records import Records, concat, empty, length, read_blob, take
+from state.engine.refused import Refused
+from state.engine.sequence import POLICY
 from state.events import WALL
-from state.job import Step
-from state.names import NONE, Names
-from state.records import Records, concat, empty, length, read_blob, take
-from state.refused import Refused
-from state.sequence import POLICY
 from udfs.hashing import hash64
 
 CHECKS = "forecast_checks"
@@ -96,7 +96,7 @@ class Backlog:
         self._hash = hash64(repr((self._base, self._settings)))
 
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
-        """Judge a batch of one shard; see `state.job`."""
+        """Judge a batch of one shard; see `state.engine.job`."""
         s = shards.read(state, self._checks) if state else shards.new(self._checks)
         refused = Refused(NAME)
         parts = [read_blob(blob, s.names, COLUMNS) for blob in blobs]

@@ -17,8 +17,8 @@ from state.backlog import layout as L
 from state.backlog import shard as shards
 from state.backlog.layout import NULL, Array
 from state.backlog.shard import KEY_NAMES, POOLS, SEEN, Resting, Shard
-from state.names import NONE, Names
-from state.records import Records, length
+from state.engine.names import NONE, Names
+from state.engine.records import Records, length
 from udfs.hashing import combine_hashes, hash_strings
 
 

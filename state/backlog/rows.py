@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from state.backlog import layout as L
 from state.backlog.layout import NULL, Array, Out, World
-from state.names import Names
-from state.records import Records
+from state.engine.names import Names
+from state.engine.records import Records
 
 ERRORS = {
     "producer_request_hold": "ProducerBlockedQuotaExceededError",

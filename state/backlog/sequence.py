@@ -7,7 +7,7 @@ the rest as the contract lists them.
 
 from __future__ import annotations
 
-from state.sequence import Sequence
+from state.engine.sequence import Sequence
 
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",

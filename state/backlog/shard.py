@@ -9,13 +9,13 @@ from typing import Any
 import numba
 import numpy as np
 
-from state import codec
 from state.backlog import layout as L
 from state.backlog.layout import NULL, Array, Store, World
 from state.backlog.sequence import COLUMNS, TEXTS
 from state.backlog.shared import MEANING, Timeline
-from state.names import Names
-from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
+from state.engine import codec
+from state.engine.names import Names
+from state.engine.records import FLAGS, SOURCE_COLUMNS, Records, empty
 
 NAME = "backlog"
 VERSION = 2

@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from state import standing, wall
 from state.backlog import layout as L
 from state.backlog.sequence import SEQUENCE
+from state.engine import standing, wall
+from state.engine.names import NONE, Names
+from state.engine.records import NULL, Array, Records, length
+from state.engine.refused import Refused
+from state.engine.sequence import POLICY
+from state.engine.standing import START
 from state.events import KIND_INDEX
-from state.names import NONE, Names
 from state.policies import QUOTA_TYPES
-from state.records import NULL, Array, Records, length
-from state.refused import Refused
-from state.sequence import POLICY
-from state.standing import START
 
 STARTED = KIND_INDEX["broker_started"]
 EVERYWHERE = "*"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.kernel import Int, compiled
+from state.engine.kernel import Int, compiled
 
 _POLYNOMIAL = np.int64(0xEDB88320)
 _ONE = np.int64(0x80000000)

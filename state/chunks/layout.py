@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from state.kernel import NULL, Array, Int, Record, codes, compiled
+from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
 
 __all__ = ["NULL", "Array", "Int", "Record", "compiled"]
 

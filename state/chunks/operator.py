@@ -16,18 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state import wall
 from state.chunks import flow
 from state.chunks import layout as L
 from state.chunks import shard as shards
 from state.chunks.layout import NULL, Array, Feed, Out, World
 from state.chunks.rows import TOO_LARGE, Rows
 from state.chunks.shard import COLUMNS, NAME, PAYLOAD, Room, Shard
+from state.engine import wall
+from state.engine.job import Step
+from state.engine.names import Names
+from state.engine.records import Records, concat, empty, length, read_blob
+from state.engine.refused import Refused
 from state.events import WALL
-from state.job import Step
-from state.names import Names
-from state.records import Records, concat, empty, length, read_blob
-from state.refused import Refused
 from udfs.hashing import hash_strings
 
 RELEASES = "chunk_payload_releases"
@@ -82,7 +82,7 @@ class Chunks:
         }
 
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
-        """Judge a batch of one shard; see `state.job`."""
+        """Judge a batch of one shard; see `state.engine.job`."""
         s = shards.read(state) if state else shards.new()
         refused = Refused(NAME)
         records, is_new = self._records(s, blobs)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from state.chunks import layout as L
 from state.chunks.layout import NULL, Array, Out, World
-from state.names import Names
+from state.engine.names import Names
 
 WINDOW_RULE = "window"
 INTEGRITY = pa.array(["exact", "short", "unknown", "too_large"])

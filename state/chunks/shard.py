@@ -10,11 +10,11 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from state import codec
 from state.chunks import layout as L
 from state.chunks.layout import NULL, Array, World
-from state.names import Names
-from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
+from state.engine import codec
+from state.engine.names import Names
+from state.engine.records import FLAGS, SOURCE_COLUMNS, Records, empty
 
 NAME = "chunks"
 VERSION = 2

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from state import order
+from state.engine import order
+from state.engine.records import Records, concat, empty, length, take
+from state.engine.refused import DUPLICATE, TOO_LATE, Refused
 from state.entry_cache.broker import Broker
 from state.entry_cache.flow import BROKER_STARTED, POLICY
 from state.entry_cache.layout import NULL, Array
@@ -20,8 +22,6 @@ from state.rate_limits import clocks
 from state.rate_limits.broker import Policy
 from state.rate_limits.clocks import Moment
 from state.rate_limits.shard import Star, policy_of
-from state.records import Records, concat, empty, length, take
-from state.refused import DUPLICATE, TOO_LATE, Refused
 
 
 class Admission:

@@ -13,12 +13,12 @@ from typing import Any
 import numba
 import numpy as np
 
+from state.engine.records import Records
 from state.entry_cache import flow, rows
 from state.entry_cache import layout as L
 from state.entry_cache.broker import Broker
 from state.entry_cache.layout import NEVER_READ, NULL, Array, Feed
 from state.entry_cache.operator import EntryCache
-from state.records import Records
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 

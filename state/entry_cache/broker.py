@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state import wall
+from state.engine import wall
+from state.engine.names import Names
+from state.engine.records import Records
 from state.entry_cache import flow
 from state.entry_cache import layout as L
 from state.entry_cache.layout import NULL, Array, Feed, Out, World
@@ -23,10 +25,8 @@ from state.entry_cache.world import (
     with_far,
     with_topics,
 )
-from state.names import Names
 from state.rate_limits.broker import Policy
 from state.rate_limits.limits import Source
-from state.records import Records
 
 CREATES_CURSOR = (flow.CURSOR_STATE, flow.REPLAY_QUEUED)
 _POSITION = r"^(?P<ledger>-?\d{1,18}):(?P<entry>-?\d{1,18})$"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from state.kernel import NULL, Array, Int, Record, codes, compiled
+from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
 
 __all__ = ["NULL", "Array", "Int", "Record", "compiled", "inlined"]
 

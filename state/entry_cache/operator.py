@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from state.engine.job import Step
+from state.engine.records import concat, empty, read_blob, take
+from state.engine.refused import Refused
 from state.entry_cache import flow, rows
 from state.entry_cache import shard as shards
 from state.entry_cache.admission import Admission
@@ -28,9 +31,6 @@ from state.entry_cache.passes import next_effect
 from state.entry_cache.settings import NS_PER_MS, ONLINE, Variant
 from state.entry_cache.shard import COLUMNS, NAME, Shard
 from state.events import MONO
-from state.job import Step
-from state.records import concat, empty, read_blob, take
-from state.refused import Refused
 
 READ = (
     flow.BROKER_STARTED, flow.ENTRY_ADDED, flow.DISPATCH, flow.ENTRY_READ, flow.ENTRY_RELEASED,
@@ -89,7 +89,7 @@ class EntryCache:
         self._variants = [Variant(given, params, self.policies) for given in variants]
 
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
-        """Judge a batch of one shard; see `state.job`."""
+        """Judge a batch of one shard; see `state.engine.job`."""
         s = self.shard_of(state)
         refused = Refused(NAME)
         parts = [read_blob(blob, s.names, COLUMNS) for blob in blobs]

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from state.engine.names import Names
 from state.entry_cache import layout as L
 from state.entry_cache.broker import Broker
 from state.entry_cache.layout import NULL, Array
-from state.names import Names
 
 WINDOW_RULE = "window"
 _POLICIES = pa.array(L.POLICIES)

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from state import codec
+from state.engine import codec
+from state.engine.names import Names
+from state.engine.records import FLAGS, SOURCE_COLUMNS, Records, empty
 from state.entry_cache import store
 from state.entry_cache.broker import Broker
 from state.entry_cache.layout import NULL, Array
 from state.entry_cache.settings import Variant
 from state.entry_cache.store import LAYOUTS, NAME_FIELDS, PARTS
 from state.entry_cache.world import blank, new_world
-from state.names import Names
 from state.rate_limits.broker import Policy
 from state.rate_limits.limits import Source
 from state.rate_limits.shard import Star, policy_of
-from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
 
 NAME = "entry_cache"
 VERSION = 2

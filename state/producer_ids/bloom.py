@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from state.kernel import Array, Int, compiled
+from state.engine.kernel import Array, Int, compiled
 from state.producer_ids.murmur import murmur3
 
 ROUNDINGS = ("ceil", "trunc")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.kernel import Array, Int, compiled
+from state.engine.kernel import Array, Int, compiled
 
 _C1 = np.uint64(0x87C37B91114253D5)
 _C2 = np.uint64(0x4CF5AD432745937F)

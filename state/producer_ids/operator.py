@@ -24,9 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from state import standing, wall
+from state.engine import standing, wall
+from state.engine.job import Step
+from state.engine.records import Records, concat, empty, length, read_blob, take
+from state.engine.refused import Refused
+from state.engine.sequence import POLICY
 from state.events import WALL
-from state.job import Step
 from state.producer_ids import bloom, flow, quota
 from state.producer_ids import layout as L
 from state.producer_ids import shard as shards
@@ -35,9 +38,6 @@ from state.producer_ids.layout import NULL, Array, Feed, Out, World
 from state.producer_ids.rows import Rows
 from state.producer_ids.sequence import SEQUENCE
 from state.producer_ids.shard import COLUMNS, NAME, USER, Shard
-from state.records import Records, concat, empty, length, read_blob, take
-from state.refused import Refused
-from state.sequence import POLICY
 from udfs.users import user_of
 
 _KEY = "key"
@@ -94,7 +94,7 @@ class ProducerIds:
         }
 
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
-        """Judge a batch of one shard; see `state.job`."""
+        """Judge a batch of one shard; see `state.engine.job`."""
         s = shards.read(state) if state else shards.new()
         self._fit(s)
         refused = Refused(NAME)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.kernel import Array, Int, Record, codes, compiled
+from state.engine.kernel import Array, Int, Record, codes, compiled
 
 MATHS = ("token_bucket", "sampled_rate")
 TOKEN_BUCKET, SAMPLED_RATE = codes(2)

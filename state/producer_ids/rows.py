@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from state.names import Names
+from state.engine.names import Names
+from state.engine.records import Records
 from state.producer_ids import layout as L
 from state.producer_ids import quota
 from state.producer_ids.layout import NULL, Array, Out, World
-from state.records import Records
 
 WINDOW_RULE = "window"
 _RULES = pa.array(L.RULES)

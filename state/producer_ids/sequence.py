@@ -6,7 +6,7 @@ position, kind, then the rest as the contract lists them.
 
 from __future__ import annotations
 
-from state.sequence import Sequence
+from state.engine.sequence import Sequence
 
 TEXTS = (
     "cluster", "broker", "source_feed", "topic", "principal", "client_id", "producer_name",

@@ -9,13 +9,13 @@ from typing import Any
 import numba
 import numpy as np
 
-from state import codec
-from state.names import Names
+from state.engine import codec
+from state.engine.names import Names
+from state.engine.records import FLAGS, SOURCE_COLUMNS, Records, empty
 from state.producer_ids import layout as L
 from state.producer_ids.filters import enter_all
 from state.producer_ids.layout import NULL, Array, World
 from state.producer_ids.shared import MEANING, Timeline
-from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
 
 NAME = "producer_ids"
 VERSION = 1

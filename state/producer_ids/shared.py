@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from state import standing, wall
+from state.engine import standing, wall
+from state.engine.names import NONE, Names
+from state.engine.records import NULL, Array, Records, length
+from state.engine.refused import Refused
+from state.engine.sequence import POLICY
+from state.engine.standing import START
 from state.events import KIND_INDEX
-from state.names import NONE, Names
 from state.producer_ids import layout as L
 from state.producer_ids.sequence import SEQUENCE
-from state.records import NULL, Array, Records, length
-from state.refused import Refused
-from state.sequence import POLICY
-from state.standing import START
 
 STARTED = KIND_INDEX["broker_started"]
 EVERYWHERE = "*"

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from state.names import Names
+from state.engine.names import Names
+from state.engine.records import Records
 from state.rate_limits import flow
 from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
@@ -16,7 +17,6 @@ from state.rate_limits.limiter import change_limits, forget, use
 from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT, Limits, Source
 from state.rate_limits.tracker import regroup, settle_all
 from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
-from state.records import Records
 
 NS_PER_MS = 1_000_000
 UNKNOWN = -2

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from state.order import FIRST
+from state.engine.order import FIRST
+from state.engine.records import Records
 from state.rate_limits.broker import Broker
 from state.rate_limits.layout import NULL, Array
-from state.records import Records
 
 NS_PER_MS = 1_000_000
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from state.kernel import NULL as NEVER
-from state.kernel import Array, Int, Record, codes, compiled
+from state.engine.kernel import NULL as NEVER
+from state.engine.kernel import Array, Int, Record, codes, compiled
 
 __all__ = ["NEVER", "Array", "Int", "Record", "compiled"]
 

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state import order
+from state.engine import order
+from state.engine.job import Step
+from state.engine.records import Records, concat, empty, length, read_blob, take
+from state.engine.refused import DUPLICATE, TOO_LATE, Refused
 from state.events import MONO
-from state.job import Step
 from state.rate_limits import bucket, clocks, rows
 from state.rate_limits import layout as L
 from state.rate_limits import shard as shards
@@ -27,8 +29,6 @@ from state.rate_limits.layout import NEVER, NULL, Array
 from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT
 from state.rate_limits.shard import COLUMNS, NAME, Shard, Star, policy_of
 from state.rate_limits.store import new_world
-from state.records import Records, concat, empty, length, read_blob, take
-from state.refused import DUPLICATE, TOO_LATE, Refused
 
 NS_PER_MS = 1_000_000
 SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -78,7 +78,7 @@ class RateLimits:
         }
 
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
-        """Judge a batch of one shard; see `state.job`."""
+        """Judge a batch of one shard; see `state.engine.job`."""
         s = shards.read(state, self._policies) if state else shards.new(self._policies)
         refused = Refused(NAME)
         parts = [read_blob(blob, s.names, COLUMNS) for blob in blobs]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state.names import Names
+from state.engine.names import Names
 from state.rate_limits import layout as L
 from state.rate_limits.broker import Broker, Window
 from state.rate_limits.layout import NULL, Array

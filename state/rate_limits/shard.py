@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from state import codec
-from state.names import Names
+from state.engine import codec
+from state.engine.names import Names
+from state.engine.records import FLAGS, SOURCE_COLUMNS, Records, empty
 from state.rate_limits import store
 from state.rate_limits.broker import Broker, Policy
 from state.rate_limits.layout import NULL, Array
 from state.rate_limits.limits import Source, full_topic_name
 from state.rate_limits.store import NAME_FIELDS, PARTS
 from state.rate_limits.world import LAYOUTS
-from state.records import FLAGS, SOURCE_COLUMNS, Records, empty
 
 NAME = "rate_limits"
 VERSION = 3

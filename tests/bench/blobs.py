@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from app.ingest.contract import Limits
 from app.ingest.routing import CLOCK, Route, packer
+from state.engine.records import INGEST_KEY
 from state.events import KIND_INDEX, SCHEMA
-from state.records import INGEST_KEY
 
 IDLE_ADVANCE_MS = 10_000
 """How far a silent broker's clock stays behind the latest record, as in `run` and `replay`."""

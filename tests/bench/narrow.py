@@ -25,10 +25,10 @@ from app.stream.govern import ANSWERS, STATE, Committer, stepper
 from app.stream.operators import operators
 from app.warehouse.commit import Writer
 from app.warehouse.small_files import path_in
-from state.names import Names
+from state.engine.names import Names
+from state.engine.records import NULL, Records
 from state.rate_limits import operator
 from state.rate_limits.shard import COLUMNS, NAME_COLUMNS
-from state.records import NULL, Records
 from tests.bench import floors
 from tests.bench.inputs import Input
 from tests.bench.stream import END, Bench, Speed, finished

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from state.names import Names
+from state.engine.names import Names
+from state.engine.records import FLAGS, NULL
 from state.rate_limits import shard
 from state.rate_limits.broker import Broker
 from state.rate_limits.shard import COLUMNS, NAME_COLUMNS
-from state.records import FLAGS, NULL
 
 _NOT_COMPARED = frozenset({
     "free_waiting", "free_flight", "waiting_used", "flight_used", "timer_order", "rows",

@@ -13,7 +13,7 @@ from state.chunks import consumer as kernel
 from state.chunks import flow, shard
 from state.chunks import layout as L
 from state.chunks.operator import Chunks, room_for_rows
-from state.names import Names
+from state.engine.names import Names
 from tests.state.chunk_trace import PARAMS
 from udfs.hashing import hash_strings
 

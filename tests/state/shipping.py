@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from state.engine.job import Job
+from state.engine.records import INGEST_KEY
 from state.events import KIND_INDEX, KINDS, SCHEMA
-from state.job import Job
-from state.records import INGEST_KEY
 
 PARAMS: dict[str, Any] = {
     "allowed_lateness_ms": 500, "idle_advance_ms": 10_000, "idle_state_ms": 3_600_000,

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state import codec, names
 from state.backlog import layout as L
 from state.backlog import shard
 from state.backlog.operator import Backlog
 from state.backlog.resting import all_awake
-from state.codec import StateFormatError
+from state.engine import codec, names
+from state.engine.codec import StateFormatError
 from tests.effort import examples
 from tests.reference.backlog import OWN, TABLES, judge, topic_of
 from tests.state.backlog_trace import (

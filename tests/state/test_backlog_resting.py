@@ -11,7 +11,7 @@ import pytest
 
 from state.backlog import resting, shard
 from state.backlog.operator import Backlog
-from state.names import Names
+from state.engine.names import Names
 from tests.effort import examples
 from tests.state.backlog_trace import (
     PARAMS,

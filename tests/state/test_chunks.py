@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import names
 from state.chunks import shard
+from state.engine import names
 from tests.reference.chunks import TABLES, judge
 from tests.state.chunk_trace import numbered, play
 from tests.state.chunk_traces import Trace, traces

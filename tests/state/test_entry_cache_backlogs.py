@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from state import codec
+from state.engine import codec
 from state.entry_cache import shard
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.settings import (

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from state import codec
-from state.codec import StateFormatError
+from state.engine import codec
+from state.engine.codec import StateFormatError
 from state.entry_cache import shard
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.settings import SIZE_MB, TTL_MS

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from state.engine.names import Names
 from state.entry_cache.belady import compare
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.store import pack
-from state.names import Names
 from tests.effort import examples
 from tests.reference.entry_cache import TABLES, bakeoff, judge
 from tests.state.cache_trace import PARAMS, Row, blob, numbered, play

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import codec, names
-from state.codec import StateFormatError
+from state.engine import codec, names
+from state.engine.codec import StateFormatError
 from state.producer_ids import bloom, shard
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shared import LAYERS, SAMPLES, SPAN_S

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import names
+from state.engine import names
 from state.rate_limits import shard
 from tests.state.canonical import canonical, differences
 from tests.state.test_reference import CHECKED, assert_same, sorted_rows

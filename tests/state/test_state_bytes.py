@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state import codec
-from state.codec import StateFormatError
+from state.engine import codec
+from state.engine.codec import StateFormatError
 from state.rate_limits import shard
 from tests.reference.job import judge
 from tests.state.canonical import canonical

@@ -86,7 +86,7 @@ def test_no_secret_is_in_the_message(settings: Settings) -> None:
 
 def test_state_of_another_release_names_what_to_do(settings: Settings) -> None:
     """The error as it comes from the codec itself, through Spark."""
-    from state import codec
+    from state.engine import codec
 
     try:
         codec.decode("rate_limits", 3, codec.encode("rate_limits", 2, {}))

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from state.engine.names import Names
+from state.engine.records import NULL, Array, Records
 from state.events import COLUMNS, KIND_INDEX
-from state.names import Names
-from state.records import NULL, Array, Records
 
 BROKER_STARTED = KIND_INDEX["broker_started"]
 FIRST = np.int64(-(2**63))

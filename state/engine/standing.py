@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from state.names import NONE, Names
-from state.records import NULL, Array, Records, concat, length, take
-from state.refused import DUPLICATE, Refused
-from state.sequence import POLICY, Sequence
+from state.engine.names import NONE, Names
+from state.engine.records import NULL, Array, Records, concat, length, take
+from state.engine.refused import DUPLICATE, Refused
+from state.engine.sequence import POLICY, Sequence
 
 START = 0
 """`what` of the start of a broker."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from state.names import Names
-from state.records import NULL, Array, Records, concat, take
+from state.engine.names import Names
+from state.engine.records import NULL, Array, Records, concat, take
 
 TOO_LATE, DUPLICATE = "TOO_LATE", "DUPLICATE_RECORD"
 

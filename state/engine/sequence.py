@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from state.engine.names import Names
+from state.engine.records import NULL, Array, Records, concat, length, take
 from state.events import KIND_INDEX
-from state.names import Names
-from state.records import NULL, Array, Records, concat, length, take
 
 POLICY = KIND_INDEX["policy"]
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-from state import order
-from state.kernel import NULL
-from state.names import Names
-from state.records import Array, Records, length, take
-from state.refused import DUPLICATE, TOO_LATE, Refused
+from state.engine import order
+from state.engine.kernel import NULL
+from state.engine.names import Names
+from state.engine.records import Array, Records, length, take
+from state.engine.refused import DUPLICATE, TOO_LATE, Refused
 
 CLOCK_FIELDS = [("has_clock", "|u1"), ("clock_ms", "<i8"), ("latest_ms", "<i8")]
 """What the array of keys must have; `latest_ms` is NULL before the first record."""

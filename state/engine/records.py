@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from state.names import NONE, Names
+from state.engine.names import NONE, Names
 from udfs.arrow import integers
 
 Array = np.ndarray

@@ -1,0 +1,1 @@
+"""What every job needs and no proposal rules: records, names, order, clocks, state, refusals."""
