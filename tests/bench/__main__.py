@@ -45,8 +45,8 @@ BENCHES = {
 ALONE = {"suite": "suite.run"}
 """Benchmarks that run only if they are named."""
 RESULTS = ("govern", "govern-demo", "govern-all", "small-batches", "columnar", "transport", "core",
-           "topics", "state", "freshness", "generator", "claim", "chunks", "producer_ids", "backlog",
-           "backlog_job", "entry_cache", "query", "flood", "first_hour", "suite")
+           "topics", "state", "freshness", "generator", "claim", "chunks", "producer_ids",
+           "backlog", "backlog_job", "entry_cache", "query", "flood", "first_hour", "suite")
 """Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim", "backlog", "entry_cache",
                  "query", "flood", "first_hour", "suite")
