@@ -8,12 +8,12 @@ ever, and a query without its checkpoint would process everything a second time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.warehouse import checkpoints
 from app.warehouse.checkpoints import ARCHIVE, Commit
+from app.warehouse.log_files import commit_files, empty_commits
 from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import written_tables
 
@@ -106,18 +106,15 @@ def _kept(settings: Settings, query: str, commit: Commit, has: int) -> bool:
 
 def _remedy(settings: Settings, query: str, path: str, commit: Commit, has: int) -> str:
     """How the lost batch comes back: from the query, where it is its last one, else from a copy."""
-    empty = [str(file) for file in _log(path) if file.stat().st_size == 0]
+    files = commit_files(path)
+    empty = empty_commits(path)
     there = f", whose log has an empty file ({empty[-1]})" if empty else ""
     last = checkpoints.last_ended(settings, query)
-    at_end = not empty or empty[-1:] == [str(file) for file in _log(path)][-1:]
+    at_end = not empty or empty[-1] == files[-1]
     if local_path(settings.warehouse) and commit.batch == last and has >= commit.before and at_end:
-        files = [*empty[-1:], f"{checkpoints.location(settings, query)}/commits/{last}"]
-        return there + "\nhave the batch processed again: rm " + " ".join(files)
+        gone = [*map(str, empty[-1:]), f"{checkpoints.location(settings, query)}/commits/{last}"]
+        return there + "\nhave the batch processed again: rm " + " ".join(gone)
     return there + "\nput the table back from a copy, or take another warehouse"
-
-
-def _log(path: str) -> list[Path]:
-    return sorted(Path(path, "_delta_log").glob("*.json"))
 
 
 def _opened(settings: Settings, name: str) -> DeltaTable | None:

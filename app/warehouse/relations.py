@@ -27,6 +27,7 @@ from app.errors import UserError
 from app.terminal.interrupt import watch
 from app.warehouse import pruning
 from app.warehouse.functions import add_functions
+from app.warehouse.log_files import require_contents
 from app.warehouse.memory import SHARE as MEMORY_SHARE
 from app.warehouse.read_only import first_lines, only_select
 from app.warehouse.tables import TABLES, VIEWS, Table
@@ -95,17 +96,22 @@ class Warehouse:
     def open(self, name: str) -> DeltaTable | None:
         """A table at its newest version; None while nothing has been written to it.
 
-        A UserError if this version of Weir cannot read the table.
+        A UserError if this version of Weir cannot read the table, or a local log has lost the
+        contents of a commit.
         """
         folder, location = self.folder, self.location(name)
         if folder is not None and not (folder / name / "_delta_log").is_dir():
             return None
+        if folder is not None and self.as_of_ms is None:
+            require_contents(location)
         try:
             delta = DeltaTable(location, storage_options=self.storage_options)
             if self.as_of_ms is not None:
                 version = version_at(location, self.storage_options, self.as_of_ms)
                 if version is None:
                     return None
+                if folder is not None:
+                    require_contents(location, version)
                 delta.load_as_version(version)
         except TableNotFoundError:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -216,6 +217,38 @@ def test_a_table_that_is_broken_is_told_and_does_not_hide_the_others(tmp_warehou
         code, out, err = run(capsys, tmp_warehouse, *words)
         assert (code, out) == (2, "") and "throttle_events: cannot be read" in err
     assert run(capsys, tmp_warehouse, "query", "FROM events LIMIT 1", "--json")[0] == 0
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_commit_file_without_contents_is_refused_by_name(version, tmp_warehouse, capsys):
+    """As after a loss of power. delta-rs passes over it and answers without its rows."""
+    for at_ms in range(3):
+        write(tmp_warehouse, "throttle_events", [event(at_ms, "mark")])
+    write(tmp_warehouse, "events", [{"event_type": "publish"}])
+    table = Path(tmp_warehouse, "throttle_events")
+    emptied = table / "_delta_log" / f"{version:020}.json"
+    emptied.write_text("")
+
+    for words in (["query", "FROM throttle_events"], ["tables", "--json"]):
+        assert run(capsys, tmp_warehouse, *words) == (2, "", (
+            f"weir: warehouse: the table {table} has lost the rows of a commit, whose file is "
+            f"empty ({emptied})\nput the table back from a copy; ./spark-submit.sh doctor says "
+            "whether the query can write them again\n"
+        ))
+    assert run(capsys, tmp_warehouse, "query", "FROM events LIMIT 1", "--json")[0] == 0
+
+
+def test_a_moment_before_an_empty_commit_file_is_read(tmp_warehouse, capsys):
+    for at_ms in range(3):
+        write(tmp_warehouse, "throttle_events", [event(at_ms, "mark")])
+        time.sleep(0.01)
+    first, _, last = sorted(Path(tmp_warehouse, "throttle_events", "_delta_log").glob("*.json"))
+    begun = json.loads(first.read_text().splitlines()[0])["commitInfo"]["timestamp"]
+    last.write_text("")
+    words = ["query", "SELECT count(*) n FROM throttle_events", "--json", "--as-of"]
+    assert run(capsys, tmp_warehouse, *words, str(begun)) == (0, '[\n{"n": 1}\n]\n', "")
+    code, out, err = run(capsys, tmp_warehouse, *words, "2100-01-01")
+    assert (code, out) == (2, "") and f"is empty ({last})" in err
 
 
 def test_a_file_that_is_gone_is_told(tmp_warehouse, capsys):
