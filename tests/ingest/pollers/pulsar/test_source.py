@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 
 from app.config.pulsar_admin import PulsarAdminSettings
-from app.config.source import SourceSettings
 from app.errors import UserError
 from app.ingest.sources import pulsar_admin
+from tests.ingest.pollers import source_adapter
 from tests.ingest.pollers.pulsar.conftest import MakeAdmin
 from tests.ingest.pollers.pulsar.documents import AT, info, internal, poll, stats
 from tests.servers.admin import AdminServer
@@ -23,19 +20,7 @@ ADMIN = PulsarAdminSettings(cluster="c")
 
 
 def settings(admin: PulsarAdminSettings | None, tmp_path: Path, **keys: Any) -> Any:
-    source = SourceSettings.model_construct(
-        format=keys.pop("format", "pulsar_admin"), admin=admin, path=keys.pop("path", None)
-    )
-    warehouse = keys.pop("warehouse", str(tmp_path / "w"))
-    return SimpleNamespace(source=source, feed=source, warehouse=warehouse)
-
-
-def read(given: Any) -> str:
-    """The folder that Spark would be asked for."""
-    reader = MagicMock()
-    pulsar_admin.read(reader, given)
-    (path,) = reader.format().schema().options().load.call_args.args
-    return str(path)
+    return source_adapter.settings(tmp_path, "pulsar_admin", admin=admin, **keys)
 
 
 @pytest.fixture
@@ -47,18 +32,8 @@ def polled(server: AdminServer, make_admin: MakeAdmin) -> PulsarAdminSettings:
 
 
 def test_polls_go_to_the_folder_that_is_read(polled: PulsarAdminSettings, tmp_path: Path) -> None:
-    given = settings(polled, tmp_path)
-    pulsar_admin.check(given)
-    folder = Path(read(given))
-    assert folder == tmp_path / "w" / "_weir" / "pulsar_admin" / "polls"
-    with pulsar_admin.beside(given, endless=False):
-        assert len(list(folder.iterdir())) == 1
-    with pulsar_admin.beside(given, endless=True, say=lambda _: None):
-        time.sleep(0.3)
-    count = len(list(folder.iterdir()))
-    assert count > 2
-    time.sleep(0.2)
-    assert len(list(folder.iterdir())) == count
+    folder = tmp_path / "w" / "_weir" / "pulsar_admin" / "polls"
+    source_adapter.assert_polled(pulsar_admin, settings(polled, tmp_path), folder)
 
 
 def test_recorded_polls_are_converted_and_read(tmp_path: Path) -> None:
@@ -68,7 +43,7 @@ def test_recorded_polls_are_converted_and_read(tmp_path: Path) -> None:
     given = settings(admin, tmp_path, path=str(tmp_path / "in"))
     pulsar_admin.check(given)
     with pulsar_admin.beside(given, endless=True):
-        folders = [Path(read(given)) for _ in range(2)]
+        folders = [source_adapter.folder_read(pulsar_admin, given) for _ in range(2)]
     assert folders == [tmp_path / "spool_recorded" / "polls"] * 2
     assert len(list(folders[0].iterdir())) == 1
 
@@ -87,6 +62,4 @@ def test_what_cannot_be_read_is_refused(
 
 
 def test_another_source_polls_nothing(tmp_path: Path) -> None:
-    given = settings(None, tmp_path, format="files")
-    with pulsar_admin.beside(given, endless=True):
-        pass
+    source_adapter.assert_polls_nothing(pulsar_admin, tmp_path, "admin")
