@@ -1,4 +1,4 @@
-"""What a Python worker does once: zip files are read again only when they have changed."""
+"""What a Python worker is spared: zip files that have not changed, objects that stay."""
 
 from __future__ import annotations
 
@@ -43,3 +43,23 @@ def test_a_zip_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
         timeout=60, check=True, env={**os.environ, "PYTHONPATH": root},
     )
     assert done.stdout.split() == ["0", "2"]
+
+
+def test_objects_that_live_before_a_task_are_no_longer_collected() -> None:
+    code = """
+import gc
+from app.ingest import worker
+froze = []
+freeze, gc.freeze = gc.freeze, lambda: froze.append(task) or freeze()
+for task in range(1, 101):
+    worker._this_task = lambda: task
+    worker.settle()
+    worker.settle()
+print(gc.get_freeze_count() > 1000, *froze)
+"""
+    root = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    assert done.stdout.split() == ["True", *map(str, [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64])]
