@@ -13,16 +13,14 @@ from state.backlog import layout as L
 from state.backlog.layout import NULL, Array, Store, World
 from state.backlog.sequence import COLUMNS, TEXTS
 from state.backlog.shared import MEANING, Timeline
-from state.engine import codec
 from state.engine.names import Names
-from state.engine.records import FLAGS, SOURCE_COLUMNS, Records, empty
+from state.engine.records import Records, empty
+from state.engine.store import Columns, Plain, Pool, RecordSet, Struct, Texts, turn_back
+from state.engine.store import Store as Kept
 
 NAME = "backlog"
 VERSION = 2
 KEY_NAMES = ("cluster", "topic", "base", "namespace", "broker", "feed", "cached_name")
-_COMPACT_BELOW = 0.75
-"""Names are renumbered when less than this share of them is in use."""
-_LAYOUTS: Mapping[str, np.dtype] = {"keys": L.KEY, "cursors": L.CURSOR}
 POOLS = {
     "ledgers": L.STORED_LEDGER, "samples": L.SAMPLE_COLUMNS, "producers": L.PRODUCER_COLUMNS,
     "ranges": L.RANGE_COLUMNS,
@@ -31,17 +29,26 @@ POOLS = {
 _COUNTS = ("ledgers", "samples", "producers", "cursors")
 """What the counts of a key are of, in the order of the pools."""
 SEEN = ("seen_bytes", "seen_consumed")
-_BLOCK = 64
 Parts = dict[str, Array]
+_TABLES = ("keys", "cursors")
+KEPT = Kept(
+    NAME, VERSION,
+    Plain("checks"), Plain("settings"), Texts("config"), Struct("meaning", MEANING, ("name",)),
+    Plain("resting.key"), Plain("resting.page"), Plain("resting.due_ms"),
+    Plain("resting.length"), Plain("resting.pages", np.uint8),
+    Columns("keys", L.KEY, KEY_NAMES), Columns("cursors", L.CURSOR, ("name",), L.DERIVED_CURSOR),
+    *(Pool(name, columns, (0,) if name == "producers" else ()) for name, columns in POOLS.items()),
+    Pool("counts", L.KEY_POOLS), Plain("range_count"), *(Plain(name) for name in ("passes", *SEEN)),
+    RecordSet("waiting", COLUMNS, TEXTS), RecordSet("shared", COLUMNS, TEXTS),
+)
+"""What is kept; `passes` and what cursors have seen flat, of as many columns as `checks`."""
+_PARTS = (*_TABLES, *POOLS, "passes", *SEEN, "counts", "range_count")
 
 
 def _nothing(checks: int) -> Parts:
-    parts: Parts = {name: np.zeros(0, kind) for name, kind in _LAYOUTS.items()}
-    parts |= {name: np.zeros((columns, 0), np.int64) for name, columns in POOLS.items()}
-    parts |= {name: np.zeros((0, checks), np.int64) for name in ("passes", *SEEN)}
-    return {
-        **parts, "counts": np.zeros((L.KEY_POOLS, 0), np.int64),
-        "range_count": np.zeros(0, np.int64),
+    blank = KEPT.blank()
+    return {name: blank[name] for name in _PARTS} | {
+        name: np.zeros((0, checks), np.int64) for name in ("passes", *SEEN)
     }
 
 
@@ -85,41 +92,22 @@ def new(checks: int) -> Shard:
 
 def read(data: bytes, checks: int | None = None) -> Shard:
     """The shard behind its bytes; `checks`: how many its cursors remember from now on."""
-    arrays = codec.decode(NAME, VERSION, data)
-    names = Names(arrays["names"], arrays["name_lengths"])
-
-    def records(prefix: str) -> Records:
-        return {
-            name: arrays[f"{prefix}.{name}"]
-            for name in (*COLUMNS, *SOURCE_COLUMNS, *FLAGS, "ingest_ms")
-        }
-
-    parts = {name: _rows(kind, name, arrays) for name, kind in _LAYOUTS.items()}
-    for name, columns in POOLS.items():
-        parts[name] = arrays[name].reshape(columns, -1)
-    parts["counts"] = arrays["counts"].reshape(L.KEY_POOLS, -1)
-    parts["range_count"] = arrays["range_count"]
-    had = int(arrays["checks"][0])
+    found, names = KEPT.read(data)
+    parts = {name: found[name] for name in _PARTS}
+    had = int(found["checks"][0])
     for name in ("passes", *SEEN):
-        parts[name] = _refit(arrays[name].reshape(-1, had), had if checks is None else checks)
+        parts[name] = _refit(parts[name].reshape(-1, had), had if checks is None else checks)
     if checks is not None:
         parts["cursors"]["checks"] = np.minimum(parts["cursors"]["checks"], checks)
-    return Shard(
-        names, parts, records("waiting"), records("shared"), _typed(arrays["meaning"]),
-        tuple(names.get(int(text)) for text in arrays["config"]), int(arrays["settings"][0]),
-        _resting(arrays),
+    end = np.cumsum(found["resting.length"]).tolist()
+    pages = found["resting.pages"].tobytes()
+    resting = Resting(
+        found["resting.key"], found["resting.page"], found["resting.due_ms"],
+        [pages[begin:at] for begin, at in zip([0, *end], end, strict=False)],
     )
-
-
-def _resting(arrays: Mapping[str, Array]) -> Resting:
-    end = np.cumsum(arrays["resting.length"])
-    data = arrays["resting.pages"].tobytes()
-    pages = [
-        data[at - size : at]
-        for at, size in zip(end.tolist(), arrays["resting.length"].tolist(), strict=True)
-    ]
-    return Resting(
-        arrays["resting.key"], arrays["resting.page"], arrays["resting.due_ms"], pages
+    return Shard(
+        names, parts, found["waiting"], found["shared"], found["meaning"], found["config"],
+        int(found["settings"][0]), resting,
     )
 
 
@@ -131,101 +119,23 @@ def _refit(values: Array, columns: int) -> Array:
     return np.concatenate([np.zeros((len(values), columns - had), np.int64), values], axis=1)
 
 
-def _typed(stored: Array) -> Array:
-    found = np.zeros(len(stored), MEANING)
-    for column in MEANING.names or ():
-        found[column] = stored[column]
-    return found
-
-
-@numba.njit(cache=True, nogil=True)
-def _turn(rows: Array, columns: Array) -> None:
-    """Copy rows (n, m) into columns (m, n), block by block: all fields in one pass."""
-    for begin in range(0, len(rows), _BLOCK):
-        end = min(begin + _BLOCK, len(rows))
-        for j in range(len(columns)):
-            for i in range(begin, end):
-                columns[j, i] = rows[i, j]
-
-
-@numba.njit(cache=True, nogil=True)
-def _turn_back(columns: Array, rows: Array) -> None:
-    for begin in range(0, columns.shape[1], _BLOCK):
-        end = min(begin + _BLOCK, columns.shape[1])
-        for j in range(len(columns)):
-            for i in range(begin, end):
-                rows[i, j] = columns[j, i]
-
-
-def _fields(layout: np.dtype) -> list[tuple[str, Any]]:
-    """Names and types of what is kept of a layout, all of 8 bytes."""
-    return [
-        (name, layout[name]) for name in layout.names or ()
-        if layout is not L.CURSOR or name not in L.DERIVED_CURSOR
-    ]
-
-
-def _columns(name: str, array: Array) -> dict[str, Array]:
-    """A structured array as one plain array for each field that is kept."""
-    fields = _fields(_LAYOUTS[name])
-    columns = np.empty((len(fields), len(array)), np.int64)
-    _turn(_words(np.ascontiguousarray(array)), columns)
-    return {f"{name}.{field}": columns[i].view(kind) for i, (field, kind) in enumerate(fields)}
-
-
-def _rows(layout: np.dtype, name: str, arrays: Mapping[str, Array]) -> Array:
-    """The inverse of `_columns`."""
-    stored = [arrays[f"{name}.{field}"].view(np.int64) for field, _ in _fields(layout)]
-    found = np.zeros(len(stored[0]), layout)
-    _turn_back(np.stack(stored), _words(found))
-    return found
-
-
-def _words(array: Array) -> Array:
-    """Structured elements as rows of words, which may be written to."""
-    return array.view(np.int64).reshape(len(array), array.dtype.itemsize // 8)
-
-
 def write(shard: Shard) -> bytes:
     """The bytes of a shard."""
-    config = [shard.names.intern_one(text) for text in shard.config or ()]
-    arrays: dict[str, Array] = {
-        "config": np.array(config, np.int64), "meaning": shard.meaning.copy(),
-        "checks": np.array([shard.parts["passes"].shape[1]], np.int64),
-        "settings": np.array([shard.settings], np.int64),
-        "resting.key": shard.resting.key, "resting.page": shard.resting.page,
-        "resting.due_ms": shard.resting.due_ms,
-        "resting.length": np.array([len(page) for page in shard.resting.pages], np.int64),
-        "resting.pages": np.frombuffer(b"".join(shard.resting.pages), np.uint8),
-    }
-    for name, part in shard.parts.items():
-        arrays |= _columns(name, part) if name in _LAYOUTS else {name: part.reshape(-1)}
-    arrays |= {f"waiting.{name}": column for name, column in shard.waiting.items()}
-    arrays |= {f"shared.{name}": column for name, column in shard.shared.items()}
-    names = _compact(shard.names, arrays)
-    arrays["names"], arrays["name_lengths"] = names.arrays()
-    return codec.encode(NAME, VERSION, arrays)
-
-
-def _compact(names: Names, arrays: dict[str, Array]) -> Names:
-    """Leave out names that nothing refers to, once they are many."""
-    producers = arrays["producers"]
-    connections = producers[: len(producers) // L.PRODUCER_COLUMNS]
-    inside = [arrays["meaning"]["name"], arrays["config"], connections]
-    named = [f"keys.{field}" for field in KEY_NAMES] + ["cursors.name"]
-    named += [f"{part}.{name}" for part in ("waiting", "shared") for name in TEXTS]
-    used = np.zeros(len(names) + 1, bool)
-    for column in (*inside, *(arrays[name] for name in named)):
-        used[column] = True
-    used = used[:-1]
-    if used.sum() >= _COMPACT_BELOW * len(names):
-        return names
-    smaller, number = names.compact(used)
-    for name in named:
-        arrays[name] = number[arrays[name]]
-    for column in inside:
-        column[...] = number[column]
-    return smaller
+    parts, resting = shard.parts, shard.resting
+    return KEPT.write(
+        {
+            **parts, **{name: parts[name].reshape(-1) for name in ("passes", *SEEN)},
+            "checks": np.array([parts["passes"].shape[1]], np.int64),
+            "settings": np.array([shard.settings], np.int64),
+            "config": shard.config or (), "meaning": shard.meaning,
+            "waiting": shard.waiting, "shared": shard.shared,
+            "resting.key": resting.key, "resting.page": resting.page,
+            "resting.due_ms": resting.due_ms,
+            "resting.length": np.array([len(page) for page in resting.pages], np.int64),
+            "resting.pages": np.frombuffer(b"".join(resting.pages), np.uint8),
+        },
+        shard.names,
+    )
 
 
 # -- between state and kernel ----------------------------------------------------------------
@@ -241,7 +151,7 @@ def _starts(counts: Array) -> Array:
 
 def _pool(stored: Array, columns: int) -> Array:
     rows = np.zeros((stored.shape[1], columns), np.int64)
-    _turn_back(stored, rows)
+    turn_back(stored, np.arange(len(stored)), rows)
     return rows
 
 
@@ -373,7 +283,7 @@ def describe(shard: Shard) -> dict[str, Any]:
     """Sizes of what a shard keeps."""
     sizes = {
         name: part.shape[-1] if name in POOLS else len(part)
-        for name, part in shard.parts.items() if name in (*_LAYOUTS, *POOLS)
+        for name, part in shard.parts.items() if name in (*_TABLES, *POOLS)
     }
     return {
         **sizes, "shared": len(shard.meaning), "waiting": len(shard.waiting["cluster"]),

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from state.chunks import layout as L
 from state.chunks.layout import NULL, Array, World
-from state.engine import codec
 from state.engine.names import Names
-from state.engine.records import FLAGS, SOURCE_COLUMNS, Records, empty
+from state.engine.records import Records
+from state.engine.store import Arrays, Plain, RecordSet, Store, Struct
 
 NAME = "chunks"
 VERSION = 2
@@ -43,8 +43,14 @@ LAYOUTS: Mapping[str, np.dtype] = {
     "entries": L.ENTRY, "bindings": L.BINDING, "held": L.HELD, "producers": L.PRODUCER,
     "acked": L.RANGE,
 }
-_COMPACT_BELOW = 0.75
-"""Names are renumbered when less than this share of them is in use."""
+_WORLD = {name: f"world.{name}" for name in LAYOUTS}
+KEPT = Store(
+    NAME, VERSION,
+    Plain("next_order"),
+    *(Struct(_WORLD[name], kind, NAME_FIELDS.get(name, ())) for name, kind in LAYOUTS.items()),
+    RecordSet("waiting", COLUMNS, NAME_COLUMNS, (PAYLOAD,)),
+    Plain("payloads", np.uint8), Plain("payload_lengths"),
+)
 
 
 @dataclass
@@ -61,49 +67,41 @@ class Shard:
 
 def new() -> Shard:
     """A shard that has seen nothing."""
-    waiting = {**empty(COLUMNS), PAYLOAD: np.zeros(0, np.int64)}
-    return Shard(Names(), {name: np.zeros(0, kind) for name, kind in LAYOUTS.items()}, waiting)
+    blank = KEPT.blank()
+    return Shard(
+        Names(), {name: blank[kept] for name, kept in _WORLD.items()}, blank["waiting"]
+    )
 
 
 def read(data: bytes) -> Shard:
     """The shard behind its bytes."""
-    arrays = codec.decode(NAME, VERSION, data)
-    parts = {}
-    for name, kind in LAYOUTS.items():
-        stored = arrays[f"world.{name}"]
-        parts[name] = np.zeros(len(stored), kind)
-        for column in kind.names or ():
-            parts[name][column] = stored[column]
-    waiting = {
-        name: arrays[f"waiting.{name}"]
-        for name in (*COLUMNS, *SOURCE_COLUMNS, *FLAGS, "ingest_ms", PAYLOAD)
-    }
-    offsets = np.concatenate([[0], np.cumsum(arrays["payload_lengths"])]).astype(np.int64)
+    found, names = KEPT.read(data)
+    offsets = np.concatenate([[0], np.cumsum(found["payload_lengths"])]).astype(np.int64)
     store = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(offsets) - 1,
-        [None, pa.py_buffer(offsets), pa.py_buffer(arrays["payloads"])],
+        [None, pa.py_buffer(offsets), pa.py_buffer(found["payloads"])],
     )
     return Shard(
-        Names(arrays["names"], arrays["name_lengths"]), parts, waiting, store,
-        int(arrays["next_order"][0]),
+        names, {name: found[kept] for name, kept in _WORLD.items()}, found["waiting"], store,
+        int(found["next_order"][0]),
     )
 
 
 def write(shard: Shard) -> bytes:
     """The bytes of a shard."""
-    arrays: dict[str, Array] = {"next_order": np.array([shard.next_order], np.int64)}
-    arrays |= {f"world.{name}": part for name, part in shard.parts.items()}
-    arrays |= {f"waiting.{name}": column for name, column in shard.waiting.items()}
-    _keep_payloads(shard, arrays)
-    names = _compact(shard.names, arrays)
-    arrays["names"], arrays["name_lengths"] = names.arrays()
-    return codec.encode(NAME, VERSION, arrays)
+    return KEPT.write(
+        {
+            "next_order": np.array([shard.next_order], np.int64), "waiting": shard.waiting,
+            **{kept: shard.parts[name] for name, kept in _WORLD.items()},
+            **_payloads(shard),
+        },
+        shard.names,
+    )
 
 
-def _keep_payloads(shard: Shard, arrays: dict[str, Array]) -> None:
+def _payloads(shard: Shard) -> Arrays:
     """Only the payloads that something refers to, numbered anew."""
-    users = [arrays["world.nodes"][PAYLOAD], arrays["world.held"][PAYLOAD],
-             arrays[f"waiting.{PAYLOAD}"]]
+    users = [shard.parts["nodes"][PAYLOAD], shard.parts["held"][PAYLOAD], shard.waiting[PAYLOAD]]
     used = np.unique(np.concatenate(users))
     used = used[used >= 0]
     kept = shard.store.take(pa.array(used))
@@ -113,24 +111,10 @@ def _keep_payloads(shard: Shard, arrays: dict[str, Array]) -> None:
     offsets = np.frombuffer(buffers[1], np.int64)[kept.offset : kept.offset + len(kept) + 1]
     data = np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.zeros(0, np.uint8)
     first, last = (int(offsets[0]), int(offsets[-1])) if len(kept) else (0, 0)
-    arrays["payloads"] = data[first:last]
-    arrays["payload_lengths"] = np.diff(offsets) if len(kept) else np.zeros(0, np.int64)
-
-
-def _compact(names: Names, arrays: Mapping[str, Array]) -> Names:
-    """Leave out names that nothing refers to, once they are many."""
-    columns = [arrays[f"waiting.{name}"] for name in NAME_COLUMNS]
-    columns += [arrays[f"world.{part}"][f] for part, fields in NAME_FIELDS.items() for f in fields]
-    used = np.zeros(len(names) + 1, bool)
-    for column in columns:
-        used[column] = True
-    used = used[:-1]
-    if used.sum() >= _COMPACT_BELOW * len(names):
-        return names
-    smaller, number = names.compact(used)
-    for column in columns:
-        column[...] = number[column]
-    return smaller
+    return {
+        "payloads": data[first:last],
+        "payload_lengths": np.diff(offsets) if len(kept) else np.zeros(0, np.int64),
+    }
 
 
 # -- between state and kernel ----------------------------------------------------------------

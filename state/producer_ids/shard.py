@@ -9,9 +9,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from state.engine import codec
 from state.engine.names import Names
-from state.engine.records import FLAGS, SOURCE_COLUMNS, Records, empty
+from state.engine.records import Records
+from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
 from state.producer_ids import layout as L
 from state.producer_ids.filters import enter_all
 from state.producer_ids.layout import NULL, Array, World
@@ -31,25 +31,28 @@ NAME_COLUMNS = (
     "source_feed", "cluster", "broker", "principal", "client_id", "topic", "producer_name",
     "policy_json", "source_partition", USER,
 )
-_NAME_FIELDS = {"keys": ("cluster", "broker", "user", "feed"), "meaning": ("name",)}
-_COMPACT_BELOW = 0.75
-"""Names are renumbered when less than this share of them is in use."""
 _SAMPLE_COLUMNS = ("sample_start", "sample_last", "sample_total")
-_LAYOUTS: Mapping[str, np.dtype] = {
-    "keys": L.KEY, "filters": L.FILTER, "counted": L.IDENTITY,
-}
-_BLOCK = 64
+KEPT = Store(
+    NAME, VERSION,
+    Plain("shape"), Texts("config"), Struct("meaning", MEANING, ("name",)),
+    Columns("keys", L.KEY, ("cluster", "broker", "user", "feed")),
+    Columns("filters", L.FILTER, derived=L.DERIVED_FILTER), Columns("counted", L.IDENTITY),
+    Plain("words", np.uint64), Plain("ids"),
+    Plain(_SAMPLE_COLUMNS[0]), Plain(_SAMPLE_COLUMNS[1]), Plain(_SAMPLE_COLUMNS[2], np.float64),
+    RecordSet("waiting", COLUMNS, NAME_COLUMNS, (USER,)),
+    RecordSet("shared", COLUMNS, NAME_COLUMNS, (USER,)),
+)
+_PARTS = ("keys", "filters", "counted", "words", "ids", *_SAMPLE_COLUMNS)
 
 
 def _none() -> Records:
-    return {**empty(COLUMNS), USER: np.zeros(0, np.int64)}
+    found: Records = KEPT.blank()["waiting"]
+    return found
 
 
 def _nothing() -> dict[str, Array]:
-    parts = {name: np.zeros(0, kind) for name, kind in _LAYOUTS.items()}
-    parts |= {"words": np.zeros(0, np.uint64), "ids": np.zeros(0, np.int64)}
-    parts |= {name: np.zeros(0, np.int64) for name in _SAMPLE_COLUMNS[:2]}
-    return {**parts, _SAMPLE_COLUMNS[2]: np.zeros(0, np.float64)}
+    blank = KEPT.blank()
+    return {name: blank[name] for name in _PARTS}
 
 
 @dataclass
@@ -78,119 +81,23 @@ def new() -> Shard:
 
 def read(data: bytes) -> Shard:
     """The shard behind its bytes."""
-    arrays = codec.decode(NAME, VERSION, data)
-    names = Names(arrays["names"], arrays["name_lengths"])
-
-    def records(prefix: str) -> Records:
-        return {
-            name: arrays[f"{prefix}.{name}"]
-            for name in (*COLUMNS, *SOURCE_COLUMNS, *FLAGS, "ingest_ms", USER)
-        }
-
-    parts = {
-        name: _rows(_LAYOUTS[name], name, arrays) if name in _LAYOUTS else arrays[name]
-        for name in _nothing()
-    }
-    bits, hashes, exact = arrays["shape"].tolist()
+    found, names = KEPT.read(data)
+    bits, hashes, exact = found["shape"].tolist()
     return Shard(
-        names, parts, records("waiting"), records("shared"), _typed(arrays["meaning"]),
-        tuple(names.get(int(text)) for text in arrays["config"]), (bits, hashes, exact),
+        names, {name: found[name] for name in _PARTS}, found["waiting"], found["shared"],
+        found["meaning"], found["config"], (bits, hashes, exact),
     )
-
-
-def _typed(stored: Array) -> Array:
-    found = np.zeros(len(stored), MEANING)
-    for column in MEANING.names or ():
-        found[column] = stored[column]
-    return found
-
-
-@numba.njit(cache=True, nogil=True)
-def _turn(rows: Array, columns: Array) -> None:
-    """Copy rows (n, m) into columns (m, n) or back, block by block: all fields in one pass."""
-    for begin in range(0, len(rows), _BLOCK):
-        end = min(begin + _BLOCK, len(rows))
-        for j in range(rows.shape[1]):
-            for i in range(begin, end):
-                columns[j, i] = rows[i, j]
-
-
-@numba.njit(cache=True, nogil=True)
-def _turn_back(columns: Array, rows: Array) -> None:
-    for begin in range(0, len(rows), _BLOCK):
-        end = min(begin + _BLOCK, len(rows))
-        for j in range(rows.shape[1]):
-            for i in range(begin, end):
-                rows[i, j] = columns[j, i]
-
-
-def _fields(layout: np.dtype) -> list[tuple[str, Any]]:
-    """Names and types of what is kept of a layout, all of 8 bytes."""
-    return [
-        (name, layout[name]) for name in layout.names or ()
-        if layout is not L.FILTER or name not in L.DERIVED_FILTER
-    ]
-
-
-def _columns(name: str, array: Array) -> dict[str, Array]:
-    """A structured array as one plain array for each field that is kept."""
-    fields = _fields(_LAYOUTS[name])
-    rows = _words(np.ascontiguousarray(array))[:, : len(fields)]
-    columns = np.empty((rows.shape[1], len(rows)), np.int64)
-    _turn(rows, columns)
-    return {
-        f"{name}.{field}": columns[i].view(kind) for i, (field, kind) in enumerate(fields)
-    }
-
-
-def _rows(layout: np.dtype, name: str, arrays: Mapping[str, Array]) -> Array:
-    """The inverse of `_columns`."""
-    stored = [arrays[f"{name}.{field}"].view(np.int64) for field, _ in _fields(layout)]
-    found = np.zeros(len(stored[0]), layout)
-    _turn_back(np.stack(stored), _words(found)[:, : len(stored)])
-    return found
-
-
-def _words(array: Array) -> Array:
-    """Structured elements as rows of words, which may be written to."""
-    return array.view(np.int64).reshape(len(array), array.dtype.itemsize // 8)
 
 
 def write(shard: Shard) -> bytes:
     """The bytes of a shard."""
-    config = [shard.names.intern_one(text) for text in shard.config or ()]
-    arrays: dict[str, Array] = {
-        "shape": np.array(shard.shape, np.int64), "config": np.array(config, np.int64),
-        "meaning": shard.meaning.copy(),
-    }
-    for name, part in shard.parts.items():
-        arrays |= _columns(name, part) if name in _LAYOUTS else {name: part}
-    arrays |= {f"waiting.{name}": column for name, column in shard.waiting.items()}
-    arrays |= {f"shared.{name}": column for name, column in shard.shared.items()}
-    names = _compact(shard.names, arrays)
-    arrays["names"], arrays["name_lengths"] = names.arrays()
-    return codec.encode(NAME, VERSION, arrays)
-
-
-def _compact(names: Names, arrays: dict[str, Array]) -> Names:
-    """Leave out names that nothing refers to, once they are many."""
-    columns = [arrays[f"{part}.{name}"] for part in ("waiting", "shared") for name in NAME_COLUMNS]
-    columns += [arrays[f"keys.{f}"] for f in _NAME_FIELDS["keys"]]
-    columns += [arrays["meaning"]["name"], arrays["config"]]
-    used = np.zeros(len(names) + 1, bool)
-    for column in columns:
-        used[column] = True
-    used = used[:-1]
-    if used.sum() >= _COMPACT_BELOW * len(names):
-        return names
-    smaller, number = names.compact(used)
-    for part in ("waiting", "shared"):
-        for name in NAME_COLUMNS:
-            arrays[f"{part}.{name}"] = number[arrays[f"{part}.{name}"]]
-    for column in (*(arrays[f"keys.{f}"] for f in _NAME_FIELDS["keys"]),
-                   arrays["meaning"]["name"], arrays["config"]):
-        column[...] = number[column]
-    return smaller
+    return KEPT.write(
+        {
+            **shard.parts, "shape": np.array(shard.shape, np.int64), "config": shard.config or (),
+            "meaning": shard.meaning, "waiting": shard.waiting, "shared": shard.shared,
+        },
+        shard.names,
+    )
 
 
 # -- between state and kernel ----------------------------------------------------------------

@@ -1,0 +1,365 @@
+"""The state of a shard as a job declares it: parts, their arrays, and which of them hold names.
+
+A job declares its parts once. `Store.read` makes the value of each part from bytes, `Store.write`
+makes bytes of the values and leaves out names that nothing refers to any more. The names of arrays
+and fields and the version are what other releases read: one that changes needs a new version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Protocol
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from state.engine import codec
+from state.engine.names import Names
+from state.engine.records import FLAGS, SOURCE_COLUMNS, Array, Records, empty
+
+Arrays = dict[str, Array]
+Values = dict[str, Any]
+"""By part: an array, records, or texts."""
+COMPACT_BELOW = 0.75
+"""Names are renumbered when less than this share of them is in use."""
+_NAMES, _LENGTHS = "names", "name_lengths"
+_BLOCK = 64
+
+
+class Part(Protocol):
+    """A part of a state: its value, and the arrays that it is kept as."""
+
+    @property
+    def name(self) -> str:
+        """What the value is called."""
+        ...
+
+    def blank(self) -> Any:
+        """The value of a shard that has seen nothing."""
+        ...
+
+    def load(self, arrays: Arrays, names: Names) -> Any:
+        """The value behind the arrays."""
+        ...
+
+    def save(self, value: Any, arrays: Arrays, names: Names) -> None:
+        """Put the arrays of the value beside the others."""
+        ...
+
+    @property
+    def named(self) -> Sequence[str]:
+        """The arrays that hold names."""
+        ...
+
+    def ids(self, arrays: Arrays) -> Sequence[Array]:
+        """Where the names are: views of the named arrays, -1 for none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plain:
+    """An array without fields; `names`: of integers of names."""
+
+    name: str
+    dtype: Any = np.int64
+    names: bool = False
+
+    def blank(self) -> Array:
+        """No elements."""
+        return np.zeros(0, self.dtype)
+
+    def load(self, arrays: Arrays, names: Names) -> Array:
+        """The array."""
+        return arrays[self.name]
+
+    def save(self, value: Array, arrays: Arrays, names: Names) -> None:
+        """The array."""
+        arrays[self.name] = value
+
+    @property
+    def named(self) -> Sequence[str]:
+        """The array, if it is of names."""
+        return (self.name,) * self.names
+
+    def ids(self, arrays: Arrays) -> Sequence[Array]:
+        """The array, if it is of names."""
+        return [arrays[name] for name in self.named]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Integers column by column, shape (columns, rows), kept as one flat array; `names`: the
+    columns that are integers of names."""
+
+    name: str
+    columns: int
+    names: tuple[int, ...] = ()
+
+    def blank(self) -> Array:
+        """No rows."""
+        return np.zeros((self.columns, 0), np.int64)
+
+    def load(self, arrays: Arrays, names: Names) -> Array:
+        """Its columns."""
+        return arrays[self.name].reshape(self.columns, -1)
+
+    def save(self, value: Array, arrays: Arrays, names: Names) -> None:
+        """Its columns, one after the other."""
+        arrays[self.name] = value.reshape(-1)
+
+    @property
+    def named(self) -> Sequence[str]:
+        """The flat array, if it has names."""
+        return (self.name,) if self.names else ()
+
+    def ids(self, arrays: Arrays) -> Sequence[Array]:
+        """The columns of names."""
+        columns = arrays[self.name].reshape(self.columns, -1)
+        return [columns[i] for i in self.names]
+
+
+@dataclass(frozen=True)
+class Struct:
+    """An array with fields, kept as it is; `names`: the fields that are integers of names."""
+
+    name: str
+    dtype: np.dtype[Any]
+    names: tuple[str, ...] = ()
+
+    def blank(self) -> Array:
+        """No elements."""
+        return np.zeros(0, self.dtype)
+
+    def load(self, arrays: Arrays, names: Names) -> Array:
+        """The array in its layout, wherever that has its fields."""
+        stored = arrays[self.name]
+        if _same(stored.dtype, self.dtype):
+            return stored.view(self.dtype)
+        found = np.zeros(len(stored), self.dtype)
+        for field in self.dtype.names or ():
+            found[field] = stored[field]
+        return found
+
+    def save(self, value: Array, arrays: Arrays, names: Names) -> None:
+        """The array."""
+        arrays[self.name] = value
+
+    @property
+    def named(self) -> Sequence[str]:
+        """The array, if it has names."""
+        return (self.name,) if self.names else ()
+
+    def ids(self, arrays: Arrays) -> Sequence[Array]:
+        """The fields of names."""
+        return [arrays[self.name][field] for field in self.names]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """An array with fields of 8 bytes, kept as one plain array `name.field` for each of them.
+
+    `names`: the fields that are integers of names; `derived`: those that are not kept.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    names: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
+
+    def blank(self) -> Array:
+        """No elements."""
+        return np.zeros(0, self.dtype)
+
+    def load(self, arrays: Arrays, names: Names) -> Array:
+        """The array; what is derived is zero."""
+        stored = [arrays[name].view(np.int64) for name, _, _ in self._fields]
+        found = np.zeros(len(stored[0]), self.dtype)
+        if len(found):
+            turn_back(np.stack(stored), self._places, _words(found))
+        return found
+
+    def save(self, value: Array, arrays: Arrays, names: Names) -> None:
+        """Its fields, in copies."""
+        columns = np.empty((len(self._fields), len(value)), np.int64)
+        if len(value):
+            _turn(_words(np.ascontiguousarray(value)), self._places, columns)
+        for column, (name, kind, _) in zip(columns, self._fields, strict=True):
+            arrays[name] = column if kind == np.int64 else column.view(kind)
+
+    @cached_property
+    def named(self) -> Sequence[str]:
+        """The fields of names."""
+        return [f"{self.name}.{field}" for field in self.names]
+
+    def ids(self, arrays: Arrays) -> Sequence[Array]:
+        """The fields of names."""
+        return [arrays[name] for name in self.named]
+
+    @cached_property
+    def _fields(self) -> list[tuple[str, np.dtype[Any], int]]:
+        """Array, type and word of each field that is kept."""
+        kept = [f for f in self.dtype.names or () if f not in self.derived]
+        if any(self.dtype[field].itemsize != 8 for field in kept):
+            raise TypeError(f"{self.name} has a field that is not of 8 bytes")
+        offsets = {field: about[1] // 8 for field, about in (self.dtype.fields or {}).items()}
+        return [(f"{self.name}.{field}", self.dtype[field], offsets[field]) for field in kept]
+
+    @cached_property
+    def _places(self) -> Array:
+        return np.array([word for _, _, word in self._fields], np.int64)
+
+
+@dataclass(frozen=True)
+class RecordSet:
+    """Records, kept as one plain array `name.column` for each column.
+
+    `columns`: those of the contract that the job carries; `texts`: those that are integers of
+    names; `more`: columns of the job itself, of 8 bytes.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    texts: tuple[str, ...]
+    more: tuple[str, ...] = ()
+
+    def blank(self) -> Records:
+        """No records."""
+        return {**empty(self.columns), **{name: np.zeros(0, np.int64) for name in self.more}}
+
+    def load(self, arrays: Arrays, names: Names) -> Records:
+        """The records."""
+        return {column: arrays[name] for column, name in self._kept}
+
+    def save(self, value: Records, arrays: Arrays, names: Names) -> None:
+        """The records."""
+        for column, name in self._kept:
+            arrays[name] = value[column]
+
+    @cached_property
+    def named(self) -> Sequence[str]:
+        """The columns of names."""
+        return [f"{self.name}.{column}" for column in self.texts]
+
+    def ids(self, arrays: Arrays) -> Sequence[Array]:
+        """The columns of names."""
+        return [arrays[name] for name in self.named]
+
+    @cached_property
+    def _kept(self) -> list[tuple[str, str]]:
+        every = (*self.columns, *SOURCE_COLUMNS, *FLAGS, "ingest_ms", *self.more)
+        return [(column, f"{self.name}.{column}") for column in every]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A few strings, kept as integers of names."""
+
+    name: str
+
+    def blank(self) -> tuple[str, ...]:
+        """No strings."""
+        return ()
+
+    def load(self, arrays: Arrays, names: Names) -> tuple[str, ...]:
+        """The strings."""
+        return tuple(names.get(text) for text in arrays[self.name].tolist())
+
+    def save(self, value: Sequence[str], arrays: Arrays, names: Names) -> None:
+        """Their names."""
+        arrays[self.name] = names.intern(_strings(tuple(value)))
+
+    @property
+    def named(self) -> Sequence[str]:
+        """Their names."""
+        return (self.name,)
+
+    def ids(self, arrays: Arrays) -> Sequence[Array]:
+        """Their names."""
+        return [arrays[self.name]]
+
+
+class Store:
+    """The state of a job: its name, version and parts."""
+
+    def __init__(self, job: str, version: int, *parts: Part) -> None:
+        """`version` is that of the arrays; a release reads one version."""
+        self.job, self.version, self.parts = job, version, parts
+        self._naming = [part for part in parts if len(part.named)]
+
+    def blank(self) -> Values:
+        """The values of a shard that has seen nothing."""
+        return {part.name: part.blank() for part in self.parts}
+
+    def read(self, data: bytes) -> tuple[Values, Names]:
+        """The values behind bytes, which may be written to, and the names.
+
+        Raises StateFormatError for other bytes, another job or another version.
+        """
+        arrays = codec.decode(self.job, self.version, data)
+        names = Names(arrays[_NAMES], arrays[_LENGTHS])
+        return {part.name: part.load(arrays, names) for part in self.parts}, names
+
+    def write(self, values: Mapping[str, Any], names: Names) -> bytes:
+        """The bytes of values and names; neither changes, but names that are texts are added."""
+        arrays: Arrays = {}
+        for part in self.parts:
+            part.save(values[part.name], arrays, names)
+        names = self._compact(names, arrays)
+        arrays[_NAMES], arrays[_LENGTHS] = names.arrays()
+        return codec.encode(self.job, self.version, arrays)
+
+    def _compact(self, names: Names, arrays: Arrays) -> Names:
+        """Leave out names that nothing refers to, once they are many."""
+        used = np.zeros(len(names) + 1, bool)
+        for part in self._naming:
+            for column in part.ids(arrays):
+                if len(column):
+                    used[column] = True
+        used = used[:-1]
+        if np.count_nonzero(used) >= COMPACT_BELOW * len(names):
+            return names
+        smaller, number = names.compact(used)
+        for part in self._naming:
+            for name in part.named:
+                arrays[name] = arrays[name].copy()
+            for column in part.ids(arrays):
+                column[...] = number[column]
+        return smaller
+
+
+@lru_cache(maxsize=1024)
+def _same(stored: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    return stored == wanted
+
+
+@lru_cache(maxsize=64)
+def _strings(texts: tuple[str, ...]) -> pa.StringArray:
+    return pa.array(texts, pa.string())
+
+
+def _words(array: Array) -> Array:
+    """Elements with fields as rows of words, which may be written to."""
+    return array.view(np.int64).reshape(len(array), array.dtype.itemsize // 8)
+
+
+@numba.njit(cache=True, nogil=True)
+def _turn(rows: Array, places: Array, columns: Array) -> None:
+    """Copy some words of rows into columns, block by block: all fields in one pass."""
+    for begin in range(0, len(rows), _BLOCK):
+        end = min(begin + _BLOCK, len(rows))
+        for j in range(len(places)):
+            for i in range(begin, end):
+                columns[j, i] = rows[i, places[j]]
+
+
+@numba.njit(cache=True, nogil=True)
+def turn_back(columns: Array, places: Array, rows: Array) -> None:
+    """Copy columns into some words of rows."""
+    for begin in range(0, len(rows), _BLOCK):
+        end = min(begin + _BLOCK, len(rows))
+        for j in range(len(places)):
+            for i in range(begin, end):
+                rows[i, places[j]] = columns[j, i]
