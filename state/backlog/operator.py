@@ -21,11 +21,12 @@ forgotten once it has none of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numba
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.backlog import flow, resting
@@ -36,12 +37,10 @@ from state.backlog.layout import NULL, Array, Feed, Out, World
 from state.backlog.rows import Rows
 from state.backlog.sequence import COLUMNS, SEQUENCE
 from state.backlog.shard import NAME, Shard
-from state.engine import standing, wall
-from state.engine.job import Step
+from state.engine import wall
 from state.engine.names import NONE, Names
-from state.engine.records import Records, concat, empty, length, read_blob, take
-from state.engine.refused import Refused
-from state.engine.sequence import POLICY
+from state.engine.records import Records
+from state.engine.wall_job import Batch, SharedWallJob, least
 from state.events import WALL
 from udfs.hashing import hash64
 
@@ -52,15 +51,13 @@ DEFAULTS: dict[str, Any] = {
     "preciseTimeBasedBacklogQuotaCheck": False,
 }
 """Settings of a broker that neither the parameters nor a policy set."""
-_KEY = "key"
-"""Column of records while they are put in order: the place of their key."""
 _PARTITION = r"-partition-\d+$"
 _NAMESPACE = r"^[a-z-]+://(?P<namespace>[^/]+/[^/]+)/"
 _NEVER = "non-persistent://"
 _ZERO, _NINE, _COLON, _MINUS = (np.uint8(ord(c)) for c in "09:-")
 
 
-class Backlog:
+class Backlog(SharedWallJob[Shard]):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
@@ -72,6 +69,8 @@ class Backlog:
         "backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals",
     )
     columns = COLUMNS
+    order = SEQUENCE
+    standing = common.POLICIES
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
         """`params` are the job's resolved parameters, `policies` the configured documents as
@@ -95,74 +94,38 @@ class Backlog:
         }
         self._hash = hash64(repr((self._base, self._settings)))
 
-    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
-        """Judge a batch of one shard; see `state.engine.job`."""
-        s = shards.read(state, self._checks) if state else shards.new(self._checks)
-        refused = Refused(NAME)
-        parts = [read_blob(blob, s.names, COLUMNS) for blob in blobs]
-        records = concat(parts) if parts else empty(COLUMNS)
-        is_shared = (records["event_type"] == POLICY) | (
-            records["event_type"] == common.STARTED
-        )
-        own = take(records, ~is_shared)
-        anew = s.config != self._policies or s.settings != self._hash
-        resting.wake(s, own, stream_ms, everything=anew or bool(is_shared.any()))
+    def _open(self, state: bytes | None) -> Shard:
+        return shards.read(state, self._checks) if state else shards.new(self._checks)
+
+    def _write(self, s: Shard) -> bytes:
+        return shards.write(s)
+
+    def _wake(self, s: Shard, own: Records, stream_ms: int, changed: bool) -> None:
+        resting.wake(s, own, stream_ms, everything=changed or s.settings != self._hash)
         s.settings = self._hash
-        self._take_shared(s, take(records, is_shared), stream_ms, refused)
-        both = concat([s.waiting, own])
-        is_new = np.zeros(length(both), bool)
-        is_new[length(s.waiting):] = True
-        keys, key = _keys_of(s.parts["keys"], both, s.names)
-        both = {**both, _KEY: key}
-        begin_ms = np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
-        judged, key, waiting = wall.admit(
-            keys, key, both, is_new, stream_ms, self._lateness_ms, self._idle_advance_ms,
-            COLUMNS, s.names, refused, SEQUENCE.ordered,
+
+    def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
+        old = len(s.parts["keys"])
+        keys, key = wall.interned(
+            s.parts["keys"], self.key, [records[column] for column in self.key], _BLANK
         )
-        waits = waiting.pop(_KEY)
-        judged.pop(_KEY)
-        w, o = self._play(
-            s, keys, begin_ms, judged, key, wall.first_waiting(len(keys), waits, waiting)
-        )
-        tables = Rows(w, o, judged, s.names).tables()
-        quarantine = refused.table(s.names)
-        if quarantine is not None:
-            tables["quarantine"] = quarantine
-        s.parts, due = shards.pack(w, stream_ms)
-        s.waiting = waiting
-        needed = common.needed(s.shared, s.meaning, stream_ms)
-        if not needed.all():
-            s.shared, s.meaning = take(s.shared, needed), s.meaning[needed]
-        due = resting.rest(s, due, stream_ms)
-        first = resting.first_due(s.resting, due)
-        return Step(
-            shards.write(s), tables, _wake(waiting, first), refused.needed_idle_advance_ms
-        )
+        if len(keys) > old:
+            _derive(keys[old:], s.names)
+        return keys, key
 
-    # -- policies ----------------------------------------------------------------------------
+    def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+        w, o = self._play(s, batch)
+        tables = Rows(w, o, batch.records, s.names).tables()
+        s.parts, s.due_ms = shards.pack(w, stream_ms)
+        return tables
 
-    def _take_shared(
-        self, s: Shard, records: Records, stream_ms: int, refused: Refused
-    ) -> None:
-        """Policies and starts that came, and what has changed in the configuration."""
-        if s.config is None:
-            texts, at_ms = list(self._policies), int(NULL)
-        else:
-            texts = standing.changes(s.config, self._policies, common.source_of)
-            clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
-            at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
-        s.config = self._policies
-        if texts:
-            documents = standing.configured(texts, at_ms, s.shared, SEQUENCE, s.names)
-            records = concat([documents, records]) if length(records) else documents
-        s.shared, s.meaning = common.merged(s.shared, s.meaning, records, s.names, refused)
+    def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
+        self._forget(s, stream_ms)
+        due = resting.rest(s, s.due_ms, stream_ms)
+        return [*least(s.resting.due_ms), *least(due)]
 
-    # -- judging -----------------------------------------------------------------------------
-
-    def _play(
-        self, s: Shard, keys: Array, begin_ms: Array, r: Records, key: Array,
-        following: tuple[Array, Array],
-    ) -> tuple[World, Out]:
+    def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
+        keys, r = batch.keys, batch.records
         places, place = _places(
             np.concatenate([keys["cluster"], r["cluster"]]),
             np.concatenate([keys["broker"], r["broker"]]),
@@ -171,44 +134,28 @@ class Backlog:
         settings = {**self._settings, "deduplication": s.names.intern_one(L.DEDUPLICATION)}
         w = shards.unpack({**s.parts, "keys": keys}, settings, s.names, timeline,
                           place[: len(keys)])
-        feed = _feed(r, key, place[len(keys):], SEQUENCE.ranks(r, s.shared, s.names), w)
-        flow.prepare(w, begin_ms)
+        feed = _feed(r, batch.key, place[len(keys):], SEQUENCE.ranks(r, s.shared, s.names), w)
+        flow.prepare(w, batch.begin_ms)
         o = _more_rows(w, None)
         at = np.int64(0)
         while True:
-            at = flow.judge(w, o, feed, at, *following)
+            at = flow.judge(w, o, feed, at, batch.next_ns, batch.next_broker)
             if at < 0:
                 return w, o
             w, o = shards.more_room(w), _more_rows(w, o)
 
 
-def _wake(waiting: Records, due_ms: int | None) -> int | None:
-    """The first wall time of the stream at which a shard would do something by itself."""
-    times = [] if due_ms is None else [due_ms]
-    if length(waiting):
-        times.append(int(waiting["ts_wall_ms"].min()))
-    return max(min(times), 0) if times else None
+_BLANK: dict[str, Any] = {
+    **dict.fromkeys(
+        ("clock_ms", "latest_ms", "last_ms", "last_ns", "seen_ledger", "woken_ms"), NULL
+    ),
+    **dict.fromkeys(("broker", "feed", "cached_name"), NONE),
+}
+"""What a new key has."""
 
 
-def _keys_of(keys: Array, r: Records, names: Names) -> tuple[Array, Array]:
-    """The keys of a shard, those of new records included, and the key of each record."""
-    n, count = length(r), len(keys)
-    if not n:
-        return keys, np.zeros(0, np.int64)
-    known = np.zeros((count + n, 3), np.int64)
-    known[:count, 0], known[:count, 1] = keys["cluster"], keys["topic"]
-    found = np.empty(n, np.int64)
-    made = wall.intern_tuples(
-        known, count, r["cluster"], r["topic"], np.zeros(n, np.int64), np.ones(n, bool), found
-    )
-    if made == count:
-        return keys, found
-    fresh = np.zeros(made - count, L.KEY)
-    fresh["cluster"], fresh["topic"] = known[count:made, 0], known[count:made, 1]
-    for field in ("clock_ms", "latest_ms", "last_ms", "last_ns", "seen_ledger", "woken_ms"):
-        fresh[field] = NULL
-    for field in ("broker", "feed", "cached_name"):
-        fresh[field] = NONE
+def _derive(fresh: Array, names: Names) -> None:
+    """Of new keys the name that policies have for the topic, and its namespace."""
     topics = names.lookup(fresh["topic"])
     whole = pc.replace_substring_regex(topics, _PARTITION, "")
     fresh["base"] = np.where(
@@ -217,7 +164,6 @@ def _keys_of(keys: Array, r: Records, names: Names) -> tuple[Array, Array]:
     )
     namespaces = pc.struct_field(pc.extract_regex(whole, _NAMESPACE), "namespace")
     fresh["namespace"] = names.intern(namespaces)
-    return np.concatenate([keys, fresh]), found
 
 
 def _places(cluster: Array, broker: Array) -> tuple[Array, Array]:

@@ -99,12 +99,6 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
     return due_ms[others]
 
 
-def first_due(resting: Resting, due_ms: Array) -> int | None:
-    """When the first pass of a shard is due."""
-    first = _first(np.concatenate([resting.due_ms, due_ms]))
-    return None if first == NULL else first
-
-
 def all_awake(s: Shard) -> Shard:
     """The same shard with every topic in its arrays."""
     wake(s, s.waiting, 0, everything=True)

@@ -17,6 +17,7 @@ from state.engine.names import Names
 from state.engine.records import Records, empty
 from state.engine.store import Columns, Plain, Pool, RecordSet, Struct, Texts, turn_back
 from state.engine.store import Store as Kept
+from state.engine.wall_job import SharedShard
 
 NAME = "backlog"
 VERSION = 2
@@ -67,22 +68,22 @@ class Resting:
 
 
 @dataclass
-class Shard:
-    """What one shard knows between two calls."""
+class Shard(SharedShard):
+    """What one shard knows between two calls.
 
-    names: Names
-    parts: Parts
-    """Cursors are in the order of their keys and, of one key, of their names; rows of pools,
-    which are kept column by column, in the order of the keys or cursors that have them."""
+    Cursors are in the order of their keys and, of one key, of their names; rows of pools, which
+    are kept column by column, in the order of the keys or cursors that have them.
+    """
+
     waiting: Records = field(default_factory=lambda: empty(COLUMNS))
     shared: Records = field(default_factory=lambda: empty(COLUMNS))
-    """Policies and broker starts, in order."""
     meaning: Array = field(default_factory=lambda: np.zeros(0, MEANING))
     config: tuple[str, ...] | None = None
-    """Documents of the configuration that `shared` has; None before the first call."""
     settings: int = 0
     """Hash of the parameters that the last call was judged by."""
     resting: Resting = field(default_factory=Resting)
+    due_ms: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    """When the next pass of each key is due (NULL: never); not kept."""
 
 
 def new(checks: int) -> Shard:

@@ -1,16 +1,14 @@
-"""Records that hold for many keys: policies and broker starts, kept once per shard.
+"""What holds for many topics: limits of brokers, namespaces and topics, and broker starts.
 
-They stay in their order as long as they can matter. A key has taken those before its clock, so what
-holds for it follows from its clock alone. Every policy holds for all of its cluster, whichever
-broker it came from. A document of the configuration is one for every cluster, earlier than all
-times; one that was changed is as of the restart's stream time.
+Every policy holds for all of its cluster, whichever broker it came from. See
+`state.engine.standing`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,15 +18,10 @@ from state.backlog import layout as L
 from state.backlog.sequence import SEQUENCE
 from state.engine import standing, wall
 from state.engine.names import NONE, Names
-from state.engine.records import NULL, Array, Records, length
-from state.engine.refused import Refused
-from state.engine.sequence import POLICY
-from state.engine.standing import START
-from state.events import KIND_INDEX
+from state.engine.records import Array, Records
+from state.engine.standing import Document, Settings
 from state.policies import QUOTA_TYPES
 
-STARTED = KIND_INDEX["broker_started"]
-EVERYWHERE = "*"
 BROKER, NAMESPACE, TOPIC = range(1, 4)
 MOST_SECONDS = 2**42
 """A longer interval is cut to this many seconds, which no clock reaches twice."""
@@ -41,7 +34,6 @@ KEYS = (
     "preciseTimeBasedBacklogQuotaCheck",
 )
 _QUOTAS = ("has_size", "limit_bytes", "size_policy", "has_time", "limit_s", "time_policy")
-Settings = tuple[float, ...]
 
 MEANING = np.dtype(
     [("what", "<i8"), ("name", "<i8"), *[(field, "<i8") for field in _QUOTAS],
@@ -99,16 +91,16 @@ def _quotas_of(limits: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> tuple[int, str, tuple[int, ...], Settings] | None:
+def _parsed(text: str) -> Document | None:
     """The content of a document; None for one that this job does not use."""
     document = json.loads(text)
     scope, name, limits = document["scope"], document["name"], document.get("limits") or {}
     if scope == "broker":
-        return BROKER, name, _quotas_of({}), settings_of(limits)
+        return BROKER, name, (*_quotas_of({}), *settings_of(limits))
     if scope == "namespace":
-        return NAMESPACE, name, _quotas_of(limits), settings_of({})
+        return NAMESPACE, name, (*_quotas_of(limits), *settings_of({}))
     if scope == "topic":
-        return TOPIC, full_name(name), _quotas_of(limits), settings_of({})
+        return TOPIC, full_name(name), (*_quotas_of(limits), *settings_of({}))
     return None
 
 
@@ -119,45 +111,41 @@ def source_of(text: str) -> tuple[str, str]:
     return scope, full_name(name) if scope == "topic" else name
 
 
-def meanings(records: Records, names: Names) -> Array:
-    """The content of each shared record; `what` is -1 where this job has no use for it."""
-    found = np.zeros(length(records), MEANING)
-    found["what"], found["name"], found["fresh"] = START, NONE, 1
-    policies = np.flatnonzero(records["event_type"] == POLICY)
-    texts, which = np.unique(records["policy_json"][policies], return_inverse=True)
-    said = np.zeros(len(texts), MEANING)
-    said["fresh"] = 1
-    for row, text in zip(said, texts.tolist(), strict=True):
-        document = _parsed(names.get(text))
-        if document is None:
-            row["what"] = -1
-            continue
-        row["what"], name, quotas, settings = document
-        row["name"] = names.intern_one(name)
-        for field, value in zip((*_QUOTAS, *_SETTINGS), (*quotas, *settings), strict=True):
-            row[field] = value
-    found[policies] = said[which]
-    return found
+class Policies(standing.Standing):
+    """Policies and broker starts as this job reads them."""
+
+    sequence = SEQUENCE
+    meaning = MEANING
+    broker = BROKER
+    settings = _SETTINGS
+    unset = -1
+    by_origin = False
+    turn = L.TURN
+
+    def parsed(self, text: str) -> Document | None:
+        """The content of a document; None for one that this job does not use."""
+        return _parsed(text)
+
+    def source_of(self, text: str) -> tuple[str, str]:
+        """Scope and name of a document."""
+        return source_of(text)
+
+    def sets(self, meaning: Array) -> Array:
+        """Which documents set something."""
+        found = (meaning["has_size"] != 0) | (meaning["has_time"] != 0)
+        for field in _SETTINGS:
+            found |= (meaning["what"] == BROKER) & (meaning[field] >= 0)
+        return found
+
+    def in_force(self, settings: Settings) -> tuple[Any, ...]:
+        """The rest of a `layout.TURN`."""
+        enabled, interval_s, size, gigabytes, seconds, policy, precise = settings
+        if gigabytes > 0:
+            size = min(int(gigabytes * 1024**3), int(L.LARGEST))
+        return enabled, interval_s * 1000, size, seconds, policy, precise
 
 
-def merged(
-    records: Records, meaning: Array, new: Records, names: Names, refused: Refused
-) -> tuple[Records, Array]:
-    """Shared records with new ones among them, in order; see `standing.merged`."""
-    meaning["fresh"] = 0
-    if not length(new):
-        return records, meaning
-    said = meanings(new, names)
-    return standing.merged(records, meaning, new, said, SEQUENCE, names, refused)
-
-
-def needed(records: Records, meaning: Array, stream_ms: int) -> Array:
-    """Which shared records can still matter; a policy is replaced whichever broker it came from."""
-    origin = np.where(meaning["what"] == START, records["broker"], NONE)
-    sets = (meaning["has_size"] != 0) | (meaning["has_time"] != 0)
-    for field in _SETTINGS:
-        sets |= (meaning["what"] == BROKER) & (meaning[field] >= 0)
-    return standing.needed(records, meaning, origin, sets, stream_ms)
+POLICIES = Policies()
 
 
 # -- what the kernel takes -------------------------------------------------------------------
@@ -168,7 +156,7 @@ def timeline(
 ) -> Timeline:
     """The turns of brokers (`places`: cluster and broker) and the documents of a shard's keys;
     `base` are the settings of the parameters."""
-    turns, start = _turns(records, meaning, places, names, base)
+    turns, start = POLICIES.turns(records, meaning, places, names, base)
     rows = np.flatnonzero((meaning["what"] == TOPIC) | (meaning["what"] == NAMESPACE))
     n, zero = len(rows), np.zeros(len(keys), np.int64)
     known, member = np.zeros((n, 3), np.int64), np.empty(n, np.int64)
@@ -199,54 +187,3 @@ def timeline(
         turns, start, own, groups, documents, np.ascontiguousarray(records["ts_wall_ms"])
     )
 
-
-def _turns(
-    records: Records, meaning: Array, places: Array, names: Names, base: Settings
-) -> tuple[Array, Array]:
-    """Turns of every broker, in order; the first holds from ever."""
-    everywhere = names.intern_one(EVERYWHERE)
-    by_name: dict[tuple[int, int, int], list[int]] = {}
-    for i in np.flatnonzero((meaning["what"] == BROKER) | (meaning["what"] == START)).tolist():
-        is_start = meaning["what"][i] == START
-        name = records["broker"][i] if is_start else meaning["name"][i]
-        by_name.setdefault((int(records["cluster"][i]), int(name), int(is_start)), []).append(i)
-    found: list[tuple[Any, ...]] = []
-    start = np.zeros(len(places) + 1, np.int64)
-    for j, (cluster, broker) in enumerate(places[:, :2].tolist()):
-        levels = {(c, b, 0) for c in (cluster, NONE) for b in (broker, everywhere)}
-        levels.add((cluster, broker, 1))
-        rows = sorted(i for level in levels for i in by_name.get(level, ()))
-        found += _turns_of(records, meaning, rows, broker, everywhere, base)
-        start[j + 1] = len(found)
-    return np.array(found, L.TURN), start
-
-
-def _turns_of(
-    records: Records, meaning: Array, rows: Sequence[int], broker: int, everywhere: int,
-    base: Settings,
-) -> list[tuple[Any, ...]]:
-    def turn(rank: int, at_ms: int, start: int, fresh: int) -> tuple[Any, ...]:
-        enabled, interval_s, size, gigabytes, seconds, policy, precise = now
-        if gigabytes > 0:
-            size = min(int(gigabytes * 1024**3), int(L.LARGEST))
-        return (
-            rank, at_ms, start, fresh, enabled, interval_s * 1000, size, seconds, policy, precise
-        )
-
-    unsaid = settings_of({})
-    said = {broker: unsaid, everywhere: unsaid}
-    now = base
-    found = [turn(-1, int(NULL), 0, 0)]
-    for i in rows:
-        m = meaning[i]
-        is_start = int(m["what"] == START)
-        if not is_start:
-            said[int(m["name"])] = tuple(m[field].item() for field in _SETTINGS)
-            before, now = now, tuple(
-                own if own >= 0 else every if every >= 0 else otherwise
-                for own, every, otherwise in zip(said[broker], said[everywhere], base, strict=True)
-            )
-            if now == before:
-                continue
-        found.append(turn(i, int(records["ts_wall_ms"][i]), is_start, int(m["fresh"])))
-    return found

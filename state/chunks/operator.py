@@ -8,7 +8,7 @@ not come back, window ends. Tables: `chunk_messages`, `chunk_events`, `chunk_sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import mmh3
@@ -21,12 +21,12 @@ from state.chunks import layout as L
 from state.chunks import shard as shards
 from state.chunks.layout import NULL, Array, Feed, Out, World
 from state.chunks.rows import TOO_LARGE, Rows
+from state.chunks.sequence import SEQUENCE
 from state.chunks.shard import COLUMNS, NAME, PAYLOAD, Room, Shard
 from state.engine import wall
-from state.engine.job import Step
 from state.engine.names import Names
 from state.engine.records import Records, concat, empty, length, read_blob
-from state.engine.refused import Refused
+from state.engine.wall_job import Batch, WallJob, least
 from state.events import WALL
 from udfs.hashing import hash_strings
 
@@ -41,7 +41,7 @@ _FIELDS = (
 )
 
 
-class Chunks:
+class Chunks(WallJob[Shard]):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
@@ -54,6 +54,7 @@ class Chunks:
         "chunk_topic_stats",
     )
     columns = COLUMNS
+    order = SEQUENCE
 
     def __init__(
         self, params: Mapping[str, Any], policies: Sequence[str] = (), stage: Stage | None = None
@@ -81,43 +82,39 @@ class Chunks:
             **{d.lower(): int(d in defects) for d in L.DEFECTS},
         }
 
-    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
-        """Judge a batch of one shard; see `state.engine.job`."""
-        s = shards.read(state) if state else shards.new()
-        refused = Refused(NAME)
-        records, is_new = self._records(s, blobs)
-        before = self._files(s, records)
-        keys, key = self._keys(s, records)
-        judged, key, waiting = wall.admit(
-            keys, key, records, is_new, stream_ms, self._lateness_ms, self._idle_advance_ms,
-            COLUMNS, s.names, refused,
-        )
-        waiting_key = self._keys_of(s, keys, waiting)
-        w, o = self._play(s, keys, judged, key, waiting, waiting_key)
+    def _open(self, state: bytes | None) -> Shard:
+        return shards.read(state) if state else shards.new()
+
+    def _write(self, s: Shard) -> bytes:
+        return shards.write(s)
+
+    def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+        w, o = self._play(s, batch)
         rows = Rows(w, o, s.names)
         tables = rows.tables()
         if self._assemble and "chunk_messages" in tables:
             tables["chunk_messages"] = self._with_parts(
                 tables["chunk_messages"], rows, w, o, s
             )
-        quarantine = refused.table(s.names)
-        if quarantine is not None:
-            tables["quarantine"] = [quarantine][0]
         s.parts = shards.pack(w, stream_ms)
         s.next_order = int(w.settings[0]["next_order"])
-        s.waiting = waiting
+        return tables
+
+    def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
         self._spill(s)
-        released = self._released(s, before)
+        released = self._released(s)
         if released is not None:
             tables[RELEASES] = released
-        return Step(
-            shards.write(s), tables, self._wake(s), refused.needed_idle_advance_ms
-        )
+        keys = s.parts["keys"]
+        yield from least(keys["due_ms"])
+        window = keys["window_ms"][keys["open"] != 0]
+        if len(window):
+            yield int(window.min()) + self.settings["window_ms"] - 1
 
     # -- records -----------------------------------------------------------------------------
 
-    def _records(self, s: Shard, blobs: Sequence[bytes]) -> tuple[Records, Array]:
-        """Waiting and new records; inline payloads of the new ones join the shard's store."""
+    def _read(self, s: Shard, blobs: Sequence[bytes]) -> Records:
+        """The records of a batch; their inline payloads join the shard's store."""
         payloads: list[pa.Array] = []
         parts = [read_blob(blob, s.names, COLUMNS, payloads) for blob in blobs]
         new = concat(parts) if parts else empty(COLUMNS)
@@ -129,45 +126,19 @@ class Chunks:
             at[has] = len(s.store) + np.arange(int(has.sum()))
             s.store = pa.concat_arrays([s.store, inline.drop_null()])
         new[PAYLOAD] = at
-        is_new = np.zeros(length(s.waiting) + n, bool)
-        is_new[length(s.waiting):] = True
-        return concat([s.waiting, new]), is_new
+        s.files = self._files(s, [s.waiting, new])
+        return new
 
-    def _keys(self, s: Shard, r: Records) -> tuple[Array, Array]:
-        """The keys of the shard, those of new records included, and the key of each record."""
-        keys = s.parts["keys"]
-        n, count = length(r), len(keys)
-        known = np.zeros((count + n, 3), np.int64)
-        known[:count, 0], known[:count, 1] = keys["cluster"], keys["topic"]
-        found = np.empty(n, np.int64)
-        made = wall.intern_tuples(
-            known, count, r["cluster"], r["topic"], np.zeros(n, np.int64), np.ones(n, bool), found
+    def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
+        return wall.interned(
+            s.parts["keys"], self.key, [records[column] for column in self.key], _BLANK
         )
-        fresh = np.zeros(made - count, L.KEY)
-        fresh["cluster"], fresh["topic"] = known[count:made, 0], known[count:made, 1]
-        for field in ("clock_ms", "latest_ms", "last_ms", "last_ns", "due_ms", "row_ms",
-                      "message_ms"):
-            fresh[field] = NULL
-        fresh["broker"] = fresh["feed"] = fresh["first_consumer"] = -1
-        return np.concatenate([keys, fresh]), found
-
-    def _keys_of(self, s: Shard, keys: Array, r: Records) -> Array:
-        n = length(r)
-        known = np.zeros((len(keys) + n, 3), np.int64)
-        known[: len(keys), 0], known[: len(keys), 1] = keys["cluster"], keys["topic"]
-        found = np.empty(n, np.int64)
-        wall.intern_tuples(
-            known, len(keys), r["cluster"], r["topic"], np.zeros(n, np.int64), np.zeros(n, bool),
-            found,
-        )
-        return found
 
     # -- judging -----------------------------------------------------------------------------
 
-    def _play(
-        self, s: Shard, keys: Array, r: Records, key: Array, waiting: Records, waiting_key: Array
-    ) -> tuple[World, Out]:
-        feed, parts = self._feed(s, keys, r, key)
+    def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
+        r = batch.records
+        feed, parts = self._feed(s, batch.keys, r, batch.key)
         chunks = int(((r["event_type"] == flow.DISPATCH) & (r["num_chunks"] > 1)).sum())
         chunks += len(feed.marker_ledger)
         acks = int((r["event_type"] == flow.ACK).sum())
@@ -181,10 +152,9 @@ class Chunks:
                 break
             marked = int(feed.marker_start[at + 1] - feed.marker_start[at])
             o = room_for_rows(w, o, marked + 1)
-        mono, broker = wall.first_waiting(len(keys), waiting_key, waiting)
         at = np.int64(0)
         while True:
-            at = flow.move_on(w, o, at, mono, broker)
+            at = flow.move_on(w, o, at, batch.next_ns, batch.next_broker)
             if at < 0:
                 return w, o
             o = room_for_rows(w, o)
@@ -202,24 +172,24 @@ class Chunks:
         delivered = (kind == flow.DISPATCH) & (chunked | marker)
         opened = (kind == flow.CREATED) & self._hashed
         zero = np.zeros(n, np.int64)
-        subs, sub = _intern(
-            s.parts["subs"], ("key", "name"), L.SUB, key, r["subscription"],
-            delivered | (shared > 0) | opened, {"last_chunk_ms": NULL},
+        subs, sub = wall.interned(
+            s.parts["subs"], ("key", "name"), (key, r["subscription"]), {"last_chunk_ms": NULL},
+            delivered | (shared > 0) | opened,
         )
         sub = np.where(r["subscription"] >= 0, sub, -1)
-        consumers, consumer = _intern(
-            s.parts["consumers"], ("sub", "name"), L.CONSUMER, np.maximum(sub, -1), r["consumer"],
-            delivered | opened,
+        consumers, consumer = wall.interned(
+            s.parts["consumers"], ("sub", "name"), (sub, r["consumer"]),
             {"start_ms": NULL, "closed_ms": NULL, "used_ms": NULL, "passed_ms": NULL,
              "first": -1, "last": -1, "head": -1, "tail": -1, "next": -1},
+            delivered | opened,
         )
         consumer = np.where((sub >= 0) & (r["consumer"] >= 0), consumer, -1)
         fresh = slice(len(s.parts["consumers"]), None)
         consumers["key"][fresh] = subs["key"][consumers["sub"][fresh]]
         added = (kind == flow.ENTRY_ADDED) & chunked & (r["producer_name"] >= 0)
-        producers, producer_row = _intern(
-            s.parts["producers"], ("key", "name"), L.PRODUCER, key, r["producer_name"], added,
-            {"window_ms": NULL},
+        producers, producer_row = wall.interned(
+            s.parts["producers"], ("key", "name"), (key, r["producer_name"]),
+            {"window_ms": NULL}, added,
         )
         uuid = np.where(chunked, r["uuid"], -1)
         hashes, picks = self._hashes(s.names, uuid, n)
@@ -299,24 +269,30 @@ class Chunks:
             )
         return table
 
-    def _files(self, s: Shard, records: Records) -> Array:
+    def _files(self, s: Shard, records: Sequence[Records]) -> Array:
         """Staged files that the state and these records refer to, once per row; a chunk that a
         marker has brought is in two places."""
         nodes, held = s.parts["nodes"], s.parts["held"]
-        files = np.concatenate([nodes["file"], held["file"], records["payload_file"]])
-        rows = np.concatenate([nodes["row"], held["row"], records["payload_row"]])
+        files = np.concatenate(
+            [nodes["file"], held["file"], *(r["payload_file"] for r in records)]
+        )
         staged = files >= 0
+        if not staged.any():
+            return files[staged]
+        rows = np.concatenate([nodes["row"], held["row"], *(r["payload_row"] for r in records)])
         order = np.lexsort((rows[staged], files[staged]))
         files, rows = files[staged][order], rows[staged][order]
         first = np.ones(len(files), bool)
         first[1:] = (files[1:] != files[:-1]) | (rows[1:] != rows[:-1])
         return files[first]
 
-    def _released(self, s: Shard, before: Array) -> pa.Table | None:
+    def _released(self, s: Shard) -> pa.Table | None:
         """How many rows of which staged files nothing refers to any more."""
-        after = self._files(s, s.waiting)
+        if not len(s.files):
+            return None
+        after = self._files(s, [s.waiting])
         many = len(s.names)
-        gone = np.bincount(before, minlength=many) - np.bincount(after, minlength=many)[:many]
+        gone = np.bincount(s.files, minlength=many) - np.bincount(after, minlength=many)[:many]
         files = np.flatnonzero(gone > 0)
         if not len(files):
             return None
@@ -386,40 +362,14 @@ class Chunks:
             "payload": s.store.take(pa.array(places)).cast(pa.binary()),
         })
 
-    # -- timers ------------------------------------------------------------------------------
 
-    def _wake(self, s: Shard) -> int | None:
-        """The first wall time of the stream at which this shard would do something by itself."""
-        times = []
-        if length(s.waiting):
-            times.append(int(s.waiting["ts_wall_ms"].min()))
-        keys = s.parts["keys"]
-        due = keys["due_ms"][keys["due_ms"] != NULL]
-        if len(due):
-            times.append(int(due.min()))
-        window = keys["window_ms"][keys["open"] != 0]
-        if len(window):
-            times.append(int(window.min()) + self.settings["window_ms"] - 1)
-        return max(min(times), 0) if times else None
-
-
-def _intern(
-    known: Array, fields: tuple[str, str], layout: np.dtype, first: Array, second: Array,
-    create: Array, blank: Mapping[str, Any],
-) -> tuple[Array, Array]:
-    """Elements by two names, new ones appended where `create` holds; and each row's element."""
-    n, count = len(first), len(known)
-    pairs = np.zeros((count + n, 3), np.int64)
-    pairs[:count, 0], pairs[:count, 1] = known[fields[0]], known[fields[1]]
-    found = np.empty(n, np.int64)
-    made = wall.intern_tuples(
-        pairs, count, first, second, np.zeros(n, np.int64), create, found
-    )
-    fresh = np.zeros(made - count, layout)
-    fresh[fields[0]], fresh[fields[1]] = pairs[count:made, 0], pairs[count:made, 1]
-    for field, value in blank.items():
-        fresh[field] = value
-    return np.concatenate([known, fresh]), found
+_BLANK: dict[str, Any] = {
+    **dict.fromkeys(
+        ("clock_ms", "latest_ms", "last_ms", "last_ns", "due_ms", "row_ms", "message_ms"), NULL
+    ),
+    **dict.fromkeys(("broker", "feed", "first_consumer"), L.NOBODY),
+}
+"""What a new key has."""
 
 
 def room_for_rows(w: World, old: Out | None, chunks: int = 1) -> Out:

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from state.chunks import layout as L
 from state.chunks.layout import NULL, Array, World
+from state.chunks.sequence import TEXTS
+from state.engine import wall_job
 from state.engine.names import Names
-from state.engine.records import Records
 from state.engine.store import Arrays, Plain, RecordSet, Store, Struct
 
 NAME = "chunks"
@@ -27,10 +28,6 @@ COLUMNS = (
 """Columns that the job carries. `topic` is the full name with its partition, `marker_ids` the list
 joined by commas; the last four describe a chunk's payload: length and CRC-32, and the staged file
 and row that hold it, if any."""
-NAME_COLUMNS = (
-    "source_feed", "cluster", "broker", "topic", "producer_name", "uuid", "marker_ids",
-    "subscription", "sub_type", "consumer", "source_partition", "payload_file",
-)
 PAYLOAD = "payload"
 """Column of records: position of an inline payload in the shard's store, -1 without."""
 NAME_FIELDS = {
@@ -48,21 +45,20 @@ KEPT = Store(
     NAME, VERSION,
     Plain("next_order"),
     *(Struct(_WORLD[name], kind, NAME_FIELDS.get(name, ())) for name, kind in LAYOUTS.items()),
-    RecordSet("waiting", COLUMNS, NAME_COLUMNS, (PAYLOAD,)),
+    RecordSet("waiting", COLUMNS, TEXTS, (PAYLOAD,)),
     Plain("payloads", np.uint8), Plain("payload_lengths"),
 )
 
 
 @dataclass
-class Shard:
+class Shard(wall_job.Shard):
     """What one shard knows between two calls; lists are kept as orders."""
 
-    names: Names
-    parts: dict[str, Array]
-    waiting: Records
     store: pa.Array = field(default_factory=lambda: pa.array([], pa.large_binary()))
     """Payloads kept in state, by the `payload` of nodes, held chunks and waiting records."""
     next_order: int = 0
+    files: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Staged files that were referred to when the call began; not kept."""
 
 
 def new() -> Shard:

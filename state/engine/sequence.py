@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
 from state.engine.names import Names
@@ -35,24 +36,12 @@ class Sequence:
         """Positions of the rows in judging order, by key; and the rows (by position) that repeat
         feed, broker and seq of an earlier row of their key and time."""
         n = len(time)
+        rows, same = np.arange(n), np.zeros(n, bool)
         none = np.zeros(0, np.int64)
-        if n < 2:
-            return np.arange(n), none
-        if not (key != key[0]).any() and bool((time[1:] > time[:-1]).all()):
-            return np.arange(n), none
-        fixed = (records["event_type"] != POLICY) | (records["ts_mono_ns"] != NULL)
-        has_seq = records["has_seq"]
-        seq = np.where(has_seq != 0, records["seq"], 0)
-        varying = [
-            level for level in (seq, has_seq, fixed, time, key) if bool((level != level[0]).any())
-        ]
-        rows = np.lexsort(varying) if varying else np.arange(n)
-        same = np.zeros(n, bool)
-        same[1:] = True
-        for level in varying:
-            picked = level[rows]
-            same[1:] &= picked[1:] == picked[:-1]
-        if not same.any():
+        if n < 2 or not _line_up(
+            key, time, records["event_type"], records["ts_mono_ns"], records["has_seq"],
+            records["seq"], rows, same,
+        ):
             return rows, none
         member = same.copy()
         member[:-1] |= same[1:]
@@ -115,3 +104,72 @@ def _repeated(rows: Array, group: Array, records: Records) -> Array:
         & (broker[by][1:] == broker[by][:-1])
     )
     return rows[by[again]]
+
+
+@numba.njit(cache=True, nogil=True)
+def _precedes(
+    i: int, j: int, time: Array, kind: Array, mono_ns: Array, has_seq: Array, seq: Array
+) -> int:
+    """-1, 0 or 1: how one record of a key compares with another, as far as `seq` decides."""
+    if time[i] != time[j]:
+        return -1 if time[i] < time[j] else 1
+    fixed_i = kind[i] != POLICY or mono_ns[i] != NULL
+    fixed_j = kind[j] != POLICY or mono_ns[j] != NULL
+    if fixed_i != fixed_j:
+        return 1 if fixed_i else -1
+    if has_seq[i] != has_seq[j]:
+        return -1 if has_seq[i] < has_seq[j] else 1
+    if has_seq[i] != 0 and seq[i] != seq[j]:
+        return -1 if seq[i] < seq[j] else 1
+    return 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _line_up(
+    key: Array, time: Array, kind: Array, mono_ns: Array, has_seq: Array, seq: Array,
+    rows: Array, same: Array,
+) -> bool:
+    """Put rows in order by key and `_precedes`, equal ones as they came, and mark each that equals
+    the one before it; whether there are any."""
+    n, most = len(key), key[0]
+    for i in range(n):
+        most = max(most, key[i])
+    start = np.zeros(most + 2, np.int64)
+    for i in range(n):
+        start[key[i] + 1] += 1
+    for k in range(most + 1):
+        start[k + 1] += start[k]
+    at = start.copy()
+    for i in range(n):
+        rows[at[key[i]]] = i
+        at[key[i]] += 1
+    spare = np.empty(n, np.int64)
+    equal = False
+    for k in range(most + 1):
+        begin, end = start[k], start[k + 1]
+        width = end - begin
+        for i in range(begin + 1, end):
+            if _precedes(rows[i - 1], rows[i], time, kind, mono_ns, has_seq, seq) > 0:
+                width = 1
+                break
+        while width < end - begin:
+            for low in range(begin, end, 2 * width):
+                middle, high = min(low + width, end), min(low + 2 * width, end)
+                a, b = low, middle
+                for to in range(low, high):
+                    if a < middle and (b >= high or _precedes(
+                        rows[a], rows[b], time, kind, mono_ns, has_seq, seq
+                    ) <= 0):
+                        spare[to] = rows[a]
+                        a += 1
+                    else:
+                        spare[to] = rows[b]
+                        b += 1
+            for i in range(begin, end):
+                rows[i] = spare[i]
+            width *= 2
+        for i in range(begin + 1, end):
+            if _precedes(rows[i - 1], rows[i], time, kind, mono_ns, has_seq, seq) == 0:
+                same[i] = True
+                equal = True
+    return equal

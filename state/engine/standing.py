@@ -2,14 +2,19 @@
 
 They stay in their order as long as they can matter. A key has taken those before its clock, so what
 holds for it follows from its clock alone. The job reads the content of a record into a struct array
-beside the records: `what` is START, or a kind of document from 1 on, `name` whom it is about,
-`fresh` is set in the batch that brought it.
+beside the records: `what` is START, or a kind of document from 1 on, `name` whom it is about, then
+what it sets, `fresh` is set in the batch that brought it. A document of the configuration is one
+for every broker of every cluster, earlier than all times; one that was changed is as of the
+restart's stream time.
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -17,29 +22,193 @@ from state.engine.names import NONE, Names
 from state.engine.records import NULL, Array, Records, concat, length, take
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY, Sequence
+from state.events import KIND_INDEX
 
 START = 0
 """`what` of the start of a broker."""
+STARTED = KIND_INDEX["broker_started"]
+EVERYWHERE = "*"
+Settings = tuple[float, ...]
+Document = tuple[int, str, tuple[Any, ...]]
+"""Kind and name of a policy document and what it sets, in the order of the job's fields."""
 
 
-def merged(
-    records: Records, meaning: Array, new: Records, said: Array, sequence: Sequence, names: Names,
-    refused: Refused,
-) -> tuple[Records, Array]:
-    """Shared records, and their content (`what` < 0: none), with new ones among them, in order;
-    a repeated one is reported by the copy that is at home."""
-    wanted = said["what"] >= 0
-    both = concat([records, new])
-    every = np.concatenate([meaning, said])
-    zero = np.zeros(length(both), np.int64)
-    rows, _ = sequence.ordered(zero, both["ts_wall_ms"], both, names)
-    twice = _repeated(rows, both, len(meaning))
-    if len(twice):
-        at_home = twice[both["home"][twice] != 0]
-        refused.add(both, at_home, DUPLICATE, [""] * len(at_home))
-        rows = rows[~np.isin(rows, twice)]
-    rows = rows[np.concatenate([np.ones(len(meaning), bool), wanted])[rows]]
-    return take(both, rows), every[rows]
+class Standing(ABC):
+    """How a job reads shared records; one instance serves all shards."""
+
+    sequence: Sequence
+    meaning: np.dtype[Any]
+    """`what`, `name`, the fields that documents set, `fresh`."""
+    broker: int
+    """`what` of the documents of brokers."""
+    settings: tuple[str, ...]
+    """The fields that documents of brokers set."""
+    unset: int
+    """Their value where a document does not set one; those it sets are greater."""
+    by_origin: bool
+    """Whether a policy holds for the broker that it came from alone, not for the cluster."""
+    start: Settings = ()
+    """What the fields of a broker start are, if not zero."""
+    turn: np.dtype[Any]
+    """`rank`, `at_ms`, `start`, `fresh` and what `in_force` gives."""
+
+    @abstractmethod
+    def parsed(self, text: str) -> Document | None:
+        """The content of a document; None for one that the job does not use."""
+
+    @abstractmethod
+    def source_of(self, text: str) -> tuple[str, str]:
+        """Scope and name of a document."""
+
+    @abstractmethod
+    def sets(self, meaning: Array) -> Array:
+        """Which documents set something."""
+
+    @abstractmethod
+    def in_force(self, settings: Settings) -> tuple[Any, ...]:
+        """Settings of a broker as the kernel takes them."""
+
+    def meanings(self, records: Records, names: Names) -> Array:
+        """The content of each shared record; `what` is -1 where the job has no use for it."""
+        fields = (self.meaning.names or ())[2:-1]
+        found = np.zeros(length(records), self.meaning)
+        found["what"], found["name"], found["fresh"] = START, NONE, 1
+        for field, value in zip(fields, self.start, strict=False):
+            found[field] = value
+        policies = np.flatnonzero(records["event_type"] == POLICY)
+        texts, which = np.unique(records["policy_json"][policies], return_inverse=True)
+        said = np.zeros(len(texts), self.meaning)
+        said["fresh"] = 1
+        for row, text in zip(said, texts.tolist(), strict=True):
+            document = self.parsed(names.get(text))
+            if document is None:
+                row["what"] = -1
+                continue
+            row["what"], name, values = document
+            row["name"] = names.intern_one(name)
+            for field, value in zip(fields, values, strict=True):
+                row[field] = value
+        found[policies] = said[which]
+        return found
+
+    def merged(
+        self, records: Records, meaning: Array, new: Records, names: Names, refused: Refused
+    ) -> tuple[Records, Array]:
+        """Shared records and their content with new ones among them, in order; a repeated one is
+        reported by the copy that is at home."""
+        meaning["fresh"] = 0
+        if not length(new):
+            return records, meaning
+        said = self.meanings(new, names)
+        both = concat([records, new])
+        every = np.concatenate([meaning, said])
+        zero = np.zeros(length(both), np.int64)
+        rows, _ = self.sequence.ordered(zero, both["ts_wall_ms"], both, names)
+        twice = _repeated(rows, both, len(meaning))
+        if len(twice):
+            at_home = twice[both["home"][twice] != 0]
+            refused.add(both, at_home, DUPLICATE, [""] * len(at_home))
+            rows = rows[~np.isin(rows, twice)]
+        rows = rows[np.concatenate([np.ones(len(meaning), bool), said["what"] >= 0])[rows]]
+        return take(both, rows), every[rows]
+
+    def needed(self, records: Records, meaning: Array, stream_ms: int) -> Array:
+        """Which shared records can still matter: those that no later one, behind every key,
+        replaces; one that sets nothing goes with the last one of its name that set something."""
+        n = len(meaning)
+        past = records["ts_wall_ms"] < stream_ms
+        if not past.any():
+            return np.ones(n, bool)
+        start = meaning["what"] == START
+        origin = self._origin(records, meaning)
+        levels = (origin, records["cluster"], meaning["name"], meaning["what"])
+        by = np.lexsort((np.arange(n), *levels))
+        followed = np.zeros(n, bool)
+        same = np.ones(n - 1, bool)
+        for level in levels:
+            same &= level[by][1:] == level[by][:-1]
+        followed[by[:-1]] = same & past[by[1:]]
+        keep = ~followed
+        empty = keep & past & ~self.sets(meaning) & ~start
+        if empty.any():
+            pair = meaning["what"] * np.int64(2**40) + meaning["name"]
+            _, group = np.unique(pair, return_inverse=True)
+            full = np.bincount(group, keep & ~empty, int(group.max()) + 1)
+            keep &= ~(empty & (full[group] == 0))
+        return keep
+
+    def turns(
+        self, records: Records, meaning: Array, places: Array, names: Names, base: Settings
+    ) -> tuple[Array, Array]:
+        """What changes for every key of each place (cluster, broker), in order, the first of
+        which holds from ever; and where the turns of each place begin and, at the next, end.
+
+        `base` are the settings of the parameters.
+        """
+        rows = np.flatnonzero((meaning["what"] == self.broker) | (meaning["what"] == START))
+        m = meaning[rows]
+        is_start = m["what"] == START
+        about = np.stack([
+            rows, records["ts_wall_ms"][rows], is_start, m["fresh"], records["cluster"][rows],
+            np.where(is_start, records["broker"][rows], m["name"]),
+            self._origin(records, meaning)[rows],
+        ])
+        said = b"".join(np.ascontiguousarray(m[field]).tobytes() for field in self.settings)
+        found, begin = _turns(
+            self, len(rows), about.tobytes(), said, places[:, :2].tobytes(),
+            names.intern_one(EVERYWHERE), base,
+        )
+        return found.copy(), begin.copy()
+
+    def _origin(self, records: Records, meaning: Array) -> Array:
+        """The broker that a record is of, NONE where it is of no matter."""
+        broker = records["broker"]
+        return broker if self.by_origin else np.where(meaning["what"] == START, broker, NONE)
+
+
+@lru_cache(maxsize=256)
+def _turns(
+    standing: Standing, n: int, about: bytes, said: bytes, places: bytes, everywhere: int,
+    base: Settings,
+) -> tuple[Array, Array]:
+    """See `Standing.turns`: most batches change nothing of what it is made of."""
+    kinds = [standing.meaning[field] for field in standing.settings]
+    columns: list[list[float]] = []
+    at = 0
+    for kind in kinds:
+        columns.append(np.frombuffer(said, kind, n, at).tolist())
+        at += n * kind.itemsize
+    settings = list(zip(*columns, strict=True))
+    rows = np.frombuffer(about, np.int64).reshape(-1, n).T.tolist() if n else []
+    by_name: dict[tuple[int, int, int], list[int]] = {}
+    for i, (_, _, is_start, _, where, name, _) in enumerate(rows):
+        by_name.setdefault((where, name, is_start), []).append(i)
+    found: list[tuple[Any, ...]] = []
+    begin = [0]
+    for cluster, broker in np.frombuffer(places, np.int64).reshape(-1, 2).tolist():
+        levels = {(c, b, 0) for c in (cluster, NONE) for b in (broker, everywhere)}
+        levels.add((cluster, broker, 1))
+        own = every = (standing.unset,) * len(kinds)
+        now = base
+        found.append((-1, int(NULL), 0, 0, *standing.in_force(now)))
+        for i in sorted(i for level in levels for i in by_name.get(level, ())):
+            rank, at_ms, is_start, fresh, _, name, origin = rows[i]
+            if not is_start:
+                if origin not in (broker, everywhere, NONE):
+                    continue
+                if name == broker:
+                    own = settings[i]
+                if name == everywhere:
+                    every = settings[i]
+                before, now = now, tuple(
+                    a if a > standing.unset else b if b > standing.unset else c
+                    for a, b, c in zip(own, every, base, strict=True)
+                )
+                if now == before:
+                    continue
+            found.append((rank, at_ms, is_start, fresh, *standing.in_force(now)))
+        begin.append(len(found))
+    return np.array(found, standing.turn), np.array(begin, np.int64)
 
 
 def _repeated(rows: Array, both: Records, known: int) -> Array:
@@ -85,31 +254,3 @@ def changes(
     found = [text for source, text in after.items() if before.get(source) != text]
     gone = [source for source in before if source not in after]
     return found + [json.dumps({"scope": s, "name": n, "limits": {}}) for s, n in gone]
-
-
-def needed(records: Records, meaning: Array, origin: Array, sets: Array, stream_ms: int) -> Array:
-    """Which shared records can still matter: those that no later one, behind every key, replaces.
-
-    `origin` parts what replaces only its like (a broker, say), `sets` marks documents that set
-    something; one that sets nothing goes with the last one of its name that set something.
-    """
-    n = len(meaning)
-    if not n:
-        return np.zeros(0, bool)
-    past = records["ts_wall_ms"] < stream_ms
-    start = meaning["what"] == START
-    levels = (origin, records["cluster"], meaning["name"], meaning["what"])
-    by = np.lexsort((np.arange(n), *levels))
-    followed = np.zeros(n, bool)
-    same = np.ones(n - 1, bool)
-    for level in levels:
-        same &= level[by][1:] == level[by][:-1]
-    followed[by[:-1]] = same & past[by[1:]]
-    keep = ~followed
-    empty = keep & past & ~sets & ~start
-    if empty.any():
-        pair = meaning["what"] * np.int64(2**40) + meaning["name"]
-        _, group = np.unique(pair, return_inverse=True)
-        full = np.bincount(group, keep & ~empty, int(group.max()) + 1)
-        keep &= ~(empty & (full[group] == 0))
-    return keep

@@ -6,76 +6,98 @@ what is before it when its batch begins is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numba
 import numpy as np
 
-from state.engine import order
 from state.engine.kernel import NULL
 from state.engine.names import Names
 from state.engine.records import Array, Records, length, take
 from state.engine.refused import DUPLICATE, TOO_LATE, Refused
+from state.engine.sequence import Sequence as Order
 
 CLOCK_FIELDS = [("has_clock", "|u1"), ("clock_ms", "<i8"), ("latest_ms", "<i8")]
 """What the array of keys must have; `latest_ms` is NULL before the first record."""
-Ordered = Callable[[Array, Array, Records, Names], tuple[Array, Array]]
-"""Returns, for the key and time of records, their positions in order and those that repeat."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def admit(
-    keys: Array, key: Array, records: Records, is_new: Array, stream_ms: int, lateness_ms: int,
-    idle_advance_ms: int, columns: tuple[str, ...], names: Names, refused: Refused,
-    ordered: Ordered | None = None,
-) -> tuple[Records, Array, Records]:
-    """Sort waiting and new records, refuse what is late or repeated and move the clocks.
+    keys: Array, key: Array, records: Records, first_new: int, stream_ms: int, lateness_ms: int,
+    idle_advance_ms: int, order: Order, names: Names, refused: Refused,
+) -> tuple[Array, Array]:
+    """Refuse what is late or repeated, put the rest in order and move the clocks.
 
     `key` is the position of each record's key in `keys`, whose clocks are set to their positions
-    when the batch ends. Returns the records to judge, in order, with their keys, and those that
-    go on waiting. `ordered` puts records in order where a job does so in its own way.
+    when the batch ends; records before `first_new` have waited. Returns the positions of the
+    records to judge, in order, and of those that go on waiting.
     """
-    if stream_ms > 0:
-        keys["clock_ms"] = np.where(
-            keys["has_clock"] != 0, np.maximum(keys["clock_ms"], stream_ms), stream_ms
-        )
-        keys["has_clock"] = 1
     time = records["ts_wall_ms"]
-    late = is_new & (keys["has_clock"][key] != 0) & (time < keys["clock_ms"][key])
-    if late.any():
+    late = _late(keys, key, time, first_new, stream_ms)
+    kept = None
+    if len(late):
         _refuse_late(
-            keys, key, records, np.flatnonzero(late), stream_ms, lateness_ms, idle_advance_ms,
-            refused,
+            keys, key, records, late, stream_ms, lateness_ms, idle_advance_ms, refused
         )
-        records, key, is_new = take(records, ~late), key[~late], is_new[~late]
-        time = records["ts_wall_ms"]
-    if ordered is not None:
-        rows, twice = ordered(key, time, records, names)
-    else:
-        none = np.zeros(len(time), np.int64)
-        rows, tied = order.order(key, none, time, records, names, columns)
-        twice = order.repeated(rows, tied, records)
+        kept = np.delete(np.arange(len(time)), late)
+        records, key, time = take(records, kept), key[kept], time[kept]
+    rows, twice = order.ordered(key, time, records, names)
     if len(twice):
         refused.add(records, twice, DUPLICATE, [""] * len(twice))
         rows = rows[~np.isin(rows, twice)]
-    _move_clocks(keys, key, time, lateness_ms)
-    judged = time[rows] < keys["clock_ms"][key[rows]]
-    now, later = rows[judged], rows[~judged]
-    return take(records, now), key[now], take(records, later)
+    now, later = _parted(keys, key, time, rows, lateness_ms)
+    return (now, later) if kept is None else (kept[now], kept[later])
 
 
-def _move_clocks(keys: Array, key: Array, time: Array, lateness_ms: int) -> None:
-    if not len(time):
-        return
-    latest = np.full(len(keys), NULL)
-    np.maximum.at(latest, key, time)
-    keys["latest_ms"] = np.maximum(keys["latest_ms"], latest)
-    has = keys["latest_ms"] != NULL
-    own = np.where(has, keys["latest_ms"] - np.where(has, lateness_ms, 0), NULL)
-    keys["clock_ms"] = np.where(
-        keys["has_clock"] != 0, np.maximum(keys["clock_ms"], own), own
-    )
-    keys["has_clock"] |= has.astype(np.uint8)
+@numba.njit(cache=True, nogil=True)
+def _late(keys: Array, key: Array, time: Array, first_new: int, stream_ms: int) -> Array:
+    """Move the clocks to the stream's and find the new records before them."""
+    if stream_ms > 0:
+        for i in range(len(keys)):
+            k = keys[i]
+            if k["has_clock"] == 0 or k["clock_ms"] < stream_ms:
+                k["clock_ms"] = stream_ms
+            k["has_clock"] = 1
+    late = np.empty(len(time), np.int64)
+    count = 0
+    for i in range(first_new, len(time)):
+        k = keys[key[i]]
+        if k["has_clock"] != 0 and time[i] < k["clock_ms"]:
+            late[count] = i
+            count += 1
+    return late[:count]
+
+
+@numba.njit(cache=True, nogil=True)
+def _parted(
+    keys: Array, key: Array, time: Array, rows: Array, lateness_ms: int
+) -> tuple[Array, Array]:
+    """Move the clocks by records; the rows before them, and the others."""
+    for i in range(len(time)):
+        k = keys[key[i]]
+        if time[i] > k["latest_ms"]:
+            k["latest_ms"] = time[i]
+    if len(time):
+        for i in range(len(keys)):
+            k = keys[i]
+            own = NULL
+            if k["latest_ms"] != NULL:
+                own = k["latest_ms"] - lateness_ms
+            if k["has_clock"] == 0 or k["clock_ms"] < own:
+                k["clock_ms"] = own
+            if k["latest_ms"] != NULL:
+                k["has_clock"] = 1
+    now, later = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    count = 0
+    for i in range(len(rows)):
+        row = rows[i]
+        if time[row] < keys[key[row]]["clock_ms"]:
+            now[count] = row
+            count += 1
+        else:
+            later[i - count] = row
+    return now[:count], later[: len(rows) - count]
 
 
 def _refuse_late(
@@ -83,7 +105,7 @@ def _refuse_late(
     idle_advance_ms: int, refused: Refused,
 ) -> None:
     details = []
-    for i in late:
+    for i in late.tolist():
         wall, latest = int(records["ts_wall_ms"][i]), int(keys["latest_ms"][key[i]])
         own = latest - lateness_ms if latest != NULL else None
         if own is None or wall >= own:
@@ -103,6 +125,39 @@ def first_waiting(keys: int, key: Array, records: Records) -> tuple[Array, Array
         mono[key[::-1]] = records["ts_mono_ns"][::-1]
         broker[key[::-1]] = records["broker"][::-1]
     return mono, broker
+
+
+def interned(
+    known: Array, fields: Sequence[str], values: Sequence[Array], blank: Mapping[str, Any],
+    create: Array | None = None,
+) -> tuple[Array, Array]:
+    """Elements by two or three names, new ones appended (where `create` holds, if given); and the
+    element of each row, -1 without.
+
+    `fields` are those of `known` that hold the names, `blank` other values of new elements.
+    """
+    n, count = len(values[0]), len(known)
+    found = np.empty(n, np.int64)
+    if not n:
+        return known, found
+    every = np.zeros((count + n, 3), np.int64)
+    for i, field in enumerate(fields):
+        every[:count, i] = known[field]
+    zero = np.zeros(n, np.int64)
+    a, b, c = (*values, zero)[:3]
+    made = intern_tuples(
+        every, count, a, b, c, np.ones(n, bool) if create is None else create, found
+    )
+    if made == count:
+        return known, found
+    grown = np.zeros(made, known.dtype)
+    grown[:count] = known
+    fresh = grown[count:]
+    for i, field in enumerate(fields):
+        fresh[field] = every[count:made, i]
+    for field, value in blank.items():
+        fresh[field] = value
+    return grown, found
 
 
 @numba.njit(cache=True, nogil=True)

@@ -19,16 +19,15 @@ counted within `producer.id.expiration.ms` 24; while a batch is judged, up to 56
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from state.engine import standing, wall
-from state.engine.job import Step
-from state.engine.records import Records, concat, empty, length, read_blob, take
-from state.engine.refused import Refused
-from state.engine.sequence import POLICY
+from state.engine import wall
+from state.engine.records import Records, length
+from state.engine.wall_job import Batch, SharedWallJob
 from state.events import WALL
 from state.producer_ids import bloom, flow, quota
 from state.producer_ids import layout as L
@@ -40,11 +39,16 @@ from state.producer_ids.sequence import SEQUENCE
 from state.producer_ids.shard import COLUMNS, NAME, USER, Shard
 from udfs.users import user_of
 
-_KEY = "key"
-"""Column of records while they are put in order: the place of their key."""
+_BLANK: dict[str, Any] = {
+    **dict.fromkeys(
+        ("clock_ms", "latest_ms", "last_ms", "last_ns", "recorded_ms", "lost_ms"), NULL
+    ),
+    "feed": L.NOBODY,
+}
+"""What a new key has."""
 
 
-class ProducerIds:
+class ProducerIds(SharedWallJob[Shard]):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
@@ -55,6 +59,8 @@ class ProducerIds:
     clock = WALL
     tables = ("producer_id_decisions", "producer_id_stats", "producer_id_owners")
     columns = COLUMNS
+    order = SEQUENCE
+    standing = common.POLICIES
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
         """`params` are the job's resolved parameters, `policies` the configured documents as
@@ -93,41 +99,13 @@ class ProducerIds:
             )
         }
 
-    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
-        """Judge a batch of one shard; see `state.engine.job`."""
+    def _open(self, state: bytes | None) -> Shard:
         s = shards.read(state) if state else shards.new()
         self._fit(s)
-        refused = Refused(NAME)
-        records = self._records(s, blobs)
-        is_shared = (records["event_type"] == POLICY) | (
-            records["event_type"] == common.STARTED
-        )
-        self._take_shared(s, take(records, is_shared), stream_ms, refused)
-        own = take(records, ~is_shared)
-        both = concat([s.waiting, own])
-        is_new = np.zeros(length(both), bool)
-        is_new[length(s.waiting):] = True
-        keys, key = _keys_of(s.parts["keys"], both)
-        both = {**both, _KEY: key}
-        begin_ms = np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
-        judged, key, waiting = wall.admit(
-            keys, key, both, is_new, stream_ms, self._lateness_ms, self._idle_advance_ms,
-            COLUMNS, s.names, refused, SEQUENCE.ordered,
-        )
-        waits = waiting.pop(_KEY)
-        judged.pop(_KEY)
-        next_ns, _ = wall.first_waiting(len(keys), waits, waiting)
-        w, o = self._play(s, keys, begin_ms, judged, key, next_ns)
-        tables = Rows(w, o, judged, s.names).tables()
-        quarantine = refused.table(s.names)
-        if quarantine is not None:
-            tables["quarantine"] = quarantine
-        s.parts = shards.pack(w, stream_ms)
-        s.waiting = waiting
-        needed = common.needed(s.shared, s.meaning, stream_ms)
-        if not needed.all():
-            s.shared, s.meaning = take(s.shared, needed), s.meaning[needed]
-        return Step(shards.write(s), tables, self._wake(s), refused.needed_idle_advance_ms)
+        return s
+
+    def _write(self, s: Shard) -> bytes:
+        return shards.write(s)
 
     def _fit(self, s: Shard) -> None:
         """Filters of another shape cannot be read: every id is unseen again."""
@@ -138,11 +116,15 @@ class ProducerIds:
 
     # -- records -----------------------------------------------------------------------------
 
-    def _records(self, s: Shard, blobs: Sequence[bytes]) -> Records:
-        parts = [read_blob(blob, s.names, COLUMNS) for blob in blobs]
-        records = dict(concat(parts)) if parts else empty(COLUMNS)
+    def _read(self, s: Shard, blobs: Sequence[bytes]) -> Records:
+        records = dict(super()._read(s, blobs))
         records[USER] = self._users(s, records["principal"])
         return records
+
+    def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
+        return wall.interned(
+            s.parts["keys"], self.key, [records[column] for column in self.key], _BLANK
+        )
 
     def _users(self, s: Shard, principal: Array) -> Array:
         """Names of users by those of principals."""
@@ -155,29 +137,23 @@ class ProducerIds:
             user[distinct] = s.names.intern(user_of(texts))
         return user[principal]
 
-    # -- policies ----------------------------------------------------------------------------
-
-    def _take_shared(
-        self, s: Shard, records: Records, stream_ms: int, refused: Refused
-    ) -> None:
-        """Policies and starts that came, and what has changed in the configuration."""
-        if s.config is None:
-            texts, at_ms = list(self._policies), int(NULL)
-        else:
-            texts = standing.changes(s.config, self._policies, common.source_of)
-            clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
-            at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
-        s.config = self._policies
-        if texts:
-            documents = standing.configured(texts, at_ms, s.shared, SEQUENCE, s.names)
-            records = concat([documents, records]) if length(records) else documents
-        s.shared, s.meaning = common.merged(s.shared, s.meaning, records, s.names, refused)
-
     # -- judging -----------------------------------------------------------------------------
 
-    def _play(
-        self, s: Shard, keys: Array, begin_ms: Array, r: Records, key: Array, next_ns: Array
-    ) -> tuple[World, Out]:
+    def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+        w, o = self._play(s, batch)
+        tables = Rows(w, o, batch.records, s.names).tables()
+        s.parts = shards.pack(w, stream_ms)
+        return tables
+
+    def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
+        self._forget(s, stream_ms)
+        keys = s.parts["keys"]
+        window = keys["window_ms"][keys["open"] != 0]
+        if len(window):
+            yield (int(window.min()) // self._window_ms + 1) * self._window_ms - 1
+
+    def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
+        keys, r, key = batch.keys, batch.records, batch.key
         n = length(r)
         timeline = common.timeline(s.shared, s.meaning, keys, s.names, self._broker)
         feed = Feed(*[np.ascontiguousarray(column, np.int64) for column in (
@@ -185,7 +161,7 @@ class ProducerIds:
             r["producer_id"], SEQUENCE.ranks(r, s.shared, s.names),
         )])
         w = shards.unpack({**s.parts, "keys": keys}, self._settings, n, timeline)
-        flow.prepare(w, begin_ms)
+        flow.prepare(w, batch.begin_ms)
         o = Out(np.zeros(n, L.DECISION), np.zeros(n, L.OWNER), np.zeros(0, L.STATS))
         at = np.int64(0)
         while True:
@@ -195,46 +171,10 @@ class ProducerIds:
                 break
         at = np.int64(0)
         while True:
-            at = flow.move_on(w, o, at, next_ns)
+            at = flow.move_on(w, o, at, batch.next_ns)
             if at < 0:
                 return w, o
             o = _more_stats(w, o)
-
-    # -- timers ------------------------------------------------------------------------------
-
-    def _wake(self, s: Shard) -> int | None:
-        """The first wall time of the stream at which this shard would do something by itself."""
-        times: list[int] = []
-        if length(s.waiting):
-            times.append(int(s.waiting["ts_wall_ms"].min()))
-        keys = s.parts["keys"]
-        window = keys["window_ms"][keys["open"] != 0]
-        if len(window):
-            times.append((int(window.min()) // self._window_ms + 1) * self._window_ms - 1)
-        return max(min(times), 0) if times else None
-
-
-def _keys_of(keys: Array, r: Records) -> tuple[Array, Array]:
-    """The keys of a shard, those of new records included, and the key of each record."""
-    n, count = length(r), len(keys)
-    if not n:
-        return keys, np.zeros(0, np.int64)
-    known = np.zeros((count + n, 3), np.int64)
-    for i, field in enumerate(("cluster", "broker", "user")):
-        known[:count, i] = keys[field]
-    found = np.empty(n, np.int64)
-    made = wall.intern_tuples(
-        known, count, r["cluster"], r["broker"], r[USER], np.ones(n, bool), found
-    )
-    if made == count:
-        return keys, found
-    fresh = np.zeros(made - count, L.KEY)
-    for i, field in enumerate(("cluster", "broker", "user")):
-        fresh[field] = known[count:made, i]
-    for field in ("clock_ms", "latest_ms", "last_ms", "last_ns", "recorded_ms", "lost_ms"):
-        fresh[field] = NULL
-    fresh["feed"] = -1
-    return np.concatenate([keys, fresh]), found
 
 
 def _more_stats(w: World, o: Out) -> Out:

@@ -12,6 +12,7 @@ import numpy as np
 from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
+from state.engine.wall_job import SharedShard
 from state.producer_ids import layout as L
 from state.producer_ids.filters import enter_all
 from state.producer_ids.layout import NULL, Array, World
@@ -56,20 +57,19 @@ def _nothing() -> dict[str, Array]:
 
 
 @dataclass
-class Shard:
-    """What one shard knows between two calls."""
+class Shard(SharedShard):
+    """What one shard knows between two calls.
 
-    names: Names
+    Filters and samples are in the order of their keys, the oldest filter of a key first; `words`
+    has bits of filters or lists of ids, `ids` the members of exact filters, one filter after the
+    other.
+    """
+
     parts: dict[str, Array] = field(default_factory=_nothing)
-    """Filters and samples are in the order of their keys, the oldest filter of a key first;
-    `words` has bits of filters or lists of ids, `ids` the members of exact filters, one filter
-    after the other."""
     waiting: Records = field(default_factory=_none)
     shared: Records = field(default_factory=_none)
-    """Policies and broker starts, in order."""
     meaning: Array = field(default_factory=lambda: np.zeros(0, MEANING))
     config: tuple[str, ...] | None = None
-    """Documents of the configuration that `shared` has; None before the first call."""
     shape: tuple[int, int, int] = (0, 0, 0)
     """Bits, hashes and whether exact of the filters."""
 

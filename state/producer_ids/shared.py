@@ -1,14 +1,12 @@
-"""Records that hold for every key of a broker: policies and broker starts, kept once per shard.
+"""What holds for many users: their bounds, settings of brokers, and broker starts.
 
-They stay in their order as long as they can matter. A key has taken those before its clock, so what
-holds for it follows from its clock alone. A document of the configuration is one for every broker
-of every cluster, earlier than all times; one that was changed is as of the restart's stream time.
+Every policy holds for all keys of the broker it came from. See `state.engine.standing`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,16 +14,11 @@ import numpy as np
 
 from state.engine import standing, wall
 from state.engine.names import NONE, Names
-from state.engine.records import NULL, Array, Records, length
-from state.engine.refused import Refused
-from state.engine.sequence import POLICY
-from state.engine.standing import START
-from state.events import KIND_INDEX
+from state.engine.records import Array, Records
+from state.engine.standing import EVERYWHERE, Document, Settings
 from state.producer_ids import layout as L
 from state.producer_ids.sequence import SEQUENCE
 
-STARTED = KIND_INDEX["broker_started"]
-EVERYWHERE = "*"
 DEFAULT_USER = "<default>"
 USER, BROKER = 1, 2
 SAMPLES = "producer.id.quota.window.num"
@@ -61,18 +54,18 @@ class Timeline(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> tuple[int, str, float, tuple[int, ...]] | None:
+def _parsed(text: str) -> Document | None:
     """The content of a document; None for one that this job does not use."""
     document = json.loads(text)
     limits = document.get("limits") or {}
     if document["scope"] == "user":
         bound = limits.get("producer_ids_rate")
         value = float("nan") if bound is None or bound < 0 else float(bound)
-        return USER, document["name"], value, (0,) * len(BROKER_KEYS)
+        return USER, document["name"], (value, *(0,) * len(BROKER_KEYS))
     if document["scope"] != "broker":
         return None
     values = [int(min(max(limits.get(k) or 0, 0), most)) for k, (_, most) in BROKER_KEYS.items()]
-    return BROKER, document["name"], float("nan"), tuple(values)
+    return BROKER, document["name"], (float("nan"), *values)
 
 
 def source_of(text: str) -> tuple[str, str]:
@@ -81,44 +74,40 @@ def source_of(text: str) -> tuple[str, str]:
     return document["scope"], document["name"]
 
 
-def meanings(records: Records, names: Names) -> Array:
-    """The content of each shared record; `what` is -1 where this job has no use for it."""
-    found = np.zeros(length(records), MEANING)
-    found["what"], found["name"], found["bound"], found["fresh"] = START, NONE, np.nan, 1
-    policies = np.flatnonzero(records["event_type"] == POLICY)
-    texts, which = np.unique(records["policy_json"][policies], return_inverse=True)
-    said = np.zeros(len(texts), MEANING)
-    said["fresh"] = 1
-    for row, text in zip(said, texts.tolist(), strict=True):
-        document = _parsed(names.get(text))
-        if document is None:
-            row["what"] = -1
-            continue
-        row["what"], name, row["bound"], values = document
-        row["name"] = names.intern_one(name)
-        for field, value in zip(_SETTINGS, values, strict=True):
-            row[field] = value
-    found[policies] = said[which]
-    return found
+class Policies(standing.Standing):
+    """Policies and broker starts as this job reads them."""
+
+    sequence = SEQUENCE
+    meaning = MEANING
+    broker = BROKER
+    settings = _SETTINGS
+    unset = 0
+    by_origin = True
+    start = (float("nan"),)
+    turn = L.TURN
+
+    def parsed(self, text: str) -> Document | None:
+        """The content of a document; None for one that this job does not use."""
+        return _parsed(text)
+
+    def source_of(self, text: str) -> tuple[str, str]:
+        """Scope and name of a document."""
+        return source_of(text)
+
+    def sets(self, meaning: Array) -> Array:
+        """Which documents set something."""
+        found = ~np.isnan(meaning["bound"])
+        for field in _SETTINGS:
+            found |= meaning[field] > 0
+        return found
+
+    def in_force(self, settings: Settings) -> tuple[Any, ...]:
+        """The rest of a `layout.TURN`."""
+        samples, span_s, layers, expiration_ms = settings
+        return samples, span_s * 1000, layers, expiration_ms
 
 
-def merged(
-    records: Records, meaning: Array, new: Records, names: Names, refused: Refused
-) -> tuple[Records, Array]:
-    """Shared records with new ones among them, in order; see `standing.merged`."""
-    meaning["fresh"] = 0
-    if not length(new):
-        return records, meaning
-    said = meanings(new, names)
-    return standing.merged(records, meaning, new, said, SEQUENCE, names, refused)
-
-
-def needed(records: Records, meaning: Array, stream_ms: int) -> Array:
-    """Which shared records can still matter; a broker's are replaced by its own."""
-    sets = ~np.isnan(meaning["bound"])
-    for field in _SETTINGS:
-        sets |= meaning[field] > 0
-    return standing.needed(records, meaning, records["broker"], sets, stream_ms)
+POLICIES = Policies()
 
 
 # -- what the kernel takes -------------------------------------------------------------------
@@ -129,7 +118,8 @@ def timeline(
 ) -> Timeline:
     """The turns and documents of the brokers and users of a shard's keys."""
     places, place = _places(keys)
-    turns, start = _turns(records, meaning, places, names, params)
+    base = tuple(params[name] for name in _SETTINGS)
+    turns, start = POLICIES.turns(records, meaning, places, names, base)
     users = np.flatnonzero(meaning["what"] == USER)
     default = names.intern_one(DEFAULT_USER)
     everywhere = names.intern_one(EVERYWHERE)
@@ -194,54 +184,3 @@ def _levels(
         found[:, i] = column
     return found
 
-
-def _turns(
-    records: Records, meaning: Array, places: Array, names: Names, params: Mapping[str, int]
-) -> tuple[Array, Array]:
-    """Turns of every broker, in order; the first holds from ever."""
-    everywhere = names.intern_one(EVERYWHERE)
-    by_broker: dict[tuple[int, int], list[int]] = {}
-    for i in np.flatnonzero((meaning["what"] == BROKER) | (meaning["what"] == START)).tolist():
-        where = int(records["cluster"][i]), int(records["broker"][i])
-        by_broker.setdefault(where, []).append(i)
-    found: list[tuple[Any, ...]] = []
-    start = np.zeros(len(places) + 1, np.int64)
-    base = tuple(params[name] for name in _SETTINGS)
-    for j, (cluster, broker) in enumerate(places[:, :2].tolist()):
-        levels = {(cluster, broker), (cluster, everywhere), (NONE, NONE)}
-        rows = sorted(
-            i for level in levels for i in by_broker.get(level, ())
-            if meaning["what"][i] != START or level == (cluster, broker)
-        )
-        found += _turns_of(records, meaning, rows, broker, everywhere, base)
-        start[j + 1] = len(found)
-    return np.array(found, L.TURN), start
-
-
-def _turns_of(
-    records: Records, meaning: Array, rows: Sequence[int], broker: int, everywhere: int,
-    base: tuple[int, ...],
-) -> list[tuple[Any, ...]]:
-    def turn(rank: int, at_ms: int, start: int, fresh: int) -> tuple[Any, ...]:
-        samples, span_s, layers, expiration_ms = now
-        return rank, at_ms, start, fresh, samples, span_s * 1000, layers, expiration_ms
-
-    said = {broker: (0,) * len(base), everywhere: (0,) * len(base)}
-    now = base
-    found = [turn(-1, int(NULL), 0, 0)]
-    for i in rows:
-        m = meaning[i]
-        is_start = int(m["what"] == START)
-        if not is_start:
-            name = int(m["name"])
-            if name not in said:
-                continue
-            said[name] = tuple(int(m[field]) for field in _SETTINGS)
-            before, now = now, tuple(
-                own or every or otherwise for own, every, otherwise in
-                zip(said[broker], said[everywhere], base, strict=True)
-            )
-            if now == before:
-                continue
-        found.append(turn(i, int(records["ts_wall_ms"][i]), is_start, int(m["fresh"])))
-    return found

@@ -1,0 +1,21 @@
+"""The order of records with a topic as key (event contract, section 2).
+
+Where `seq` does not decide, all of their columns do: position, kind, then the rest as the contract
+lists them.
+"""
+
+from __future__ import annotations
+
+from state.engine.sequence import Sequence
+
+TEXTS = (
+    "source_feed", "cluster", "broker", "topic", "producer_name", "uuid", "marker_ids",
+    "subscription", "sub_type", "consumer", "source_partition", "payload_file",
+)
+SEQUENCE = Sequence(
+    ("ledger_id", "entry_id", "event_type", "source_feed", "broker", "ts_mono_ns",
+     "producer_name", "sequence_id", "entry_bytes", "uuid", "chunk_id", "num_chunks",
+     "total_chunk_bytes", "marker_ids", "publish_time_ms", "subscription", "sub_type", "consumer",
+     "ack_cumulative", "source_partition", "source_offset"),
+    frozenset(TEXTS),
+)

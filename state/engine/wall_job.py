@@ -1,0 +1,184 @@
+"""The step of a job that decides on wall time: one order of work, and what each job adds to it.
+
+A batch is read, what holds for many keys is taken out of it, records are admitted by the clocks of
+their keys, and what may be judged is judged; the rest waits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from state.engine import standing, wall
+from state.engine.job import Step
+from state.engine.names import Names
+from state.engine.records import NULL, Array, Records, concat, empty, length, read_blob, take
+from state.engine.refused import Refused
+from state.engine.sequence import POLICY
+from state.engine.sequence import Sequence as Order
+from state.engine.standing import STARTED, Standing
+
+
+@dataclass
+class Shard:
+    """What one shard knows between two calls."""
+
+    names: Names
+    parts: dict[str, Array]
+    """Arrays of the job; `keys` has a clock for each key."""
+    waiting: Records
+
+
+@dataclass
+class SharedShard(Shard):
+    """A shard with records that hold for many keys."""
+
+    shared: Records
+    """Policies and broker starts, in order."""
+    meaning: Array
+    """The content of each of them."""
+    config: tuple[str, ...] | None
+    """Documents of the configuration that `shared` has; None before the first call."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a call judges."""
+
+    keys: Array
+    """The keys of the shard, those of new records included."""
+    begin_ms: Array
+    """Their clocks before this call; NULL for none."""
+    records: Records
+    """Those to judge, in order."""
+    key: Array
+    """The position of each record's key."""
+    next_ns: Array
+    """Monotonic time of the first record of each key that goes on waiting, NULL without one."""
+    next_broker: Array
+    """Its broker, -1 without one."""
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class WallJob(ABC, Generic[S]):
+    """A job whose keys have clocks of wall time; keeps nothing between calls."""
+
+    name: str
+    columns: tuple[str, ...]
+    order: Order
+    _lateness_ms: int
+    _idle_advance_ms: int
+
+    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
+        """Judge a batch of one shard; see `state.engine.job`."""
+        s = self._open(state)
+        refused = Refused(self.name)
+        new = self._own(s, self._read(s, blobs), stream_ms, refused)
+        both = concat([s.waiting, new]) if length(s.waiting) else new
+        keys, key = self._keys(s, both)
+        begin_ms = np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
+        now, later = wall.admit(
+            keys, key, both, length(s.waiting), stream_ms, self._lateness_ms,
+            self._idle_advance_ms, self.order, s.names, refused,
+        )
+        s.waiting = take(both, later)
+        following = wall.first_waiting(len(keys), key[later], s.waiting)
+        batch = Batch(keys, begin_ms, take(both, now), key[now], *following)
+        tables = self._judge(s, batch, stream_ms)
+        quarantine = refused.table(s.names)
+        if quarantine is not None:
+            tables["quarantine"] = quarantine
+        times = list(self._settle(s, tables, stream_ms))
+        if length(s.waiting):
+            times.append(int(s.waiting["ts_wall_ms"].min()))
+        wake = max(min(times), 0) if times else None
+        return Step(self._write(s), tables, wake, refused.needed_idle_advance_ms)
+
+    # -- what a job adds ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _open(self, state: bytes | None) -> S:
+        """The shard behind its bytes, or a new one."""
+
+    @abstractmethod
+    def _keys(self, s: S, records: Records) -> tuple[Array, Array]:
+        """The keys of a shard, those of new records included, and the key of each record."""
+
+    @abstractmethod
+    def _judge(self, s: S, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+        """Judge records, fire timers and leave in the shard what lives on; the rows by table."""
+
+    @abstractmethod
+    def _settle(self, s: S, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
+        """What is left to do once a batch is judged; wall times at which to be called again."""
+
+    @abstractmethod
+    def _write(self, s: S) -> bytes:
+        """The bytes of a shard."""
+
+    def _read(self, s: S, blobs: Sequence[bytes]) -> Records:
+        """The records of a batch."""
+        parts = [read_blob(blob, s.names, self.columns) for blob in blobs]
+        return concat(parts) if parts else empty(self.columns)
+
+    def _own(self, s: S, records: Records, stream_ms: int, refused: Refused) -> Records:
+        """The records of single keys; others are taken."""
+        return records
+
+
+T = TypeVar("T", bound=SharedShard)
+
+
+class SharedWallJob(WallJob[T]):
+    """A job with policies and broker starts that hold for many keys."""
+
+    standing: Standing
+    _policies: tuple[str, ...]
+
+    def _own(self, s: T, records: Records, stream_ms: int, refused: Refused) -> Records:
+        is_shared = (records["event_type"] == POLICY) | (records["event_type"] == STARTED)
+        came = bool(is_shared.any())
+        own = take(records, ~is_shared) if came else records
+        shared = take(records, is_shared) if came else None
+        self._wake(s, own, stream_ms, came or s.config != self._policies)
+        texts: list[str] = []
+        at_ms = int(NULL)
+        if s.config is None:
+            texts = list(self._policies)
+        elif s.config != self._policies:
+            texts = standing.changes(s.config, self._policies, self.standing.source_of)
+            clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
+            at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
+        s.config = self._policies
+        if texts:
+            documents = standing.configured(texts, at_ms, s.shared, self.order, s.names)
+            shared = documents if shared is None else concat([documents, shared])
+        if shared is None:
+            s.meaning["fresh"] = 0
+        else:
+            s.shared, s.meaning = self.standing.merged(
+                s.shared, s.meaning, shared, s.names, refused
+            )
+        return own
+
+    def _wake(self, s: T, own: Records, stream_ms: int, changed: bool) -> None:
+        """Bring back what this batch may need; `changed`: what holds for many keys may change."""
+
+    def _forget(self, s: T, stream_ms: int) -> None:
+        """Leave out shared records that cannot matter any more."""
+        needed = self.standing.needed(s.shared, s.meaning, stream_ms)
+        if not needed.all():
+            s.shared, s.meaning = take(s.shared, needed), s.meaning[needed]
+
+
+def least(values: Array) -> list[int]:
+    """The least of some values that are not NULL, if there is one."""
+    known: Any = values[values != NULL]
+    return [int(known.min())] if len(known) else []
