@@ -1,8 +1,8 @@
 """Routing: valid records to the shards of the jobs that read them, packed as Arrow blobs.
 
-Runs in a Python worker, one Arrow batch of raw records at a time. A blob is one Arrow IPC stream:
-the columns of a job, text dictionary-encoded, so 64-bit integers and nulls travel as they are and
-a name crosses the shuffle once per blob. Every row of the answer carries the latest wall time of
+Runs in a Python worker, one Arrow batch of raw records at a time. A blob has the columns of a job
+(`state.engine.blobs`), so 64-bit integers and nulls travel as they are and a name crosses the
+shuffle once per blob. Every row of the answer carries the latest wall time of
 the valid records of its batch: Spark derives the stream's clock from it.
 """
 
@@ -23,12 +23,13 @@ import pyarrow.compute as pc
 from app.ingest.batches import regrouped
 from app.ingest.contract import DIGESTS, Limits, Parsed, from_table, parse_batch
 from app.ingest.messages import Kind, Message
-from app.ingest.parsing.layout import INDEX
+from app.ingest.parsing.layout import INDEX, TEXT_SLOTS, slot
 from app.ingest.payloads import Payloads
-from state.engine.records import INGEST_KEY, SOURCE_COLUMNS
+from state.engine.blobs import SOURCE_COLUMNS, TEXTS, with_payload, write
+from state.engine.records import NULL, SHIPPED
 from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
 from state.producer_ids.shard import USER
-from udfs.arrow import offsets_of, plain
+from udfs.arrow import bytes_of, integers, offsets_of, plain
 from udfs.hashing import NULL_HASH, combine_hashes, hash_strings, shard_of
 from udfs.users import user_of
 
@@ -44,21 +45,21 @@ _SCHEMA = pa.schema(
 )
 EVERY_BROKER = "*"
 PRINCIPAL = "principal"
-RAW_TOPIC = "raw topic"
+FILLED = ("home", "ingest_ms")
+"""Columns of a blob that no block has."""
 POLICY = KIND_INDEX["policy"]
 DISPATCH = KIND_INDEX["dispatch"]
 PLACES = ("payload_file", "payload_row")
 BLOB_BYTES = 3 << 19
 """Limit of one blob, which only a single record can exceed. Spark puts up to
 `app.stream.session.OPERATOR_ROWS` blobs into one Arrow vector, which holds less than 2 GiB."""
-COLUMN_BYTES = 9
-"""A number, or the index of a text among the distinct ones, with the bit for null."""
+COLUMN_BYTES = 12
+"""A number, or the place of a text among the distinct ones with the length of that text."""
 TOPIC_BYTES = 64
 """What a topic's one spelling adds to the topic as it came: scheme and partition."""
 POSITION_BYTES = 42
 """The longest position of a marker and a comma."""
 SMALL_BYTES = 2_048
-_TEXTS = {f.name for f in SCHEMA if f.type == pa.string()} - {"event_type"}
 
 
 @dataclass(frozen=True)
@@ -76,23 +77,34 @@ class Route:
     """Kinds that go to every shard."""
 
 
+_NUMBER, _TEXT, _OWN, _LATER = np.int64(0), np.int64(1), np.int64(2), np.int64(3)
+"""Where a column of a blob comes from."""
+
+
 @numba.njit(cache=True, nogil=True)
-def _renumber(codes: Array, scratch: Array, out: Array, used: Array) -> int:
-    """Codes of a slice as positions among the values it uses; answers how many those are."""
-    count = 0
-    for i in range(len(codes)):
-        code = codes[i]
-        if code < 0:
-            out[i] = 0
-            continue
-        if scratch[code] < 0:
-            scratch[code] = count
-            used[count] = code
-            count += 1
-        out[i] = scratch[code]
-    for i in range(count):
-        scratch[used[i]] = -1
-    return count
+def _gather(
+    rows: Array, sources: Array, numbers: Array, codes: Array, present: Array, own: Array,
+    out: Array,
+) -> None:
+    """Columns of a blob at some rows of a block; see `blobs.write`."""
+    n = len(rows)
+    for c in range(len(sources)):
+        source, slot, more = sources[c]
+        column = out[c]
+        if source == _NUMBER:
+            values, bit = numbers[slot], np.uint64(more)
+            for i in range(n):
+                here = present[rows[i]] >> bit & np.uint64(1)
+                column[i] = values[rows[i]] if here != np.uint64(0) else NULL
+        elif source == _TEXT:
+            places = codes[slot]
+            for i in range(n):
+                place = places[rows[i]]
+                column[i] = place + more if place >= 0 else np.int64(-1)
+        elif source == _OWN:
+            values = own[slot]
+            for i in range(n):
+                column[i] = values[rows[i]]
 
 
 def packer(
@@ -162,7 +174,7 @@ def pack_parsed(
     packer_ = _Packer(parsed, identity, ingest_ms)
     jobs: list[str] = []
     places: list[int] = []
-    blobs: list[bytes] = []
+    blobs: list[pa.Array] = []
     for job, route in routes.items():
         wanted = parsed.job_ok[job]
         if left_out and job in left_out:
@@ -178,18 +190,21 @@ def pack_parsed(
         jobs += [job] * len(parts)
         places += [shard for shard, _, _ in parts]
         picked = [chosen for _, _, chosen in parts]
-        blobs += packer_.blobs(route.columns, picked, [home for _, home, _ in parts], content)
+        blobs.append(
+            packer_.blobs(route.columns, picked, [home for _, home, _ in parts], content)
+        )
         for file in route.payloads.drain() if route.payloads is not None else ():
             jobs.append(file.address)
             places.append(0)
-            blobs.append(file.body)
+            blobs.append(pa.array([file.body], pa.binary()))
     if not jobs and latest is not None:
-        jobs, places, blobs = [CLOCK], [0], [b""]
+        jobs, places, blobs = [CLOCK], [0], [pa.array([b""])]
     moment = None if latest is None else min(latest, LATEST_MS) * 1000
     return pa.record_batch(
         [
             pa.array(jobs, pa.string()), pa.array(places, pa.int32()),
-            pa.array([moment] * len(jobs), _TS), pa.array(blobs, pa.binary()),
+            pa.array([moment] * len(jobs), _TS),
+            pa.concat_arrays(blobs) if blobs else pa.array([], pa.binary()),
         ],
         schema=_SCHEMA,
     )
@@ -247,9 +262,12 @@ def _cut(
 def _widths(parsed: Parsed, route: Route, content: _Content | None) -> Array | int:
     """Bytes that a record takes in a blob, at most: one number where no record is large."""
     block = parsed.block
-    texts = [block.text(name) for name in route.columns if name in _TEXTS]
+    texts = [block.text(name) for name in route.columns
+             if name in TEXTS and name in INDEX and name != "marker_ids"]
     lengths = [np.append(np.diff(offsets_of(plain(values))), 0) for _, values in texts]
-    fixed = COLUMN_BYTES * (len(route.columns) + 4)
+    anywhere = int(np.bitwise_or.reduce(block.present))
+    present = [name for name in route.columns if name not in INDEX or anywhere >> INDEX[name] & 1]
+    fixed = COLUMN_BYTES * (len(present) + len(SHIPPED))
     most = fixed + TOPIC_BYTES + sum(int(length.max()) for length in lengths)
     inline = content is not None and bool(content.inline.any())
     if most <= SMALL_BYTES and not inline and block.marker_ids is None:
@@ -327,135 +345,104 @@ class _Packer:
     """Blobs of one block of parsed records."""
 
     def __init__(self, parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int) -> None:
-        self._parsed = parsed
-        self._offset = identity.column("source_offset").to_numpy(zero_copy_only=False)
+        self._parsed, self._ingest_ms = parsed, ingest_ms
+        self._names: list[pa.StringArray] = []
+        self._known = 0
+        self._slots = np.zeros(TEXT_SLOTS, np.int64)
+        for place, values in enumerate(parsed.block.dictionaries):
+            self._slots[place] = self._add(values)
         partition = identity.column("source_partition").dictionary_encode()
-        self._partition = (
-            partition.indices.fill_null(-1).to_numpy(zero_copy_only=False), partition.dictionary
-        )
-        self._metadata = {INGEST_KEY: str(ingest_ms).encode()}
-        self._texts: dict[str, tuple[Array, pa.StringArray, Array]] = {}
+        self._own: dict[str, Array] = {
+            "event_type": parsed.kind.astype(np.int64),
+            "has_seq": parsed.block.has("seq").astype(np.int64),
+            "source_offset": identity.column("source_offset").to_numpy(zero_copy_only=False),
+            "source_partition": self._numbered(partition),
+            "topic": self._numbered(parsed.topic),
+        }
 
-    def _text(self, name: str) -> tuple[Array, pa.StringArray, Array]:
-        """Codes, values and a scratch array of a text column, made once per block."""
-        if name not in self._texts:
-            if name == "topic":
-                topic = self._parsed.topic
-                codes = topic.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-                values = topic.dictionary
-            elif name == "source_partition":
-                codes, values = self._partition
-            else:
-                codes, values = self._parsed.block.text("topic" if name == RAW_TOPIC else name)
-            scratch = np.full(len(values) + 1, -1, np.int32)
-            self._texts[name] = np.ascontiguousarray(codes, np.int32), values, scratch
-        return self._texts[name]
+    def _add(self, values: pa.StringArray) -> int:
+        """Distinct names of a column; answers the position of the first."""
+        first = self._known
+        self._names.append(values)
+        self._known += len(values)
+        return first
 
-    def _encoded(self, name: str, rows: Array, bounds: list[int]) -> list[pa.Array]:
-        """A text column at these rows, cut: each part has only the values that it uses."""
-        codes, values, scratch = self._text(name)
-        picked = codes[rows]
-        absent = picked < 0
-        some_absent = bool(absent.any())
-        parts: list[pa.Array] = []
-        for begin, end in pairwise(bounds):
-            out = np.empty(end - begin, np.int32)
-            used = np.empty(min(len(values), end - begin) + 1, np.int32)
-            count = _renumber(picked[begin:end], scratch, out, used)
-            indices = pa.array(out, mask=absent[begin:end] if some_absent else None)
-            parts.append(
-                pa.DictionaryArray.from_arrays(indices, values.take(pa.array(used[:count])))
-            )
-        return parts
+    def _numbered(self, column: pa.DictionaryArray) -> Array:
+        """Positions of a text column's values among all names, -1 null."""
+        first = self._add(column.dictionary)
+        codes = integers(column.indices, -1)
+        return np.where(codes >= 0, codes + first, -1)
 
-    def _integers(self, name: str, rows: Array, present: Array) -> pa.Array:
-        """A column of numbers or flags at these rows; `present` has the bit sets of the rows."""
-        absent = present >> np.uint64(INDEX[name]) & np.uint64(1) == 0
-        if not absent.any():
-            return pa.array(self._parsed.block.number(name)[rows])
-        if absent.all():
-            return pa.nulls(len(rows), pa.int64())
-        return pa.array(self._parsed.block.number(name)[rows], mask=absent)
-
-    def _digest(self, name: str, rows: Array) -> pa.Array:
-        sizes, sums = self._parsed.block.digests
-        absent = sizes[rows] < 0
-        if absent.all():
-            return pa.nulls(len(rows), pa.int64())
-        return pa.array((sizes if name == DIGESTS[0] else sums)[rows], mask=absent)
-
-    def _markers(self, rows: Array, bounds: list[int]) -> list[pa.Array]:
-        """Lists of positions as text, one value per list."""
+    def _markers(self) -> Array:
+        """Lists of positions, one name per list."""
         lists = self._parsed.block.marker_ids
         if lists is None or lists.null_count == len(lists):
-            whole = pa.nulls(len(rows), pa.string())
-        else:
-            whole = pc.binary_join(lists.take(pa.array(rows)), ",")
-        return [whole.slice(b, e - b).dictionary_encode() for b, e in pairwise(bounds)]
+            return np.full(self._parsed.n, -1, np.int64)
+        return self._numbered(pc.binary_join(lists, ",").dictionary_encode())
 
-    def _place(self, name: str, rows: Array, content: _Content | None) -> pa.Array:
-        """File or row of staged payloads."""
-        kind = pa.dictionary(pa.int32(), pa.string()) if name == PLACES[0] else pa.int64()
-        if content is None or content.row is None:
-            return pa.nulls(len(rows), kind)
-        at = content.row[rows]
-        if name == PLACES[1]:
-            return pa.array(at, mask=at < 0)
-        return pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(len(rows), np.int32), mask=at < 0), pa.array([content.file])
-        )
-
-    def _inline(self, rows: Array, content: _Content) -> pa.Array:
-        payload = self._parsed.block.payload
-        kept = content.inline[rows]
-        if payload is None or not kept.any():
-            return pa.nulls(len(rows), pa.binary())
-        return payload.take(pa.array(rows, mask=~kept))
+    def _column(self, name: str, content: _Content | None) -> Array | None:
+        """A column that is not taken from the block as it is (per record)."""
+        if name == "marker_ids" and name not in self._own:
+            self._own[name] = self._markers()
+        if name in DIGESTS:
+            sizes, sums = self._parsed.block.digests
+            return np.where(sizes < 0, NULL, sizes if name == DIGESTS[0] else sums)
+        if name in PLACES:
+            if content is None or content.row is None:
+                return np.full(self._parsed.n, -1 if name == PLACES[0] else NULL, np.int64)
+            absent = content.row < 0
+            if name == PLACES[1]:
+                return np.where(absent, NULL, content.row)
+            return np.where(absent, -1, self._add(pa.array([content.file], pa.string())))
+        return self._own.get(name)
 
     def blobs(
         self, columns: tuple[str, ...], parts: list[Array], homes: list[Array],
         content: _Content | None = None,
-    ) -> list[bytes]:
-        """The columns of a job as bytes, one blob for the rows of each part.
+    ) -> pa.Array:
+        """The columns of a job as blobs (binary), one for the rows of each part.
 
-        Columns are gathered for all parts at once and cut afterwards.
+        Columns are gathered for all parts at once and cut as they are written.
         """
         rows = np.concatenate(parts)
-        bounds = [0, *np.cumsum([len(part) for part in parts]).tolist()]
-        present = self._parsed.block.present[rows]
-        names = [*columns, "source_partition", "source_offset", "home"]
-        gathered: list[list[pa.Array]] = []
-        if content is not None:
-            names.append("payload")
-        for name in names:
-            if name == "source_partition" or name in _TEXTS:
-                # A job with the column `partition` gets the topic as recorded.
-                plain = name == "topic" and "partition" in columns
-                gathered.append(self._encoded(RAW_TOPIC if plain else name, rows, bounds))
-                continue
-            if name == "marker_ids":
-                gathered.append(self._markers(rows, bounds))
-                continue
-            if name == "event_type":
-                whole = pa.array(self._parsed.kind[rows])
-            elif name == "source_offset":
-                whole = pa.array(self._offset[rows])
-            elif name == "home":
-                whole = pa.array(np.concatenate(homes))
-            elif name in DIGESTS:
-                whole = self._digest(name, rows)
-            elif name in PLACES:
-                whole = self._place(name, rows, content)
-            elif name == "payload" and content is not None:
-                whole = self._inline(rows, content)
+        bounds = np.zeros(len(parts) + 1, np.int64)
+        np.cumsum([len(part) for part in parts], out=bounds[1:])
+        names = (*columns, *SHIPPED)
+        block = self._parsed.block
+        own: list[Array] = []
+        sources = np.zeros((len(names), 3), np.int64)
+        for source, name in zip(sources, names, strict=True):
+            # A job with the column `partition` gets the topic as recorded.
+            found = None if name == "topic" and "partition" in columns else (
+                self._column(name, content)
+            )
+            if found is not None:
+                source[:2] = _OWN, len(own)
+                own.append(found)
+            elif name in FILLED:
+                source[0] = _LATER
+            elif name in TEXTS:
+                source[:] = _TEXT, slot(name), self._slots[slot(name)]
             else:
-                whole = self._integers(name, rows, present)
-            gathered.append([whole.slice(b, e - b) for b, e in pairwise(bounds)])
-        return [self._written(list(arrays), names) for arrays in zip(*gathered, strict=True)]
-
-    def _written(self, arrays: list[pa.Array], names: list[str]) -> bytes:
-        batch = pa.record_batch(arrays, names).replace_schema_metadata(self._metadata)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return sink.getvalue().to_pybytes()
+                source[:] = _NUMBER, slot(name), INDEX[name]
+        values = np.empty((len(names), len(rows)), np.int64)
+        _gather(
+            rows, sources, block.numbers, block.codes, block.present, np.stack(own), values
+        )
+        values[names.index("home")] = np.concatenate(homes)
+        values[names.index("ingest_ms")] = self._ingest_ms
+        every = pa.concat_arrays(self._names)
+        data, ends = write(
+            names, values, bounds, bytes_of(every), offsets_of(every).astype(np.int64)
+        )
+        offsets = np.zeros(len(ends) + 1, np.int32)
+        offsets[1:] = ends
+        found = pa.BinaryArray.from_buffers(
+            pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
+        if content is None or block.payload is None or not content.inline[rows].any():
+            return found
+        return pa.array([
+            with_payload(blob, block.payload.take(pa.array(part, mask=~content.inline[part])))
+            for blob, part in zip(found.to_pylist(), parts, strict=True)
+        ], pa.binary())

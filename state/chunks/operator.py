@@ -25,7 +25,7 @@ from state.chunks.sequence import SEQUENCE
 from state.chunks.shard import COLUMNS, NAME, PAYLOAD, Room, Shard
 from state.engine import wall
 from state.engine.names import Names
-from state.engine.records import Records, concat, empty, length, read_blob
+from state.engine.records import Records, length, read_blobs
 from state.engine.wall_job import Batch, WallJob, least
 from state.events import WALL
 from udfs.hashing import hash_strings
@@ -116,8 +116,7 @@ class Chunks(WallJob[Shard]):
     def _read(self, s: Shard, blobs: Sequence[bytes]) -> Records:
         """The records of a batch; their inline payloads join the shard's store."""
         payloads: list[pa.Array] = []
-        parts = [read_blob(blob, s.names, COLUMNS, payloads) for blob in blobs]
-        new = concat(parts) if parts else empty(COLUMNS)
+        new = read_blobs(blobs, s.names, COLUMNS, payloads)
         n = length(new)
         at = np.full(n, -1, np.int64)
         if n and any(len(p) > p.null_count for p in payloads):

@@ -10,6 +10,8 @@ import numba
 import numpy as np
 import pyarrow as pa
 
+from udfs.arrow import bytes_of, offsets_of
+
 Array = np.ndarray
 NONE = -1
 """The integer of a null name."""
@@ -102,19 +104,19 @@ class Names:
             known = values.is_valid().to_numpy(zero_copy_only=False)
             ids[known] = self.intern(values.drop_null())
             return ids
-        ids = np.empty(len(values), np.int64)
         if not len(values):
-            return ids
-        start = values.offset
-        buffers = values.buffers()
-        offsets = np.frombuffer(buffers[1], np.int32)[start : start + len(values) + 1].astype(
-            np.int64
-        )
-        data = np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.zeros(0, np.uint8)
-        self._reserve(len(values), int(offsets[-1] - offsets[0]))
-        self._count = _intern(
-            self._table, self._data, self._offsets, self._count, data, offsets, ids, self._mask
-        )
+            return np.empty(0, np.int64)
+        return self.intern_utf8(bytes_of(values), offsets_of(values).astype(np.int64))
+
+    def intern_utf8(self, data: Array, offsets: Array) -> Array:
+        """Integers (int64) of names that lie one after the other; `offsets` (int64) has where
+        each begins and the end."""
+        ids = np.empty(len(offsets) - 1, np.int64)
+        if len(ids):
+            self._reserve(len(ids), int(offsets[-1] - offsets[0]))
+            self._count = _intern(
+                self._table, self._data, self._offsets, self._count, data, offsets, ids, self._mask
+            )
         return ids
 
     def intern_one(self, value: str) -> int:

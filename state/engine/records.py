@@ -1,97 +1,147 @@
 """Records of one shard as columns of integers; names are integers of the shard's `Names`.
 
-A blob is what the router ships: one Arrow IPC stream with the columns of a job, string columns
-dictionary-encoded. Null is NULL in numeric columns and NONE in columns of names; `has_seq` keeps
-the one null that counts and whose column may hold every 64-bit value.
+All columns of a set of records are rows of one int64 array, so that picking and joining records is
+one operation, whatever they carry. Null is NULL in numeric columns and NONE in columns of names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
-from state.engine.names import NONE, Names
-from udfs.arrow import integers
+from state.engine.blobs import SOURCE_COLUMNS, Blob, places
+from state.engine.kernel import NULL
+from state.engine.names import Names
 
+__all__ = ["FLAGS", "NULL", "SHIPPED", "SOURCE_COLUMNS", "Array", "Records", "concat", "empty",
+           "length", "read_blobs", "take"]
 Array = np.ndarray
-NULL = np.int64(-(2**63))
-Records = dict[str, Array]
-
-SOURCE_COLUMNS = ("source_partition", "source_offset")
 FLAGS = ("has_seq", "home", "held")
 """`home`: 0 on the copies of a record that other shards report; `held`: 1 on a record that looks
 too late by one clock and not by the other, until the cause is known."""
-INGEST_KEY = b"ingest_ms"
+SHIPPED = (*SOURCE_COLUMNS, "has_seq", "home", "ingest_ms")
+"""What every blob carries beside the columns of its job."""
 
 
-def read_blob(
-    blob: bytes, names: Names, columns: Sequence[str], payloads: list[pa.Array] | None = None
+@lru_cache(maxsize=256)
+def _index(columns: tuple[str, ...]) -> dict[str, int]:
+    return {name: i for i, name in enumerate(columns)}
+
+
+@lru_cache(maxsize=64)
+def _places(columns: tuple[str, ...]) -> Array:
+    return places((*columns, *SHIPPED))
+
+
+class Records(MutableMapping[str, Array]):
+    """Columns by name; `data` has them as rows (column, record; int64)."""
+
+    __slots__ = ("_at", "columns", "data")
+
+    def __init__(self, columns: tuple[str, ...], data: Array) -> None:
+        self.columns, self.data = columns, data
+        self._at = _index(columns)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Array]) -> Records:
+        """Columns that lie apart."""
+        if isinstance(columns, Records):
+            return columns
+        data = np.empty((len(columns), len(next(iter(columns.values())))), np.int64)
+        for row, column in zip(data, columns.values(), strict=True):
+            row[:] = column
+        return cls(tuple(columns), data)
+
+    def __getitem__(self, name: str) -> Array:
+        found: Array = self.data[self._at[name]]
+        return found
+
+    def __setitem__(self, name: str, values: Array) -> None:
+        if name not in self._at:
+            self.columns = (*self.columns, name)
+            self._at = _index(self.columns)
+            self.data = np.concatenate([self.data, np.empty((1, self.data.shape[1]), np.int64)])
+        self.data[self._at[name]] = values
+
+    def __delitem__(self, name: str) -> None:
+        at = self._at[name]
+        last = at == len(self.columns) - 1
+        self.data = self.data[:-1] if last else np.delete(self.data, at, 0)
+        self.columns = tuple(c for c in self.columns if c != name)
+        self._at = _index(self.columns)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        """How many columns there are; see `length`."""
+        return len(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._at
+
+
+def read_blobs(
+    blobs: Sequence[bytes], names: Names, columns: tuple[str, ...],
+    payloads: list[pa.Array] | None = None,
 ) -> Records:
-    """Columns of a blob with its names interned; `event_type` is the position of its kind.
+    """The records of blobs with their names interned; `event_type` is the position of its kind.
 
-    `payloads` takes the blob's payloads, if it has any (null where a record has none).
+    `payloads` takes the payloads of each blob (null where a record has none).
     """
-    with pa.ipc.open_stream(blob) as reader:
-        batch = reader.read_all()
-    ingest = int((batch.schema.metadata or {}).get(INGEST_KEY, b"0"))
-    if payloads is not None:
-        payloads.append(
-            batch.column("payload").combine_chunks() if "payload" in batch.schema.names
-            else pa.nulls(batch.num_rows, pa.binary())
-        )
-    records: Records = {}
-    for name in (*columns, *SOURCE_COLUMNS):
-        records[name] = _column(batch.column(name), names)
-    seq = batch.column("seq")
-    records["has_seq"] = (
-        seq.is_valid().to_numpy().astype(np.int8)
-        if seq.null_count
-        else np.ones(batch.num_rows, np.int8)
-    )
-    records["home"] = batch.column("home").to_numpy().astype(np.int8)
-    records["held"] = np.zeros(batch.num_rows, np.int8)
-    records["ingest_ms"] = np.full(batch.num_rows, ingest, np.int64)
-    return records
+    parts = [Blob(blob) for blob in blobs]
+    every = (*columns, *SHIPPED, "held")
+    data = np.empty((len(every), sum(part.length for part in parts)), np.int64)
+    data[-1] = 0
+    where, at = _places(columns), 0
+    for part in parts:
+        part.read(where, names.intern_utf8(*part.names()), data, at)
+        at += part.length
+        if payloads is not None:
+            payloads.append(part.payload())
+    return Records(every, data)
 
 
-def _column(column: pa.ChunkedArray, names: Names) -> Array:
-    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    if pa.types.is_dictionary(array.type):
-        values = array.dictionary
-        known = names.intern(values if values.type == pa.string() else values.cast(pa.string()))
-        return np.append(known, NONE)[integers(array.indices, len(known))]
-    return integers(array, NULL)
-
-
-def concat(parts: Sequence[Records]) -> Records:
+def concat(parts: Sequence[Mapping[str, Array]]) -> Records:
     """Rows of several sets of records, one after the other."""
+    first = Records.of(parts[0])
     if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return first
+    others = [Records.of(part) for part in parts[1:]]
+    return Records(first.columns, np.concatenate(
+        [first.data, *(o.data if o.columns == first.columns else _like(first, o) for o in others)],
+        axis=1,
+    ))
 
 
-def take(records: Records, rows: Array) -> Records:
+def _like(first: Records, other: Records) -> Array:
+    """The rows of other records in the order of the first's columns."""
+    return np.stack([other[name] for name in first.columns])
+
+
+def take(records: Mapping[str, Array], rows: Array) -> Records:
     """The rows at these positions (or where a mask holds), in this order.
 
     A stretch of neighbours is a view: the columns of both are then the same memory.
     """
+    every = Records.of(records)
     if rows.dtype == np.bool_:
         rows = np.flatnonzero(rows)
-    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
-        return {name: column[rows[0] : rows[-1] + 1] for name, column in records.items()}
-    return {name: column[rows] for name, column in records.items()}
+    n = len(rows)
+    if n and rows[-1] - rows[0] == n - 1 and (n < 3 or bool((np.diff(rows) == 1).all())):
+        return Records(every.columns, every.data[:, rows[0] : rows[-1] + 1])
+    return Records(every.columns, every.data.take(rows, axis=1))
 
 
-def length(records: Records) -> int:
+def length(records: Mapping[str, Array]) -> int:
     """Number of rows."""
-    return len(records["cluster"])
+    return records.data.shape[1] if isinstance(records, Records) else len(records["cluster"])
 
 
-def empty(columns: Sequence[str]) -> Records:
+def empty(columns: tuple[str, ...]) -> Records:
     """No rows."""
-    fields = (*columns, *SOURCE_COLUMNS, "ingest_ms")
-    records: Records = {name: np.zeros(0, np.int64) for name in fields}
-    records |= {name: np.zeros(0, np.int8) for name in FLAGS}
-    return records
+    every = (*columns, *SHIPPED, "held")
+    return Records(every, np.empty((len(every), 0), np.int64))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from state.engine.names import NONE, Names
-from state.engine.records import NULL, Array, Records, concat, length, take
+from state.engine.records import FLAGS, NULL, Array, Records, concat, length, take
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY, Sequence
 from state.events import KIND_INDEX
@@ -230,10 +230,9 @@ def configured(
     """Documents of the configuration as records of a time; `blank` are no records."""
     numbers = [names.intern_one(text) for text in texts]
     n = len(numbers)
-    records = {
-        name: np.full(n, 0 if column.dtype == np.int8 else NULL, column.dtype)
-        for name, column in blank.items()
-    }
+    records = Records(blank.columns, np.full((len(blank), n), NULL))
+    for name in FLAGS:
+        records[name][:] = 0
     for name in sequence.texts & records.keys():
         records[name][:] = NONE
     records["event_type"][:] = POLICY

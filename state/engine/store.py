@@ -227,16 +227,17 @@ class RecordSet:
 
     def blank(self) -> Records:
         """No records."""
-        return {**empty(self.columns), **{name: np.zeros(0, np.int64) for name in self.more}}
+        return Records((*empty(self.columns), *self.more), np.empty((len(self._kept), 0), np.int64))
 
     def load(self, arrays: Arrays, names: Names) -> Records:
         """The records."""
-        return {column: arrays[name] for column, name in self._kept}
+        return Records.of({column: arrays[name] for column, name in self._kept})
 
     def save(self, value: Records, arrays: Arrays, names: Names) -> None:
         """The records."""
         for column, name in self._kept:
-            arrays[name] = value[column]
+            found = value[column]
+            arrays[name] = found.astype(np.int8) if column in FLAGS else found
 
     @cached_property
     def named(self) -> Sequence[str]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from state.engine import standing, wall
 from state.engine.job import Step
 from state.engine.names import Names
-from state.engine.records import NULL, Array, Records, concat, empty, length, read_blob, take
+from state.engine.records import NULL, Array, Records, concat, length, read_blobs, take
 from state.engine.refused import Refused
 from state.engine.sequence import POLICY
 from state.engine.sequence import Sequence as Order
@@ -125,8 +125,7 @@ class WallJob(ABC, Generic[S]):
 
     def _read(self, s: S, blobs: Sequence[bytes]) -> Records:
         """The records of a batch."""
-        parts = [read_blob(blob, s.names, self.columns) for blob in blobs]
-        return concat(parts) if parts else empty(self.columns)
+        return read_blobs(blobs, s.names, self.columns)
 
     def _own(self, s: S, records: Records, stream_ms: int, refused: Refused) -> Records:
         """The records of single keys; others are taken."""

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from state.engine.job import Step
-from state.engine.records import concat, empty, read_blob, take
+from state.engine.records import read_blobs, take
 from state.engine.refused import Refused
 from state.entry_cache import flow, rows
 from state.entry_cache import shard as shards
@@ -92,8 +92,7 @@ class EntryCache:
         """Judge a batch of one shard; see `state.engine.job`."""
         s = self.shard_of(state)
         refused = Refused(NAME)
-        parts = [read_blob(blob, s.names, COLUMNS) for blob in blobs]
-        records = concat(parts) if parts else empty(COLUMNS)
+        records = read_blobs(blobs, s.names, COLUMNS)
         other = ~np.isin(records["event_type"], READ)
         if other.any():
             records = take(records, ~other)

@@ -117,7 +117,7 @@ class ProducerIds(SharedWallJob[Shard]):
     # -- records -----------------------------------------------------------------------------
 
     def _read(self, s: Shard, blobs: Sequence[bytes]) -> Records:
-        records = dict(super()._read(s, blobs))
+        records = super()._read(s, blobs)
         records[USER] = self._users(s, records["principal"])
         return records
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from state.engine import order
 from state.engine.job import Step
-from state.engine.records import Records, concat, empty, length, read_blob, take
+from state.engine.records import Records, concat, empty, length, read_blobs, take
 from state.engine.refused import DUPLICATE, TOO_LATE, Refused
 from state.events import MONO
 from state.rate_limits import bucket, clocks, rows
@@ -81,8 +81,7 @@ class RateLimits:
         """Judge a batch of one shard; see `state.engine.job`."""
         s = shards.read(state, self._policies) if state else shards.new(self._policies)
         refused = Refused(NAME)
-        parts = [read_blob(blob, s.names, COLUMNS) for blob in blobs]
-        records = concat(parts) if parts else empty(COLUMNS)
+        records = read_blobs(blobs, s.names, COLUMNS)
         self._change_configured(s)
         records = self._take_stars(s, records, refused)
         self._admit(s, records, stream_ms, refused)

@@ -101,10 +101,10 @@ def read(data: bytes, config: Sequence[str]) -> Shard:
     arrays = codec.decode(NAME, VERSION, data)
     shard = Shard(Names(arrays["names"], arrays["name_lengths"]), config=tuple(config))
     shard.next_star = int(arrays["next_star"][0])
-    shard.waiting = {
+    shard.waiting = Records.of({
         name: arrays[f"waiting.{name}"]
         for name in (*COLUMNS, *SOURCE_COLUMNS, *FLAGS, "ingest_ms")
-    }
+    })
     for row in arrays["stars"]:
         shard.stars.append(
             Star(
@@ -182,7 +182,10 @@ def write(shard: Shard) -> bytes:
             if packed
             else np.zeros(0, LAYOUTS[name])
         )
-    arrays |= {f"waiting.{name}": column for name, column in shard.waiting.items()}
+    arrays |= {
+        f"waiting.{name}": column.astype(np.int8) if name in FLAGS else column
+        for name, column in shard.waiting.items()
+    }
     names = _compact(shard.names, arrays)
     arrays["names"], arrays["name_lengths"] = names.arrays()
     return codec.encode(NAME, VERSION, arrays)

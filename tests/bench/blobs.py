@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from app.ingest.contract import Limits
 from app.ingest.routing import CLOCK, Route, packer
-from state.engine.records import INGEST_KEY
+from state.engine.blobs import of_columns
 from state.events import KIND_INDEX, SCHEMA
 
 IDLE_ADVANCE_MS = 10_000
@@ -22,22 +22,19 @@ def shipped(names: Sequence[str], kinds: pa.Array, columns: Mapping[str, pa.Arra
     n = len(kinds)
     ready: dict[str, pa.Array] = {}
     for name in names:
-        type_ = SCHEMA.field(name).type
         if name == "event_type":
-            codes = pc.index_in(kinds, pa.array(list(KIND_INDEX)))
-            ready[name] = codes.cast(pa.int8())
-        elif pa.types.is_string(type_):
-            ready[name] = columns.get(name, pa.nulls(n, type_)).dictionary_encode()
+            ready[name] = pc.index_in(kinds, pa.array(list(KIND_INDEX)))
         else:
-            ready[name] = columns.get(name, pa.nulls(n, type_))
-    ready["source_partition"] = pa.repeat(pa.scalar("0"), n).dictionary_encode()
+            ready[name] = columns.get(name, pa.nulls(n, SCHEMA.field(name).type))
+    ready["source_partition"] = pa.repeat(pa.scalar("0"), n)
     ready["source_offset"] = pa.array(np.arange(n))
-    ready["home"] = pa.array(np.ones(n, np.int8))
-    batch = pa.record_batch(ready).replace_schema_metadata({INGEST_KEY: b"1"})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    seq = columns.get("seq")
+    ready["has_seq"] = pa.array(
+        np.zeros(n, np.int64) if seq is None else seq.is_valid().to_numpy(False).astype(np.int64)
+    )
+    ready["home"] = pa.array(np.ones(n, np.int64))
+    ready["ingest_ms"] = pa.array(np.ones(n, np.int64))
+    return of_columns(ready)
 
 
 def parsed(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from state.engine import blobs
 from state.engine.job import Job
-from state.engine.records import INGEST_KEY
 from state.events import KIND_INDEX, KINDS, SCHEMA
 
 PARAMS: dict[str, Any] = {
@@ -34,19 +34,15 @@ def shipped(
     """Records as one blob with these columns, those that are `made` already as they are."""
     made = made or {}
     columns = {name: made[name] if name in made else column(name, records) for name in names}
-    columns["source_partition"] = pa.array(
-        [str(r.get("source_partition", "0")) for r in records]
-    ).dictionary_encode()
+    columns["source_partition"] = pa.array([str(r.get("source_partition", "0")) for r in records])
     columns["source_offset"] = pa.array(
         [int(r.get("source_offset", i)) for i, r in enumerate(records)], pa.int64()
     )
-    columns["home"] = pa.array([home] * len(records), pa.int8())
+    columns["has_seq"] = pa.array([int(r.get("seq") is not None) for r in records], pa.int64())
+    columns["home"] = pa.array([home] * len(records), pa.int64())
+    columns["ingest_ms"] = pa.array([1767621600000] * len(records), pa.int64())
     columns |= {name: array for name, array in made.items() if name not in columns}
-    batch = pa.record_batch(columns).replace_schema_metadata({INGEST_KEY: b"1767621600000"})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return blobs.of_columns(columns, columns.pop("payload", None))
 
 
 def read_by(job: str, records: Iterable[Row]) -> list[Row]:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from app.whatif.bakeoff.trace import JOB, READS, Trace
+from state.engine.blobs import NULL, Blob
 from state.entry_cache.belady import compare_brokers
 from state.events import KIND_INDEX
 
@@ -254,15 +254,13 @@ def _extent(blobs: Iterable[bytes], reads: int) -> _Extent:
     entries = size = read = 0
     found: set[int] = set()
     for blob in blobs:
-        with pa.ipc.open_stream(blob) as reader:
-            table = reader.read_all()
-        kinds = table.column("event_type").to_numpy()
+        kinds, every = Blob(blob).values(("event_type", "entry_bytes"))
         known = np.isin(kinds, (KIND_INDEX["entry_added"], reads))
-        sizes = table.column("entry_bytes").fill_null(0).to_numpy()[known]
+        sizes = np.where(every == NULL, 0, every)[known]
         entries, size, read = (
             entries + len(sizes), size + int(sizes.sum()), read + int((kinds == reads).sum())
         )
-        given = table.column("entry_bytes").drop_null().to_numpy()
+        given = every[every != NULL]
         if len(given):
             found |= {int(given.min()), int(given.max())}
     return _Extent(entries, size, read, frozenset(sorted(found)[:2]))

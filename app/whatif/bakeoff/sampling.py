@@ -10,10 +10,10 @@ and a smaller one is part of a larger that begins at the same place.
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
+from state.engine.blobs import NULL, Blob
 from state.events import KIND_INDEX
-from udfs.hashing import combine_hashes, hash_strings
+from udfs.hashing import NULL_HASH, combine_hashes, hash_strings
 
 Array = np.ndarray
 OF_ENTRIES = tuple(
@@ -28,23 +28,15 @@ _SCALE = 2.0**64
 def sampled(blob: bytes, rate: float, start: float = 0.0) -> bytes:
     """The records of a packed blob that belong to entries with a hash from `start` to
     `start + rate`, and those that are about no single entry."""
-    with pa.ipc.open_stream(blob) as reader:
-        table = reader.read_all()
-    kept = pa.array(_is_kept(table, rate, start))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        for batch in table.filter(kept).combine_chunks().to_batches():
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    records = Blob(blob)
+    return records.filtered(_is_kept(records, rate, start))
 
 
-def _is_kept(table: pa.Table, rate: float, start: float) -> Array:
-    of_entry = np.isin(table.column("event_type").to_numpy(), OF_ENTRIES)
-    of_entry &= table.column("entry_id").is_valid().to_numpy()
-    position = [
-        table.column(name).fill_null(0).to_numpy().astype(np.int64)
-        for name in ("ledger_id", "entry_id")
-    ]
-    hashes = combine_hashes(hash_strings(table.column("topic")), *position)
+def _is_kept(records: Blob, rate: float, start: float) -> Array:
+    kind, topic, ledger, entry = records.values(("event_type", "topic", "ledger_id", "entry_id"))
+    of_entry = np.isin(kind, OF_ENTRIES) & (entry != NULL)
+    ledger, entry = (np.where(column == NULL, 0, column) for column in (ledger, entry))
+    names = np.append(hash_strings(records.texts()), NULL_HASH)
+    hashes = combine_hashes(names[topic], ledger, entry)
     share = hashes.view(np.uint64) / _SCALE
     return np.asarray(~of_entry | ((share >= start) & (share < start + rate)))

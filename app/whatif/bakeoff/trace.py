@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from app.errors import UserError
 from app.ingest.contract import Limits, parse_batch
@@ -19,6 +18,7 @@ from app.stream.operators import Operator, operators
 from app.warehouse.relations import Warehouse
 from app.whatif.bakeoff.sampling import sampled
 from app.whatif.replay import packed_here
+from state.engine.blobs import Blob
 from state.events import KIND_INDEX
 
 if TYPE_CHECKING:
@@ -137,7 +137,6 @@ def _counts(shards: Iterable[Iterable[bytes]]) -> dict[str, int]:
     totals = np.zeros(len(KIND_INDEX), np.int64)
     for blobs in shards:
         for blob in blobs:
-            with pa.ipc.open_stream(blob) as reader:
-                kinds = reader.read_all().column("event_type").to_numpy()
+            (kinds,) = Blob(blob).values(("event_type",))
             totals += np.bincount(kinds, minlength=len(totals))
     return {kind: int(totals[i]) for kind, i in KIND_INDEX.items() if totals[i]}

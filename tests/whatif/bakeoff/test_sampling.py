@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from app.whatif.bakeoff.curves import LEAST_ENTRIES, Curve, around, measured
 from app.whatif.bakeoff.sampling import OF_ENTRIES, sampled
 from app.whatif.bakeoff.trace import Trace, read_trace
+from state.engine.blobs import Blob
 from state.entry_cache.layout import POLICIES
 from tests.whatif.bakeoff.traces import SETTINGS, bake_off, cache_records, generated, write_lines
 
@@ -20,8 +19,7 @@ RATE = 0.1
 
 
 def rows_of(blob: bytes) -> list[dict[str, Any]]:
-    with pa.ipc.open_stream(io.BytesIO(blob)) as reader:
-        return reader.read_all().to_pylist()
+    return Blob(blob).table().to_pylist()
 
 
 @pytest.fixture(scope="module")
