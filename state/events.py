@@ -79,72 +79,56 @@ COMMON: tuple[str, ...] = ("event_type", "source_feed", "cluster", "broker")
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of event: what it means, what it must carry, which jobs read it."""
+    """One kind of event: what it means and what it must carry. `state.jobs` has its readers."""
 
     name: str
     meaning: str
-    required: tuple[str, ...]
-    jobs: tuple[str, ...]
+    required: tuple[str, ...] = ()
 
 
 def _kinds() -> tuple[Kind, ...]:
-    rl, ch, pi, bl, ec = "rate_limits", "chunks", "producer_ids", "backlog", "entry_cache"
     entry = ("topic", "ledger_id", "entry_id")
     producer = ("cnx_id", "topic", "producer_id")
     consumer = ("topic", "subscription", "consumer")
     cursor = ("topic", "subscription")
     return (
-        Kind("broker_started", "broker process started or restarted", (), (rl, pi, bl, ec)),
-        Kind("connection_opened", "client connection opened", ("cnx_id",), (rl,)),
-        Kind("connection_closed", "client connection closed", ("cnx_id",), (rl,)),
-        Kind("producer_created", "producer created on a connection", producer, (rl, bl)),
-        Kind("producer_closed", "producer closed", producer, (rl, bl)),
-        Kind("consumer_created", "consumer created", consumer, (ch,)),
-        Kind("consumer_closed", "consumer closed", consumer, (ch,)),
+        Kind("broker_started", "broker process started or restarted"),
+        Kind("connection_opened", "client connection opened", ("cnx_id",)),
+        Kind("connection_closed", "client connection closed", ("cnx_id",)),
+        Kind("producer_created", "producer created on a connection", producer),
+        Kind("producer_closed", "producer closed", producer),
+        Kind("consumer_created", "consumer created", consumer),
+        Kind("consumer_closed", "consumer closed", consumer),
         Kind("publish", "publish request accepted, charged to the limits",
-             (*producer, "entry_bytes"), (rl,)),
-        Kind("entry_added", "entry persisted, ends one request in flight",
-             (*entry, "entry_bytes"), (rl, bl, ec, ch)),
-        Kind("reads_paused", "broker stopped reading a connection, as observed",
-             ("cnx_id",), (rl,)),
-        Kind("reads_resumed", "broker reads a connection again, as observed", ("cnx_id",), (rl,)),
+             (*producer, "entry_bytes")),
+        Kind("entry_added", "entry persisted, ends one request in flight", (*entry, "entry_bytes")),
+        Kind("reads_paused", "broker stopped reading a connection, as observed", ("cnx_id",)),
+        Kind("reads_resumed", "broker reads a connection again, as observed", ("cnx_id",)),
         Kind("throttle_receipt", "client acknowledged a throttle command",
-             ("cnx_id", "request_id"), (rl,)),
+             ("cnx_id", "request_id")),
         Kind("send_timeout", "a send failed in the client by timeout",
-             ("topic", "producer_id", "sequence_id"), (rl,)),
+             ("topic", "producer_id", "sequence_id")),
         Kind("dispatch", "entry delivered to a consumer",
-             ("topic", "subscription", "consumer", "ledger_id", "entry_id"), (ch, ec)),
-        Kind("ack", "entry acknowledged", (*cursor, "ledger_id", "entry_id"), (ch, bl)),
+             ("topic", "subscription", "consumer", "ledger_id", "entry_id")),
+        Kind("ack", "entry acknowledged", (*cursor, "ledger_id", "entry_id")),
         Kind("entry_read", "a cursor asks for an entry",
-             (*cursor, "ledger_id", "entry_id", "entry_bytes"), (ec,)),
-        Kind("entry_released", "delivered copy released", entry, (ec,)),
-        Kind("replay_queued", "entry put in the replay queue",
-             (*cursor, "ledger_id", "entry_id"), (ec,)),
+             (*cursor, "ledger_id", "entry_id", "entry_bytes")),
+        Kind("entry_released", "delivered copy released", entry),
+        Kind("replay_queued", "entry put in the replay queue", (*cursor, "ledger_id", "entry_id")),
         Kind("entry_invalidated", "explicit removal from the cache; whole ledger without entry_id",
-             ("topic", "ledger_id"), (ec,)),
-        Kind("cursor_state", "position of a cursor; carries mark_delete or read_pos",
-             cursor, (bl, ec)),
-        Kind("cursor_deleted", "cursor or subscription removed", cursor, (bl, ec)),
+             ("topic", "ledger_id")),
+        Kind("cursor_state", "position of a cursor; carries mark_delete or read_pos", cursor),
+        Kind("cursor_deleted", "cursor or subscription removed", cursor),
         Kind("ledger_state", "size of a ledger",
-             ("topic", "ledger_id", "ledger_entries", "ledger_bytes"), (bl,)),
-        Kind("ledger_deleted", "ledger trimmed", ("topic", "ledger_id"), (bl, ec)),
+             ("topic", "ledger_id", "ledger_entries", "ledger_bytes")),
+        Kind("ledger_deleted", "ledger trimmed", ("topic", "ledger_id")),
         Kind("produce_batch", "Kafka produce handled by the partition leader",
-             ("principal", "topic", "partition", "producer_id"), (pi,)),
-        Kind("producer_id_assigned", "answer to INIT_PRODUCER_ID",
-             ("principal", "producer_id"), (pi,)),
-        Kind("policy", "limits change", ("policy_json",), (rl, bl, pi, ec)),
+             ("principal", "topic", "partition", "producer_id")),
+        Kind("producer_id_assigned", "answer to INIT_PRODUCER_ID", ("principal", "producer_id")),
+        Kind("policy", "limits change", ("policy_json",)),
     )
 
 
 KINDS: tuple[Kind, ...] = _kinds()
 """In the order that breaks ties between records of one time (contract section 2)."""
 KIND_INDEX: dict[str, int] = {kind.name: i for i, kind in enumerate(KINDS)}
-JOBS: tuple[str, ...] = ("rate_limits", "chunks", "producer_ids", "backlog", "entry_cache")
-JOB_CLOCK: dict[str, str] = {
-    "rate_limits": MONO,
-    "entry_cache": MONO,
-    "producer_ids": WALL,
-    "backlog": WALL,
-    "chunks": WALL,
-}
-"""The clock that each job decides on."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
 from app.errors import UserError
 from app.terminal.moments import duration_ms, has_unit
+from state.engine import parameters
 
 SECRET = re.compile(
     r"password|secret|jaas|token|credential|access_?key|account_?key|sas_?key|private|keystore\.key",
@@ -29,14 +30,12 @@ UNIT_OF_KEY = {
     1000: re.compile(r"((?<!_per)_s|[._]seconds|Seconds)$"),
 }
 """Milliseconds in the unit of a key, and how the name of such a key ends."""
-Milliseconds = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
+Milliseconds = parameters.Milliseconds
+Positive = parameters.Positive
 
 
-class Model(BaseModel):
+class Model(parameters.Section):
     """Base of every part of the configuration."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -45,6 +44,15 @@ class Model(BaseModel):
         if not isinstance(document, dict):
             return document
         return {key: in_unit(key, value) for key, value in document.items()}
+
+
+def in_units(section: Any) -> Any:
+    """A mapping, and every mapping in it, with durations as numbers of the units of their keys."""
+    if isinstance(section, list):
+        return [in_units(each) for each in section]
+    if not isinstance(section, dict):
+        return section
+    return {key: in_units(in_unit(key, value)) for key, value in section.items()}
 
 
 def in_unit(key: Any, value: Any, whole: bool = True) -> Any:

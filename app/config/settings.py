@@ -11,21 +11,28 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from app.config.alerts import AlertSettings
-from app.config.base import Milliseconds, Model, Positive, as_text, resolved, shown, without_users
-from app.config.jobs import (
-    JOBS,
-    SWITCHES,
-    BacklogSettings,
-    ChunksSettings,
-    EntryCacheSettings,
-    JobModel,
-    ProducerIdsSettings,
-    RateLimitsSettings,
+from app.config.base import (
+    Milliseconds,
+    Model,
+    Positive,
+    as_text,
+    in_units,
+    resolved,
+    shown,
+    without_users,
 )
 from app.config.metrics import MetricsSettings
 from app.config.quality import QualitySettings
@@ -33,6 +40,8 @@ from app.config.reading import describe, merge, policy_documents, read_yaml
 from app.config.source import SourceSettings
 from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError
+from state.engine.parameters import Parameters
+from state.jobs import DECLARED, JOBS
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 """delta-rs decodes it, and does not support a path with a `[`."""
@@ -52,8 +61,8 @@ class PolicyDocument(Model):
     limits: dict[str, Any]
 
 
-class Settings(Model):
-    """The whole configuration."""
+class _Common(Model):
+    """What holds for the whole application, and for every job."""
 
     warehouse: str = Field(default="weir-warehouse", min_length=1)
     source: SourceSettings | None = None
@@ -70,11 +79,21 @@ class Settings(Model):
     max_future_ms: Milliseconds = 3_600_000
     idle_state_ms: Milliseconds = 3_600_000
     stats_window_ms: Positive = 60_000
-    rate_limits: RateLimitsSettings = RateLimitsSettings()
-    chunks: ChunksSettings = ChunksSettings()
-    producer_ids: ProducerIdsSettings = ProducerIdsSettings()
-    backlog: BacklogSettings = BacklogSettings()
-    entry_cache: EntryCacheSettings = EntryCacheSettings()
+
+
+if TYPE_CHECKING:
+    _WithJobs = _Common
+else:
+    _WithJobs = create_model("_WithJobs", __base__=_Common, **{
+        job.name: (Annotated[job.parameters, BeforeValidator(in_units)], job.parameters())
+        for job in DECLARED.values()
+    })
+    """A section for each job, named after it."""
+
+
+class Settings(_WithJobs):
+    """The whole configuration."""
+
     throttle_feed: ThrottleFeedSettings | None = None
     metrics: MetricsSettings | None = None
     quality: QualitySettings = QualitySettings()
@@ -116,11 +135,12 @@ class Settings(Model):
 
     @model_validator(mode="after")
     def _payloads_can_be_written(self) -> Settings:
-        if self.chunks.assemble_payload and self.commit == "spark":
-            raise ValueError(
-                "chunks.assemble_payload: tasks write payloads themselves, which commit spark "
-                "does not allow (commit allowed: delta-rs)"
-            )
+        for name, job in DECLARED.items():
+            if job.payloads and self.commit == "spark" and self.job_params(name)[job.payloads]:
+                raise ValueError(
+                    f"{name}.{job.payloads}: tasks write payloads themselves, which commit spark "
+                    "does not allow (commit allowed: delta-rs)"
+                )
         return self
 
     @field_validator("throttle_feed")
@@ -151,18 +171,23 @@ class Settings(Model):
         """The configured policies as the documents they are, each scope and name once."""
         return [policy.model_dump() for policy in self.policies]
 
+    def job_settings(self, job: str) -> Parameters:
+        """The section of a job."""
+        own: Parameters = getattr(self, job)
+        return own
+
     def job_params(self, job: str) -> dict[str, Any]:
         """Resolved parameters of a job: the shared ones and its own."""
         shared = ("allowed_lateness_ms", "idle_advance_ms", "idle_state_ms", "stats_window_ms")
-        own: JobModel = getattr(self, job)
-        return {**{key: getattr(self, key) for key in shared}, **own.params()}
+        own = self.job_settings(job).params()
+        return {**{key: getattr(self, key) for key in shared}, **own}
 
     def switches(self, job: str) -> dict[str, str]:
         """Version parameters in force for a job, as its output rows carry them."""
         params = self.job_params(job)
         return {
             name: ",".join(value) if isinstance(value, list) else str(value)
-            for name, value in ((name, params.get(name, "")) for name in SWITCHES[job])
+            for name, value in ((name, params.get(name, "")) for name in DECLARED[job].switches)
         }
 
     def params_hash(self, job: str) -> str:

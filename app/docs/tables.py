@@ -9,7 +9,7 @@ from app.warehouse.tables import COMMON_OUTPUT, TABLES, VIEWS, Table, TableColum
 HEAD = """\
 # Tables and views
 
-Written by `python -m app.docs` from `app/warehouse/tables.py` and
+Written by `python -m app.docs` from `state/<job>/outputs.py`, `app/warehouse/tables.py` and
 `app/warehouse/views.py`; change those.
 
 Each table is a Delta table `<warehouse>/<name>` (reader version 1, writer version 2). Times are

@@ -15,15 +15,8 @@ from app.errors import UserError
 from app.explain.sentence import Row
 from app.warehouse.relations import FEW_FILES, GONE, NARROWER, Warehouse, connect, first_lines
 from app.warehouse.tables import TABLES
+from state.jobs import DECLARED
 
-KEY_OF_JOB: dict[str, tuple[str, ...]] = {
-    "rate_limits": ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no"),
-    "entry_cache": ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no"),
-    "chunks": ("cluster", "topic", "ts_wall_ms", "row_no"),
-    "backlog": ("cluster", "topic", "ts_wall_ms", "row_no"),
-    "producer_ids": ("cluster", "broker", "user", "ts_wall_ms", "row_no"),
-}
-"""The columns that identify a row of an output table, by job."""
 EVENT_KEY = ("source_partition", "source_offset")
 PARAMETER = re.compile(r"\$([a-z_]+)")
 HIDDEN = frozenset({"payload", "raw"})
@@ -124,7 +117,7 @@ def _shown(table: str) -> list[str]:
 def row_of(table: str, values: Mapping[str, Any]) -> Row:
     """A row with its key and the statement that returns it."""
     job = TABLES[table].job
-    key = {name: values[name] for name in (KEY_OF_JOB[job] if job else EVENT_KEY)}
+    key = {name: values[name] for name in (DECLARED[job].row_key if job else EVENT_KEY)}
     conditions = " AND ".join(
         f't."{name}" IS NULL' if value is None else f't."{name}" = {literal(value)}'
         for name, value in key.items()

@@ -21,7 +21,8 @@ from app.ingest.parsing.block import Block, new_block, put_columns, to_table
 from app.ingest.parsing.layout import NAMES, bit
 from app.ingest.parsing.parser import parse_block
 from app.ingest.validation import Verdicts, validate
-from state.events import JOBS, SCHEMA
+from state.events import SCHEMA
+from state.jobs import JOBS
 from udfs.arrow import null_mask
 from udfs.topics import normal_topic
 

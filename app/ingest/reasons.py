@@ -27,7 +27,8 @@ from app.ingest.rules import (
     NEGATIVE_AMOUNT,
     UNPARSEABLE,
 )
-from state.events import JOB_CLOCK, JOBS, KIND_INDEX, WALL
+from state.events import KIND_INDEX, WALL
+from state.jobs import DECLARED, JOBS
 
 Array = np.ndarray
 
@@ -100,7 +101,7 @@ def _reasons(rule: int, rows: Array, block: Block, found: Findings) -> list[Reas
 def _clocks_of(job: str, rows: Array, found: Findings) -> Reasons:
     """Records that a job cannot apply, and the clock that it would need."""
     mine = rows[(found.no_clock[rows] >> JOBS.index(job) & 1).astype(np.bool_)]
-    clocks = np.where(found.kinds[mine] == KIND_INDEX["policy"], WALL, JOB_CLOCK[job])
+    clocks = np.where(found.kinds[mine] == KIND_INDEX["policy"], WALL, DECLARED[job].clock)
     return mine, clocks.tolist(), job
 
 

@@ -28,7 +28,8 @@ from app.ingest.payloads import Payloads
 from state.engine.blobs import SOURCE_COLUMNS, TEXTS, with_payload, write
 from state.engine.records import NULL, SHIPPED
 from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
-from state.producer_ids.shard import USER
+from state.jobs import readers
+from state.producer_ids.declaration import USER
 from udfs.arrow import bytes_of, integers, offsets_of, plain
 from udfs.hashing import NULL_HASH, combine_hashes, hash_strings, shard_of
 from udfs.users import user_of
@@ -147,7 +148,7 @@ def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
 
     Of records that have been validated before; what is not needed need not be read.
     """
-    kinds = [kind for kind in KINDS if set(kind.jobs) & set(routes)]
+    kinds = [kind for kind in KINDS if set(readers(kind.name)) & set(routes)]
     wanted = {*COMMON, "partition", "ts_wall_ms", "ts_mono_ns"}
     wanted |= {column for route in routes.values() for column in route.columns}
     wanted |= {"payload" for route in routes.values() if route.assembles}

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from app.ingest.parsing.layout import bit, bits
-from state.events import COMMON, JOB_CLOCK, JOBS, KIND_INDEX, KINDS, WALL
+from state.events import COMMON, KIND_INDEX, KINDS, WALL
+from state.jobs import DECLARED
 
 Array = np.ndarray
 
@@ -50,7 +51,8 @@ COLUMN_OF_RULE = {
 """Rules on one column."""
 
 POLLED_FEEDS = ("pulsar_admin", "kafka_groups")
-"""Feeds without a monotonic clock: only backlog reads their records, policies excepted."""
+"""Feeds without a monotonic clock: only jobs declared `polled` read their records, policies
+excepted."""
 KAFKA_KINDS = ("produce_batch", "producer_id_assigned")
 SUB_TYPES = ("exclusive", "failover", "shared", "key_shared")
 
@@ -93,14 +95,14 @@ def _masks() -> Masks:
     count = len(KINDS)
     required = np.full(count + 1, bits(COMMON), np.uint64)
     readers = np.zeros((2, count + 1), np.uint8)
-    needs = np.zeros((count + 1, len(JOBS)), np.uint64)
+    needs = np.zeros((count + 1, len(DECLARED)), np.uint64)
     for k, kind in enumerate(KINDS):
         required[k] |= np.uint64(bits(kind.required))
-        for j, job in enumerate(JOBS):
-            needs[k, j] = bit(WALL if kind.name == "policy" else JOB_CLOCK[job])
-            if job in kind.jobs:
+        for j, job in enumerate(DECLARED.values()):
+            needs[k, j] = bit(WALL if kind.name == "policy" else job.clock)
+            if kind.name in job.kinds:
                 readers[0, k] |= 1 << j
-                if job == "backlog" or kind.name == "policy":
+                if job.polled or kind.name == "policy":
                     readers[1, k] |= 1 << j
     kafka = np.array([kind.name in KAFKA_KINDS for kind in KINDS] + [False])
     one = [bit(c) for c in ("producer_id", "num_chunks", "chunk_id", "num_messages")]

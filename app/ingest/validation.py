@@ -42,7 +42,8 @@ from app.ingest.rules import (
     Masks,
 )
 from state import policies
-from state.events import JOBS, KIND_INDEX
+from state.events import KIND_INDEX
+from state.jobs import JOBS
 from udfs.positions import parse_positions
 from udfs.topics import INCOMPLETE, NOT_PERSISTENT, classify_topics
 

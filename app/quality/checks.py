@@ -7,19 +7,10 @@ from typing import Any
 
 from app.warehouse.relations import sql_type
 from app.warehouse.tables import COMMON_OUTPUT, TABLES, Table
+from state.jobs import DECLARED
 
 ROWS_WHERE = "SELECT * FROM {batch} WHERE "
 """How a query begins that asks each row by itself; the rest is the condition."""
-BROKER_KEY = ("cluster", "broker", "ts_wall_ms", "ts_mono_ns", "row_no")
-"""The columns that identify a row of an output table, if the key of its job is a broker."""
-TOPIC_KEY = ("cluster", "topic", "ts_wall_ms", "row_no")
-"""The same for a job whose key is a topic."""
-USER_KEY = ("cluster", "broker", "user", "ts_wall_ms", "row_no")
-"""The same for a job whose key is a user of a broker."""
-JOB_KEYS = {
-    "rate_limits": BROKER_KEY, "chunks": TOPIC_KEY, "producer_ids": USER_KEY,
-    "backlog": TOPIC_KEY, "entry_cache": BROKER_KEY,
-}
 ALWAYS = ("job", "cluster", "rule", "switches", "params_hash", "row_no")
 """Columns that every output row of a job has."""
 
@@ -81,8 +72,8 @@ def derived(table: Table) -> list[Check]:
     found = [Check("ExpectTableColumnsToHaveTypes", {"column_types": types})]
     if table.columns[: len(COMMON_OUTPUT)] != COMMON_OUTPUT:
         return found
-    if table.job in JOB_KEYS:
-        found.append(unique(*JOB_KEYS[table.job]))
+    if table.job is not None:
+        found.append(unique(*DECLARED[table.job].row_key))
     found += [*not_null(*ALWAYS), between("row_no", 0)]
     if table.job is not None:
         found.append(values("job", (table.job,)))

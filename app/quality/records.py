@@ -5,7 +5,8 @@ from __future__ import annotations
 from app.ingest.rules import CODES
 from app.quality.checks import Check, between, not_null, rows_that, suite, values
 from state.engine.refused import DUPLICATE, TOO_LATE
-from state.events import JOBS, KINDS
+from state.events import KINDS
+from state.jobs import JOBS
 
 DAY_MS = 86_400_000
 

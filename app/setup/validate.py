@@ -13,10 +13,10 @@ import yaml
 
 from app.alerts.rule_files import rules_of
 from app.config.base import ENV
-from app.config.jobs import WITHOUT_EFFECT
 from app.config.policies import without_effect
 from app.config.settings import Settings, load_settings
 from app.errors import UserError
+from state.jobs import DECLARED
 
 if TYPE_CHECKING:
     from app.setup.check import Check
@@ -44,7 +44,7 @@ def idle_limits(settings: Settings) -> list[str]:
     usual = Settings()
     parameters = [
         f"{job}: {key}"
-        for job in settings.jobs for key in WITHOUT_EFFECT.get(job, ())
+        for job in settings.jobs for key in DECLARED[job].without_effect
         if settings.job_params(job)[key] != usual.job_params(job)[key]
     ]
     return limits + parameters

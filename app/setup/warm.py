@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from app.config.jobs import JOBS
 from app.config.settings import Settings
 from app.ingest.contract import Limits
 from app.ingest.routing import packer
 from app.stream.operators import operators
 from state.entry_cache.belady import compare
+from state.jobs import JOBS
 from udfs.compiled_cache import remove_stale
 
 FORESIGHT = [{"policy": "belady"}]

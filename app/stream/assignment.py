@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.config.jobs import JOBS
 from app.errors import UserError
 from app.warehouse import checkpoints, manifest
 from app.warehouse.checkpoints import ARCHIVE
+from state.jobs import JOBS
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

@@ -15,7 +15,7 @@ from app.warehouse import checkpoints
 from app.warehouse.checkpoints import ARCHIVE, Commit
 from app.warehouse.log_files import commit_files, empty_commits
 from app.warehouse.small_files import local_path, path_in
-from app.warehouse.tables import written_tables
+from state.jobs import DECLARED
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -50,7 +50,7 @@ def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
         return ["events"]
     found = [
         table.name for job in jobs
-        for table in written_tables(job, tuple(settings.job_params(job)["extra_outputs"]))
+        for table in DECLARED[job].written(settings.job_params(job)["extra_outputs"])
     ]
     return [name for name in dict.fromkeys(found) if name != SHARED]
 

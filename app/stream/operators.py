@@ -12,13 +12,9 @@ import pyarrow as pa
 from app.ingest.payloads import STAGED, WHOLE, Files, Payloads
 from app.ingest.routing import Route
 from app.warehouse.small_files import local_path, path_in
-from app.warehouse.tables import written_tables
-from state.backlog.operator import Backlog
-from state.chunks.operator import RELEASES, Chunks
+from state.chunks.operator import RELEASES
 from state.engine.job import Job
-from state.entry_cache.operator import EntryCache
-from state.producer_ids.operator import ProducerIds
-from state.rate_limits.operator import RateLimits
+from state.jobs import DECLARED
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -44,16 +40,16 @@ def operators(
     documents = sorted(json.dumps(d, sort_keys=True) for d in settings.policy_dicts())
     found = {}
     for name in jobs:
-        params = settings.job_params(name)
-        tables = [t.name for t in written_tables(name, tuple(params["extra_outputs"]))]
+        job, params = DECLARED[name], settings.job_params(name)
+        tables = [table.name for table in job.written(params["extra_outputs"])]
         switches = sorted(settings.switches(name).items())
-        assembles = bool(params.get("assemble_payload"))
-        payloads = _payloads(settings) if assembles and in_stream else None
-        core = _core(name, params, documents, payloads)
+        assembles = job.payloads is not None and bool(params[job.payloads])
+        payloads = _payloads(settings, params) if assembles and in_stream else None
         if payloads is not None:
             tables += [STAGED, RELEASES]
         found[name] = Operator(
-            core, Route(core.columns, core.key, assembles, payloads, core.everywhere),
+            job.core(params, documents, payloads.stage if payloads else None),
+            Route(job.columns, job.key, assembles, payloads, job.everywhere),
             tuple(tables),
             {
                 "job": pa.scalar(name),
@@ -65,23 +61,9 @@ def operators(
     return found
 
 
-def _core(
-    name: str, params: Mapping[str, Any], documents: Sequence[str], payloads: Payloads | None
-) -> Job:
-    if name == "chunks":
-        return Chunks(params, documents, payloads.stage if payloads else None)
-    if name == "producer_ids":
-        return ProducerIds(params, documents)
-    if name == "backlog":
-        return Backlog(params, documents)
-    if name == "entry_cache":
-        return EntryCache(params, documents)
-    return RateLimits(params, documents)
-
-
-def _payloads(settings: Settings) -> Payloads:
+def _payloads(settings: Settings, params: Mapping[str, Any]) -> Payloads:
     storage = {} if local_path(settings.warehouse) else settings.storage()
     return Payloads(
         Files(path_in(settings, STAGED), storage), Files(path_in(settings, WHOLE), storage),
-        settings.chunks.inline_payload_bytes, settings.chunks.max_payload_bytes,
+        params["inline_payload_bytes"], params["max_payload_bytes"],
     )

@@ -9,10 +9,10 @@ from typing import Any
 import duckdb
 
 from app.alerts.episodes import FIRING
-from app.config.jobs import JOBS
 from app.ingest.rules import CODES
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows
 from state.engine.refused import DUPLICATE, TOO_LATE
+from state.jobs import JOBS
 
 MS_PER_S = 1000.0
 LOST = ("GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT", "EVICTED", "EXPIRED", "SHARED_ORPHAN")

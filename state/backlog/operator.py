@@ -33,15 +33,15 @@ from state.backlog import flow, resting
 from state.backlog import layout as L
 from state.backlog import shard as shards
 from state.backlog import shared as common
+from state.backlog.declaration import COLUMNS, DECLARATION, NAME
 from state.backlog.layout import NULL, Array, Feed, Out, World
 from state.backlog.rows import Rows
-from state.backlog.sequence import COLUMNS, SEQUENCE
-from state.backlog.shard import NAME, Shard
+from state.backlog.sequence import SEQUENCE
+from state.backlog.shard import Shard
 from state.engine import wall
 from state.engine.names import NONE, Names
 from state.engine.records import Records
 from state.engine.wall_job import Batch, SharedWallJob, least
-from state.events import WALL
 from udfs.hashing import hash64
 
 CHECKS = "forecast_checks"
@@ -62,12 +62,7 @@ class Backlog(SharedWallJob[Shard]):
 
     name = NAME
     version = shards.VERSION
-    key = ("cluster", "topic")
-    everywhere: tuple[str, ...] = ("policy", "broker_started")
-    clock = WALL
-    tables = (
-        "backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals",
-    )
+    key = DECLARATION.key
     columns = COLUMNS
     order = SEQUENCE
     standing = common.POLICIES

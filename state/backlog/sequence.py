@@ -7,15 +7,9 @@ the rest as the contract lists them.
 
 from __future__ import annotations
 
+from state.backlog.declaration import COLUMNS
 from state.engine.sequence import Sequence
 
-COLUMNS = (
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
-    "topic", "producer_id", "producer_name", "sequence_id", "ledger_id", "entry_id", "entry_bytes",
-    "num_messages", "publish_time_ms", "broker_time_ms", "subscription", "ack_cumulative",
-    "durable", "mark_delete", "ledger_entries", "ledger_bytes", "ledger_close_ms", "policy_json",
-)
-"""Contract columns that the job carries; `topic` is the full name, the partition in it."""
 TEXTS = (
     "source_feed", "cluster", "broker", "cnx_id", "topic", "producer_name", "subscription",
     "mark_delete", "policy_json", "source_partition",

@@ -10,8 +10,9 @@ import numba
 import numpy as np
 
 from state.backlog import layout as L
+from state.backlog.declaration import COLUMNS, NAME
 from state.backlog.layout import NULL, Array, Store, World
-from state.backlog.sequence import COLUMNS, TEXTS
+from state.backlog.sequence import TEXTS
 from state.backlog.shared import MEANING, Timeline
 from state.engine.names import Names
 from state.engine.records import Records, empty
@@ -19,7 +20,6 @@ from state.engine.store import Columns, Plain, Pool, RecordSet, Struct, Texts, t
 from state.engine.store import Store as Kept
 from state.engine.wall_job import SharedShard
 
-NAME = "backlog"
 VERSION = 2
 KEY_NAMES = ("cluster", "topic", "base", "namespace", "broker", "feed", "cached_name")
 POOLS = {

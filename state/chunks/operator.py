@@ -19,15 +19,15 @@ import pyarrow.compute as pc
 from state.chunks import flow
 from state.chunks import layout as L
 from state.chunks import shard as shards
+from state.chunks.declaration import COLUMNS, DECLARATION, NAME
 from state.chunks.layout import NULL, Array, Feed, Out, World
 from state.chunks.rows import TOO_LARGE, Rows
 from state.chunks.sequence import SEQUENCE
-from state.chunks.shard import COLUMNS, NAME, PAYLOAD, Room, Shard
+from state.chunks.shard import PAYLOAD, Room, Shard
 from state.engine import wall
 from state.engine.names import Names
 from state.engine.records import Records, length, read_blobs
 from state.engine.wall_job import Batch, WallJob, least
-from state.events import WALL
 from udfs.hashing import hash_strings
 
 RELEASES = "chunk_payload_releases"
@@ -46,13 +46,7 @@ class Chunks(WallJob[Shard]):
 
     name = NAME
     version = shards.VERSION
-    key = ("cluster", "topic")
-    everywhere: tuple[str, ...] = ()
-    clock = WALL
-    tables = (
-        "chunk_messages", "chunk_events", "chunk_state", "incomplete_messages",
-        "chunk_topic_stats",
-    )
+    key = DECLARATION.key
     columns = COLUMNS
     order = SEQUENCE
 

@@ -11,23 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from state.chunks import layout as L
+from state.chunks.declaration import COLUMNS, NAME
 from state.chunks.layout import NULL, Array, World
 from state.chunks.sequence import TEXTS
 from state.engine import wall_job
 from state.engine.names import Names
 from state.engine.store import Arrays, Plain, RecordSet, Store, Struct
 
-NAME = "chunks"
 VERSION = 2
-COLUMNS = (
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "topic",
-    "producer_name", "sequence_id", "ledger_id", "entry_id", "entry_bytes", "uuid", "chunk_id",
-    "num_chunks", "total_chunk_bytes", "marker_ids", "publish_time_ms", "subscription", "sub_type",
-    "consumer", "ack_cumulative", "payload_bytes", "payload_crc32", "payload_file", "payload_row",
-)
-"""Columns that the job carries. `topic` is the full name with its partition, `marker_ids` the list
-joined by commas; the last four describe a chunk's payload: length and CRC-32, and the staged file
-and row that hold it, if any."""
 PAYLOAD = "payload"
 """Column of records: position of an inline payload in the shard's store, -1 without."""
 NAME_FIELDS = {

@@ -34,20 +34,10 @@ class Step:
 
 
 class Job(Protocol):
-    """A stateful operator that can be run alone or fused with others."""
+    """A stateful operator that can be run alone or fused with others. What else the application
+    knows of it is in its declaration (`state.engine.declaration`)."""
 
     name: str
-    key: tuple[str, ...]
-    """Columns that name what is judged in one place, with one clock."""
-    everywhere: tuple[str, ...]
-    """Kinds that every shard is given, since they hold for many keys; those of broker `*` always
-    are."""
-    clock: str
-    """The contract column that the job decides on."""
-    tables: tuple[str, ...]
-    """Output tables, those that are off by default included."""
-    columns: tuple[str, ...]
-    """Contract columns that a blob of this job carries."""
 
     def step(
         self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int

@@ -14,10 +14,11 @@ from state.engine import order
 from state.engine.records import Records, concat, empty, length, take
 from state.engine.refused import DUPLICATE, TOO_LATE, Refused
 from state.entry_cache.broker import Broker
+from state.entry_cache.declaration import COLUMNS
 from state.entry_cache.flow import BROKER_STARTED, POLICY
 from state.entry_cache.layout import NULL, Array
 from state.entry_cache.settings import NS_PER_MS
-from state.entry_cache.shard import COLUMNS, Shard
+from state.entry_cache.shard import Shard
 from state.rate_limits import clocks
 from state.rate_limits.broker import Policy
 from state.rate_limits.clocks import Moment

@@ -26,11 +26,11 @@ from state.entry_cache import flow, rows
 from state.entry_cache import shard as shards
 from state.entry_cache.admission import Admission
 from state.entry_cache.broker import Broker
+from state.entry_cache.declaration import COLUMNS, NAME
 from state.entry_cache.layout import LARGEST, NULL
 from state.entry_cache.passes import next_effect
 from state.entry_cache.settings import NS_PER_MS, ONLINE, Variant
-from state.entry_cache.shard import COLUMNS, NAME, Shard
-from state.events import MONO
+from state.entry_cache.shard import Shard
 
 READ = (
     flow.BROKER_STARTED, flow.ENTRY_ADDED, flow.DISPATCH, flow.ENTRY_READ, flow.ENTRY_RELEASED,
@@ -57,11 +57,6 @@ class EntryCache:
 
     name = NAME
     version = shards.VERSION
-    key = ("cluster", "broker")
-    everywhere: tuple[str, ...] = ()
-    clock = MONO
-    tables = ("cache_stats", "cache_evictions", "cache_reads")
-    columns = COLUMNS
     policies: tuple[str, ...] = ONLINE
     """What the parameter `policy` may name."""
     make_broker = Broker

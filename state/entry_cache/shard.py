@@ -13,6 +13,7 @@ from state.engine.names import Names
 from state.engine.records import FLAGS, SOURCE_COLUMNS, Records, empty
 from state.entry_cache import store
 from state.entry_cache.broker import Broker
+from state.entry_cache.declaration import COLUMNS, NAME
 from state.entry_cache.layout import NULL, Array
 from state.entry_cache.settings import Variant
 from state.entry_cache.store import LAYOUTS, NAME_FIELDS, PARTS
@@ -21,17 +22,7 @@ from state.rate_limits.broker import Policy
 from state.rate_limits.limits import Source
 from state.rate_limits.shard import Star, policy_of
 
-NAME = "entry_cache"
 VERSION = 2
-COLUMNS = (
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
-    "topic", "producer_name", "sequence_id", "ledger_id", "entry_id", "entry_bytes",
-    "num_messages", "uuid", "chunk_id", "num_chunks", "total_chunk_bytes", "publish_time_ms",
-    "broker_time_ms", "subscription", "sub_type", "consumer", "durable", "mark_delete", "read_pos",
-    "active", "policy_json",
-)
-"""Contract columns that the job carries; `topic` is the full name with its partition. Many are
-only there to put records of one time in order."""
 NAME_COLUMNS = (
     "source_feed", "cluster", "broker", "cnx_id", "topic", "producer_name", "uuid", "subscription",
     "sub_type", "consumer", "mark_delete", "read_pos", "policy_json", "source_partition",

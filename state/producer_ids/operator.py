@@ -28,15 +28,15 @@ import pyarrow as pa
 from state.engine import wall
 from state.engine.records import Records, length
 from state.engine.wall_job import Batch, SharedWallJob
-from state.events import WALL
 from state.producer_ids import bloom, flow, quota
 from state.producer_ids import layout as L
 from state.producer_ids import shard as shards
 from state.producer_ids import shared as common
+from state.producer_ids.declaration import COLUMNS, DECLARATION, NAME, USER
 from state.producer_ids.layout import NULL, Array, Feed, Out, World
 from state.producer_ids.rows import Rows
 from state.producer_ids.sequence import SEQUENCE
-from state.producer_ids.shard import COLUMNS, NAME, USER, Shard
+from state.producer_ids.shard import Shard
 from udfs.users import user_of
 
 _BLANK: dict[str, Any] = {
@@ -53,11 +53,7 @@ class ProducerIds(SharedWallJob[Shard]):
 
     name = NAME
     version = shards.VERSION
-    key = ("cluster", "broker", USER)
-    """`user` is derived from `principal`: records that spell one user differently meet."""
-    everywhere: tuple[str, ...] = ("policy", "broker_started")
-    clock = WALL
-    tables = ("producer_id_decisions", "producer_id_stats", "producer_id_owners")
+    key = DECLARATION.key
     columns = COLUMNS
     order = SEQUENCE
     standing = common.POLICIES

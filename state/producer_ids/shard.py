@@ -14,20 +14,12 @@ from state.engine.records import Records
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
 from state.engine.wall_job import SharedShard
 from state.producer_ids import layout as L
+from state.producer_ids.declaration import COLUMNS, NAME, USER
 from state.producer_ids.filters import enter_all
 from state.producer_ids.layout import NULL, Array, World
 from state.producer_ids.shared import MEANING, Timeline
 
-NAME = "producer_ids"
 VERSION = 1
-COLUMNS = (
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms",
-    "principal", "client_id", "topic", "partition", "producer_id", "producer_name", "sequence_id",
-    "ledger_id", "entry_id", "entry_bytes", "num_messages", "policy_json",
-)
-"""Contract columns that the job carries; `topic` and `partition` as in the record."""
-USER = "user"
-"""Column of records: what follows the first colon of `principal`, all of it without one."""
 NAME_COLUMNS = (
     "source_feed", "cluster", "broker", "principal", "client_id", "topic", "producer_name",
     "policy_json", "source_partition", USER,

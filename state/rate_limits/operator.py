@@ -18,16 +18,16 @@ from state.engine import order
 from state.engine.job import Step
 from state.engine.records import Records, concat, empty, length, read_blobs, take
 from state.engine.refused import DUPLICATE, TOO_LATE, Refused
-from state.events import MONO
 from state.rate_limits import bucket, clocks, rows
 from state.rate_limits import layout as L
 from state.rate_limits import shard as shards
 from state.rate_limits.broker import Broker, Policy
 from state.rate_limits.clocks import Moment
+from state.rate_limits.declaration import COLUMNS, NAME
 from state.rate_limits.flow import BROKER_STARTED, POLICY
 from state.rate_limits.layout import NEVER, NULL, Array
 from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT
-from state.rate_limits.shard import COLUMNS, NAME, Shard, Star, policy_of
+from state.rate_limits.shard import Shard, Star, policy_of
 from state.rate_limits.store import new_world
 
 NS_PER_MS = 1_000_000
@@ -51,14 +51,6 @@ class RateLimits:
 
     name = NAME
     version = shards.VERSION
-    key = ("cluster", "broker")
-    everywhere: tuple[str, ...] = ()
-    clock = MONO
-    tables = (
-        "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
-        "publish_verdicts",
-    )
-    columns = COLUMNS
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
         """`params` are the job's resolved parameters, `policies` the configured documents as

@@ -15,20 +15,13 @@ from state.engine.names import Names
 from state.engine.records import FLAGS, SOURCE_COLUMNS, Records, empty
 from state.rate_limits import store
 from state.rate_limits.broker import Broker, Policy
+from state.rate_limits.declaration import COLUMNS, NAME
 from state.rate_limits.layout import NULL, Array
 from state.rate_limits.limits import Source, full_topic_name
 from state.rate_limits.store import NAME_FIELDS, PARTS
 from state.rate_limits.world import LAYOUTS
 
-NAME = "rate_limits"
 VERSION = 3
-COLUMNS = (
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
-    "supports_throttle", "io_thread", "topic", "producer_id", "producer_name", "sequence_id",
-    "ledger_id", "entry_id", "entry_bytes", "num_messages", "publish_time_ms", "request_id",
-    "policy_json",
-)
-"""Contract columns that the job carries; `topic` is the full name with its partition."""
 NAME_COLUMNS = (
     "source_feed", "cluster", "broker", "cnx_id", "topic", "producer_name", "policy_json",
     "source_partition",

@@ -12,11 +12,11 @@ from typing import Any
 
 import psutil
 
-from app.config.jobs import JOBS
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
 from app.generate.write import write_files
 from app.stream import archive, govern
+from state.jobs import JOBS
 from tests.bench import floors
 from tests.bench.result import Result, middle
 from tests.bench.stream import END, Bench, Speed, finished

@@ -27,7 +27,8 @@ from app.ingest.contract import Limits, Parsed, from_table, parse
 from app.ingest.parsing.block import to_table
 from app.ingest.parsing.parser import parse_block
 from app.ingest.validation import validate
-from state.events import COLUMNS, JOBS
+from state.events import COLUMNS
+from state.jobs import JOBS
 
 T0 = 1_700_000_000_000
 ROWS = 100_000

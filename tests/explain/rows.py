@@ -6,7 +6,7 @@ import json
 from functools import cache
 from typing import Any
 
-from app.config.jobs import SWITCHES
+from state.jobs import DECLARED
 from tests.docs.test_semantics_chunks import UPSTREAM, chunk
 from tests.quality import backlog_rows, chunk_rows, producer_id_rows
 from tests.state import cache_trace, chunk_trace
@@ -130,7 +130,7 @@ CACHE = cache_trace.numbered([
 
 def of_job(job: str, cluster: str, rows: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
     about = {"job": job, "params_hash": HASH, "cluster": cluster,
-             "switches": [(name, "") for name in SWITCHES[job]], **more}
+             "switches": [(name, "") for name in DECLARED[job].switches], **more}
     return [{**row, **about} for row in rows]
 
 

@@ -17,7 +17,7 @@ from app.generate.plan import Incident
 from app.generate.scenario import SHIPPED, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.ingest.contract import Limits, parse
-from state.events import JOBS
+from state.jobs import JOBS
 from tests.generate.model import applied_records, parsed_lines
 from tests.reference import backlog
 

@@ -14,7 +14,7 @@ from app.errors import UserError
 from app.generate.scenario import SHIPPED, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.ingest.contract import Limits, parse
-from state.events import JOBS
+from state.jobs import JOBS
 from tests.generate.model import applied_records, normal_name, parsed_lines
 from tests.reference import entry_cache
 

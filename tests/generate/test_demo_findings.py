@@ -20,7 +20,7 @@ from app.generate.scenario import SHIPPED, Scenario, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.ingest.contract import Limits, parse
 from app.report.findings import large_message_sentence, producer_id_sentences
-from state.events import JOBS
+from state.jobs import JOBS
 from tests.generate.model import applied_records, parsed_lines
 from tests.generate.test_large_messages import assert_core_agrees, decoded, found_by_core
 from tests.state import producer_id_trace

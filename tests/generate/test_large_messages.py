@@ -21,7 +21,7 @@ from app.generate.scenario import SHIPPED, Scenario, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.generate.write import write_files
 from app.ingest.contract import Limits, parse
-from state.events import JOBS
+from state.jobs import JOBS
 from tests.generate.model import applied_records, parsed_lines
 from tests.state.chunk_trace import numbered, play
 

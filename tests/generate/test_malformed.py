@@ -10,7 +10,7 @@ import pytest
 from app.generate.malformed import CODES
 from app.generate.trace import Slice, Trace
 from app.ingest.contract import Limits, parse
-from state.events import JOBS
+from state.jobs import JOBS
 
 STATEFUL = ("DUPLICATE_RECORD", "TOO_LATE")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.config.jobs import JOBS
 from app.ingest.messages import Kind, Message
 from app.warehouse.tables import TABLES
+from state.jobs import JOBS
 
 
 @pytest.mark.parametrize("kind", Kind)

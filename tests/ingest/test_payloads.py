@@ -17,7 +17,7 @@ from app.ingest.messages import Kind
 from app.ingest.payloads import STAGED, WHOLE, Files, Payloads, joined, redact
 from app.stream.archive import events_rows, quarantine_rows
 from app.warehouse.tables import TABLES
-from state.events import JOBS
+from state.jobs import JOBS
 from tests.ingest.contract.records import record
 from udfs.checksum import digest
 

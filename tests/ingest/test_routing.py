@@ -20,7 +20,8 @@ from app.stream.archive import file_writer
 from app.stream.operators import operators
 from app.stream.session import OPERATOR_ROWS, REQUIRED
 from state.engine.blobs import Blob
-from state.events import COLUMNS, JOBS, KINDS
+from state.events import COLUMNS, KINDS
+from state.jobs import JOBS, readers
 from tests.ingest.contract.records import T0, line, record, wide_record
 
 SHARDS = 16
@@ -122,8 +123,7 @@ def test_a_batch_of_one_kind_alone_goes_to_every_job_that_reads_it(kind: str) ->
 
     stepped(lines)
 
-    readers = {job for k in KINDS if k.name == kind for job in k.jobs}
-    assert {job for _, job, _, _ in places(lines)} == readers
+    assert {job for _, job, _, _ in places(lines)} == set(readers(kind))
 
 
 def test_the_home_of_a_shared_record_is_one_shard_in_every_batch() -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.config.jobs import JOBS
 from app.config.settings import Settings
 from app.errors import UserError
 from app.generate.write import write_files
 from app.stream.run import run
 from app.warehouse import checkpoints
+from state.jobs import JOBS
 from tests.traces import demo_trace, every_row
 
 if TYPE_CHECKING:

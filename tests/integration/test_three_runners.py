@@ -20,6 +20,7 @@ from app.stream.operators import operators
 from app.warehouse.commit import shaped
 from app.warehouse.tables import TABLES
 from app.whatif import replay
+from state.jobs import DECLARED, readers
 from tests.state.trace import blob
 from tests.state.traces import Trace, document, traces
 from tests.traces import punctual_trace
@@ -131,10 +132,8 @@ def stream(spark: SparkSession, config: Settings) -> None:
 
 
 def test_the_versions_hold_every_value_of_every_parameter() -> None:
-    from app.config.jobs import SWITCHES, RateLimitsSettings
-
-    for name in SWITCHES["rate_limits"]:
-        field = RateLimitsSettings.model_fields[name]
+    for name in DECLARED["rate_limits"].switches:
+        field = DECLARED["rate_limits"].parameters.model_fields[name]
         used = {version.get(name, field.default) for version in VERSIONS.values()}
         assert used == set(get_args(field.annotation)), name
 
@@ -229,7 +228,7 @@ def test_the_demo_trace(
     known = [
         {**e, "topic": _full(e)}
         for e in events
-        if "rate_limits" in _readers(e["event_type"])
+        if "rate_limits" in readers(e["event_type"])
         and (e["ts_mono_ns"] is not None or e["event_type"] == "policy")
         and (e["source_partition"], e["source_offset"]) not in left_out
     ]
@@ -250,9 +249,3 @@ def _full(event: dict[str, Any]) -> str | None:
         return None
     partition = -1 if event["partition"] is None else event["partition"]
     return normal_topic(event["topic"], partition, False)
-
-
-def _readers(kind: str) -> tuple[str, ...]:
-    from state.events import KIND_INDEX, KINDS
-
-    return KINDS[KIND_INDEX[kind]].jobs

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from app.config.jobs import SWITCHES, BacklogSettings
+from app.config.settings import Settings
+from state.jobs import DECLARED
 from tests.docs.test_semantics_backlog import PRECISE, Rows, example, stands
 from tests.state.backlog_trace import EVICTION, quota
 
@@ -33,9 +34,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def switches(params: dict[str, Any]) -> list[tuple[str, str]]:
     """The column `switches` of a job with these parameters."""
-    own = {name: value for name, value in params.items() if name in SWITCHES["backlog"]}
-    found = BacklogSettings(**own).params()
-    return [(name, str(found[name])) for name in sorted(SWITCHES["backlog"])]
+    own = {name: value for name, value in params.items() if name in DECLARED["backlog"].switches}
+    return sorted(Settings.model_validate({"backlog": own}).switches("backlog").items())
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from app.config.jobs import SWITCHES, EntryCacheSettings
+from app.config.settings import Settings
 from tests.state.cache_trace import numbered, play
 from tests.state.trace import record
 
@@ -44,14 +44,13 @@ def _trace() -> list[dict[str, Any]]:
 @cache
 def _all() -> Rows:
     extra = ["cache_evictions", "cache_reads"]
-    settings = EntryCacheSettings(
-        release_event="entry_released",
-        variants=CACHES, extra_outputs=extra,  # type: ignore[arg-type]
-    )
-    params = settings.params()
+    settings = Settings.model_validate({"entry_cache": {
+        "release_event": "entry_released", "variants": CACHES, "extra_outputs": extra,
+    }})
+    params = settings.job_params("entry_cache")
     records = [{**r, "seq": n} for n, r in enumerate(_trace())]
     end_ms = max(r["ts_wall_ms"] for r in records) + 2 * MINUTE_MS
-    switches = [(name, str(params.get(name, ""))) for name in sorted(SWITCHES["entry_cache"])]
+    switches = sorted(settings.switches("entry_cache").items())
     about = {"job": "entry_cache", "params_hash": "abc", "cluster": "east", "switches": switches}
     return {
         table: [{**row, **about} for row in rows]

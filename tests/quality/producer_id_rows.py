@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from app.config.jobs import SWITCHES, ProducerIdsSettings
+from app.config.settings import Settings
+from state.jobs import DECLARED
 from tests.docs.test_semantics_producer_ids import Rows, example
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -19,12 +20,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def switches(params: dict[str, Any]) -> list[tuple[str, str]]:
     """The column `switches` of a job with these parameters."""
-    own = {name: value for name, value in params.items() if name in SWITCHES["producer_ids"]}
-    found = ProducerIdsSettings(**own).params()
-    return [
-        (name, ",".join(found[name]) if isinstance(found[name], list) else str(found[name]))
-        for name in sorted(SWITCHES["producer_ids"])
-    ]
+    job = DECLARED["producer_ids"]
+    own = {name: value for name, value in params.items() if name in job.switches}
+    return sorted(Settings.model_validate({job.name: own}).switches(job.name).items())
 
 
 @cache

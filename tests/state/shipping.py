@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from state.engine import blobs
 from state.engine.job import Job
-from state.events import KIND_INDEX, KINDS, SCHEMA
+from state.events import KIND_INDEX, SCHEMA
+from state.jobs import DECLARED
 
 PARAMS: dict[str, Any] = {
     "allowed_lateness_ms": 500, "idle_advance_ms": 10_000, "idle_state_ms": 3_600_000,
@@ -47,7 +48,7 @@ def shipped(
 
 def read_by(job: str, records: Iterable[Row]) -> list[Row]:
     """The records that a job reads, with an identity each."""
-    kinds = {kind.name for kind in KINDS if job in kind.jobs}
+    kinds = DECLARED[job].kinds
     return [{**r, "source_offset": i} for i, r in enumerate(records) if r["event_type"] in kinds]
 
 

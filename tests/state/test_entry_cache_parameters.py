@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
-from app.config.jobs import SWITCHES, CacheVariant, EntryCacheSettings
 from app.config.settings import load_settings
 from app.errors import UserError
 from state.entry_cache import settings
+from state.entry_cache.parameters import CacheVariant, EntryCacheParameters
 from state.entry_cache.settings import (
     BACKLOG_BETWEEN,
     BACKLOG_CURSORS,
@@ -25,6 +25,7 @@ from state.entry_cache.settings import (
     TTL_MS,
     WATERMARK,
 )
+from state.jobs import DECLARED
 from tests.state.cache_trace import Row
 from tests.state.test_entry_cache_input import (
     READS,
@@ -106,10 +107,10 @@ def test_parameter_changes_the_answers(name: str, value: Any) -> None:
 def test_no_parameter_is_forgotten() -> None:
     tried = {name for name, _ in CASES}
     others = {"variants", "extra_outputs"}
-    assert set(EntryCacheSettings.model_fields) - others == tried
+    assert set(EntryCacheParameters.model_fields) - others == tried
     assert set(CacheVariant.model_fields) <= tried
-    for name in SWITCHES["entry_cache"]:
-        field = EntryCacheSettings.model_fields[name]
+    for name in DECLARED["entry_cache"].switches:
+        field = EntryCacheParameters.model_fields[name]
         tried_values = {v for n, v in CASES if n == name}
         assert _values(field.annotation) <= tried_values | {field.default, READS.get(name)}
 
@@ -145,7 +146,7 @@ def test_a_single_cache_says_what_the_configuration_says() -> None:
     config = load_settings(None, {"entry_cache": {"grace_ms": 5, "policy": "lru"}})
     found = settings.Variant({}, config.job_params("entry_cache"), settings.ONLINE).switches
     assert dict(found) == config.switches("entry_cache")
-    assert set(settings.SWITCHES) == set(SWITCHES["entry_cache"])
+    assert set(settings.SWITCHES) == set(DECLARED["entry_cache"].switches)
 
 
 def test_the_same_cache_twice_is_refused() -> None:

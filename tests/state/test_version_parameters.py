@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from state.jobs import DECLARED
 from tests.state.trace import play, publish, record
 from tests.state.traces import document
 
@@ -89,9 +90,7 @@ def test_the_receipt_models_differ_from_each_other() -> None:
 def test_every_value_is_here() -> None:
     from typing import get_args
 
-    from app.config.jobs import SWITCHES, RateLimitsSettings
-
-    for name in SWITCHES["rate_limits"]:
-        field = RateLimitsSettings.model_fields[name]
+    for name in DECLARED["rate_limits"].switches:
+        field = DECLARED["rate_limits"].parameters.model_fields[name]
         values = set(get_args(field.annotation)) - {field.default}
         assert {value for known, value in CASES if known == name} == values

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.config.jobs import JOBS
 from app.config.settings import Settings
 from app.errors import UserError
 from app.stream import assignment
 from app.warehouse import checkpoints, manifest
+from state.jobs import JOBS
 
 MakeSettings = Callable[..., Settings]
 ALL = [list(JOBS)]

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from app.config.jobs import JOBS
 from app.config.settings import Settings
 from app.errors import UserError
 from app.stream.assignment import plan
@@ -16,6 +15,7 @@ from app.stream.progress import Progress
 from app.stream.run import Late, Service
 from app.stream.run_lock import only_run
 from app.stream.shutdown import Stopping
+from state.jobs import JOBS
 
 MakeSettings = Callable[..., Settings]
 

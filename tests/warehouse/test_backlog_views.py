@@ -13,12 +13,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 
-from app.config.jobs import SWITCHES
 from app.config.settings import Settings
 from app.stream.operators import operators
 from app.warehouse.commit import shaped
 from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES, VIEWS
+from state.jobs import DECLARED
 from tests.reference.backlog import age_of, topic_stats
 from tests.reference.policies import namespace_of
 from tests.state.backlog_trace import (
@@ -53,7 +53,7 @@ def judged(trace: Trace, age_reading: str) -> dict[str, Rows]:
     """The two tables that the views read, by the core."""
     params = {**trace.params, "age_reading": age_reading}
     rows = play([numbered(trace.records)], params, trace.configured, trace.end_ms + 1)
-    switches = [(name, str(params.get(name))) for name in sorted(SWITCHES["backlog"])]
+    switches = [(name, str(params.get(name))) for name in sorted(DECLARED["backlog"].switches)]
     about = {"job": "backlog", "params_hash": "abc", "switches": switches}
     return {table: [{**row, **about} for row in rows.get(table, [])] for table in READS}
 

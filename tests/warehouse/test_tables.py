@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from app.warehouse.tables import COMMON_OUTPUT, TABLES, VIEWS, written_tables
+from app.warehouse.tables import COMMON_OUTPUT, TABLES, VIEWS
 from state import events
+from state.jobs import DECLARED
 
 JOB_TABLES = [t for t in TABLES.values() if t.job is not None]
 
@@ -55,10 +56,10 @@ def test_throttle_events_has_the_columns_and_types_of_the_specification():
 
 
 def test_full_verdicts_are_written_only_when_asked_for():
-    assert [t.name for t in written_tables("rate_limits")] == [
+    assert [t.name for t in DECLARED["rate_limits"].written()] == [
         "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
     ]
-    asked = written_tables("rate_limits", ("publish_verdicts",))
+    asked = DECLARED["rate_limits"].written(("publish_verdicts",))
     assert [t.name for t in asked] == [
         "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
         "publish_verdicts",

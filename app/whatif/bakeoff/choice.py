@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from app.config.jobs import CacheVariant, EntryCacheSettings
+from app.config.base import in_units
 from app.config.reading import describe
 from app.errors import UserError, did_you_mean
 from app.terminal.sizes import read_size
 from app.whatif.bakeoff.curves import Curve
 from state.entry_cache.layout import POLICIES
+from state.entry_cache.parameters import CacheVariant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -69,7 +70,7 @@ def sizes(text: str | None) -> list[int] | None:
 
 def configured_size(settings: Settings) -> int | None:
     """The size that the configuration gives caches, if any."""
-    own: EntryCacheSettings = settings.entry_cache
+    own = settings.entry_cache
     if own.max_bytes is not None:
         return own.max_bytes or None
     mebibytes = own.managedLedgerCacheSizeMB
@@ -97,7 +98,7 @@ def _varied(text: str) -> tuple[str, list[Any]]:
     found = []
     for word in words:
         try:
-            variant = CacheVariant.model_validate({name: yaml.safe_load(word)})
+            variant = CacheVariant.model_validate(in_units({name: yaml.safe_load(word)}))
         except yaml.YAMLError as error:
             raise UserError(f"--vary {text}: {word} is not a value") from error
         except ValidationError as error:

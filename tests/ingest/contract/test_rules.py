@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from app.ingest.contract import Limits, Parsed, from_table, parse
-from state.events import COMMON, JOBS, KINDS, SCHEMA
+from state.events import COMMON, KINDS, SCHEMA
+from state.jobs import DECLARED, JOBS, readers
 from tests.ingest.contract.records import T0, line, record
 
 INGEST_MS = T0 + 1000
@@ -36,7 +37,7 @@ def test_every_kind_has_a_record_that_breaks_no_rule() -> None:
     assert parsed.valid.all() and parsed.archivable.all()
     assert parsed.kind.tolist() == list(range(len(KINDS)))
     for job in JOBS:
-        assert parsed.job_ok[job].tolist() == [job in kind.jobs for kind in KINDS]
+        assert parsed.job_ok[job].tolist() == [kind.name in DECLARED[job].kinds for kind in KINDS]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -232,7 +233,8 @@ def test_polled_feeds_drive_backlog_only() -> None:
     parsed = validated(*polled)
     assert parsed.bad.num_rows == 0
     for job in JOBS:
-        expected = [job in k.jobs and (job == "backlog" or k.name == "policy") for k in KINDS]
+        read = [kind.name for kind in KINDS if job in readers(kind.name)]
+        expected = [k.name in read and (job == "backlog" or k.name == "policy") for k in KINDS]
         assert parsed.job_ok[job].tolist() == expected
 
 

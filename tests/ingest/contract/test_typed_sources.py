@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import UserError
 from app.ingest.contract import from_table
-from state.events import JOBS
+from state.jobs import JOBS
 from tests.ingest.contract.records import record
 
 

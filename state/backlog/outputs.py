@@ -1,0 +1,93 @@
+"""The tables that `backlog` writes: their columns and what these mean."""
+
+from __future__ import annotations
+
+from state.engine.table import FLAG, LONG, RATE, SHORT, TEXT, Output, TableColumn
+
+
+def _outputs() -> tuple[Output, ...]:
+    topic = TableColumn("topic", TEXT, "topic, a partition being one of its own")
+    passed = TableColumn("pass_ms", LONG, "time of the check pass (ms since the epoch)")
+    checks = (
+        topic, passed,
+        TableColumn("backlog_bytes", LONG, "size of the backlog by ledger sizes (bytes)"),
+        TableColumn("limit_bytes", LONG, "limit of that size (bytes); null = none"),
+        TableColumn("size_usage", RATE, "size / limit; null without a limit above 0"),
+        TableColumn("age_s", LONG,
+                    "age of the oldest unacknowledged message (s); -1 = none or unknown"),
+        TableColumn("limit_s", LONG, "limit of that age (s); null = none"),
+        TableColumn("age_state", TEXT,
+                    "known, no_backlog, no_durable_cursor or no_estimate"),
+        TableColumn("time_usage", RATE, "age / limit; null without a limit above 0 or an age"),
+        TableColumn("oldest_subscription", TEXT, "subscription with the oldest message"),
+        TableColumn("oldest_position", TEXT, "mark-delete position of that age"),
+        TableColumn("oldest_timestamp_ms", LONG, "time that the age counts from (ms epoch)"),
+        TableColumn("timestamp_source", TEXT,
+                    "broker_time, publish_time, ledger_close, kept or none"),
+        TableColumn("exceeded_size", FLAG, "whether the size is at its limit or above"),
+        TableColumn("exceeded_time", FLAG, "whether the age is above its limit"),
+        TableColumn("limit_source_size", TEXT,
+                    "level that set the size limit: topic, namespace, broker"),
+        TableColumn("limit_source_time", TEXT,
+                    "level that set the age limit: topic, namespace, broker"),
+        TableColumn("action", TEXT,
+                    "none, deduplication_snapshot, disconnect_producers, evict_size or evict_time"),
+        TableColumn("retention_policy", TEXT, "policy of the quota that acted; null with none"),
+        TableColumn("producers_disconnected", SHORT,
+                    "producers of the topic that were disconnected"),
+    )
+    evictions = (
+        topic,
+        TableColumn("quota_type", TEXT, "size or time"),
+        TableColumn("subscription", TEXT, "subscription whose messages were skipped"),
+        TableColumn("from_position", TEXT, "mark-delete position before"),
+        TableColumn("to_position", TEXT, "predicted mark-delete position after"),
+        TableColumn("entries_skipped", LONG, "entries between the two"),
+        TableColumn("rounds", LONG, "rounds of the eviction; null by time, precise"),
+        TableColumn("factor", RATE, "share of the backlog that its first round skipped"),
+        TableColumn("target_bytes", LONG, "target size (bytes); null by time"),
+        TableColumn("expire_older_than_s", LONG,
+                    "age above which messages are skipped (s); null by size"),
+        TableColumn("backlog_before", LONG,
+                    "size of the topic's backlog before the eviction (bytes)"),
+        TableColumn("backlog_after", LONG,
+                    "size of the topic's backlog after the eviction (bytes)"),
+        TableColumn("phantom", FLAG, "whether the call skipped nothing"),
+        TableColumn("count_delta", SHORT, "increment of the counter of evictions"),
+    )
+    subscriptions = (
+        topic, passed,
+        TableColumn("subscription", TEXT, "subscription"),
+        TableColumn("durable", FLAG, "whether it outlives its consumers"),
+        TableColumn("mark_delete", TEXT, "its mark-delete position"),
+        TableColumn("backlog_entries", LONG, "entries after it"),
+        TableColumn("backlog_bytes", LONG, "their size by ledger sizes (bytes)"),
+        TableColumn("age_s", LONG, "age of the first of them (s); null if unknown or none"),
+        TableColumn("growth_rate", RATE, "median growth over the last checks (bytes per s)"),
+        TableColumn("drain_rate", RATE, "entries per s that the mark-delete advanced by"),
+        TableColumn("time_to_drain_s", RATE,
+                    "time until the backlog is empty (s); null if it does not fall"),
+        TableColumn("time_to_quota_s", RATE,
+                    "time until the nearer quota is reached (s); 0 = exceeded, null = none"),
+    )
+    refusals = (
+        topic,
+        TableColumn("producer_id", LONG, "producer that was refused"),
+        TableColumn("error", TEXT, "error that its client receives"),
+        TableColumn("quota_type", TEXT, "quota that is exceeded: size or time"),
+    )
+    place = ("cluster", "topic")
+    return (
+        Output("backlog_checks", "Per topic and check pass: size and age against their quotas.",
+               checks, sort_by=(*place, "pass_ms")),
+        Output("backlog_evictions", "Every eviction, one row per subscription that it moved.",
+               evictions, sort_by=(*place, "ts_wall_ms")),
+        Output("backlog_subscriptions",
+               "Per subscription and check pass: backlog, age and forecasts.",
+               subscriptions, sort_by=(*place, "subscription", "pass_ms")),
+        Output("producer_refusals", "Producers that connected while a quota was exceeded.",
+               refusals, sort_by=(*place, "ts_wall_ms")),
+    )
+
+
+OUTPUTS: tuple[Output, ...] = _outputs()

@@ -1,0 +1,104 @@
+"""The declaration of a job: all that the rest of Weir knows of it.
+
+`state.jobs` lists the declarations. Classes are named, not imported: a core takes compiled code
+along, and the parameters pydantic, which no Python worker imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from state.engine.job import Job
+from state.engine.table import Output, Table
+from state.events import MONO
+
+if TYPE_CHECKING:
+    from state.engine.parameters import Parameters
+
+Stage = Callable[[pa.Table], str]
+"""Writes payloads (cluster, topic, ledger_id, entry_id, payload) and returns their file."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One job."""
+
+    name: str
+    """Also the name of its section of the configuration."""
+    meaning: str
+    """What it is, in a line, with its proposal."""
+    key: tuple[str, ...]
+    """Columns that name what is judged in one place, with one clock."""
+    clock: str
+    """The contract column that it decides on: WALL or MONO of `state.events`."""
+    kinds: tuple[str, ...]
+    """Kinds of events that it reads."""
+    columns: tuple[str, ...]
+    """Contract columns that its blobs carry."""
+    outputs: tuple[Output, ...]
+    core_class: str
+    """`module:class` of the core. It is made of the resolved parameters and the configured policy
+    documents, and of a `Stage` if payloads are staged."""
+    parameters_class: str
+    """`module:class` of the parameters (`state.engine.parameters`)."""
+    everywhere: tuple[str, ...] = ()
+    """Kinds that every shard is given, since they hold for many keys; those of broker `*` always
+    are."""
+    polled: bool = False
+    """Whether it reads the records of polled feeds, which have no monotonic clock."""
+    payloads: str | None = None
+    """The parameter that lets payloads of chunks travel to the core; None = they never do."""
+
+    @cached_property
+    def tables(self) -> tuple[Table, ...]:
+        """Its output tables, those that are off by default included."""
+        return tuple(output.of(self.name) for output in self.outputs)
+
+    def written(self, extra_outputs: Sequence[str] = ()) -> tuple[Table, ...]:
+        """The tables that it writes: those on by default and those named by `extra_outputs`."""
+        return tuple(t for t in self.tables if t.default or t.name in extra_outputs)
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns that identify a row of one of its tables."""
+        times = ("ts_wall_ms", "ts_mono_ns") if self.clock == MONO else ("ts_wall_ms",)
+        return (*self.key, *times, "row_no")
+
+    @property
+    def parameters(self) -> type[Parameters]:
+        """The model of its section of the configuration."""
+        found: type[Parameters] = _named(self.parameters_class)
+        return found
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """Version parameters: the `switches` of its output rows."""
+        from state.engine.parameters import SWITCH
+
+        return self.parameters.marked(SWITCH)
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """Parameters that are accepted and change no decision."""
+        from state.engine.parameters import WITHOUT_EFFECT
+
+        return self.parameters.marked(WITHOUT_EFFECT)
+
+    def core(
+        self, params: Mapping[str, Any], policies: Sequence[str] = (), stage: Stage | None = None
+    ) -> Job:
+        """Its core with resolved parameters and configured documents (JSON)."""
+        made = _named(self.core_class)
+        core: Job = made(params, policies) if stage is None else made(params, policies, stage)
+        return core
+
+
+def _named(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)

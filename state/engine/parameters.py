@@ -1,0 +1,41 @@
+"""The base of the parameters of a job: the model of its section of the configuration.
+
+Cores and what runs in a Python worker do not import this module, nor pydantic: a core gets its
+resolved parameters as a dictionary.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SWITCH = "switch"
+"""Marks a version parameter: the output rows of the job carry its value in `switches`."""
+WITHOUT_EFFECT = "without effect"
+"""Marks a parameter that is accepted and changes no decision of its job."""
+Milliseconds = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A mapping of known keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Parameters(Section):
+    """Parameters of one job, with their defaults."""
+
+    def params(self) -> dict[str, Any]:
+        """The parameters that the core gets; `extra_outputs` names tables that are off by
+        default."""
+        return {"extra_outputs": [], **self.model_dump(by_alias=True)}
+
+    @classmethod
+    def marked(cls, mark: str) -> tuple[str, ...]:
+        """Names of the parameters with a mark, as `params` spells them."""
+        return tuple(
+            field.alias or name for name, field in cls.model_fields.items()
+            if mark in field.metadata
+        )

@@ -1,0 +1,89 @@
+"""What a table is: its columns, their Arrow types and one sentence for each.
+
+Times are bigint milliseconds or nanoseconds, never timestamps without a zone: those would raise the
+Delta protocol above reader 1, writer 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+TEXT, LONG, SHORT, FLAG, RATE = pa.string(), pa.int64(), pa.int32(), pa.bool_(), pa.float64()
+TEXTS = pa.list_(TEXT)
+SWITCHES = pa.map_(TEXT, TEXT)
+COUNTS = pa.map_(TEXT, LONG)
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """One column of a table: its Arrow type and what it means."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One Delta table of a warehouse; `sort_by` is the order in which its rows are read best."""
+
+    name: str
+    meaning: str
+    columns: tuple[TableColumn, ...]
+    partition_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    job: str | None = None
+    default: bool = True
+    """False: written only if the job's `extra_outputs` names the table."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema, in column order."""
+        return pa.schema([(c.name, c.type) for c in self.columns])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names, in order."""
+        return tuple(c.name for c in self.columns)
+
+
+COMMON_OUTPUT: tuple[TableColumn, ...] = (
+    TableColumn("job", TEXT, "job that decided"),
+    TableColumn("cluster", TEXT, "cluster name"),
+    TableColumn("broker", TEXT, "broker whose records led to the row"),
+    TableColumn("ts_mono_ns", LONG, "monotonic time of the decision, from the event or timer (ns)"),
+    TableColumn("ts_wall_ms", LONG, "wall time of the decision (ms since the epoch, UTC)"),
+    TableColumn("rule", TEXT, "stable name of the rule that decided"),
+    TableColumn("switches", SWITCHES, "all version parameters in force"),
+    TableColumn("params_hash", TEXT, "hash of the job's parameters and configured policies"),
+    TableColumn("source_feed", TEXT, "feed of the record that led to the row"),
+    TableColumn("row_no", SHORT, "order among the rows of one key and time in this table"),
+)
+"""Columns that every output row of a job begins with (event contract, section 8)."""
+WINDOW: tuple[TableColumn, ...] = (
+    TableColumn("window_start_ms", LONG, "start of the window (ms since the epoch)"),
+    TableColumn("window_ms", LONG, "length of the window (ms)"),
+)
+"""Columns of rows about a window of time."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A table of a job as the job declares it: without the columns that all outputs begin with."""
+
+    name: str
+    meaning: str
+    columns: tuple[TableColumn, ...]
+    sort_by: tuple[str, ...]
+    default: bool = True
+    """False: written only if the job's `extra_outputs` names the table."""
+
+    def of(self, job: str) -> Table:
+        """The whole table."""
+        return Table(
+            self.name, self.meaning, COMMON_OUTPUT + self.columns, sort_by=self.sort_by, job=job,
+            default=self.default,
+        )

@@ -1,0 +1,20 @@
+"""The jobs that this version runs, in their order: a line here and a folder beside it for each."""
+
+from __future__ import annotations
+
+from state.backlog.declaration import DECLARATION as BACKLOG
+from state.chunks.declaration import DECLARATION as CHUNKS
+from state.engine.declaration import Declaration
+from state.entry_cache.declaration import DECLARATION as ENTRY_CACHE
+from state.producer_ids.declaration import DECLARATION as PRODUCER_IDS
+from state.rate_limits.declaration import DECLARATION as RATE_LIMITS
+
+DECLARED: dict[str, Declaration] = {
+    job.name: job for job in (RATE_LIMITS, CHUNKS, PRODUCER_IDS, BACKLOG, ENTRY_CACHE)
+}
+JOBS: tuple[str, ...] = tuple(DECLARED)
+
+
+def readers(kind: str) -> tuple[str, ...]:
+    """The jobs that read a kind of events."""
+    return tuple(name for name, job in DECLARED.items() if kind in job.kinds)

@@ -1,0 +1,25 @@
+"""The parameters of the job `rate_limits`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from state.engine.parameters import SWITCH, WITHOUT_EFFECT, Milliseconds, Parameters, Positive
+
+
+class RateLimitsParameters(Parameters):
+    """Parameters of the job rate_limits (spec: rate limits, sections 2 and 8)."""
+
+    tokenbucket: Annotated[Literal["saturating", "wrapping", "per_tick"], SWITCH] = "saturating"
+    release_condition: Annotated[Literal["target", "positive"], SWITCH] = "target"
+    throttle_tracker: Annotated[Literal["per_type", "shared_counter"], SWITCH] = "per_type"
+    limit_change: Annotated[Literal["immediate", "scheduled"], SWITCH] = "immediate"
+    protocol: Annotated[Literal["none", "pip385"], SWITCH] = "none"
+    receipt_model: Annotated[Literal["none", "supported", "observed", "all"], SWITCH] = "none"
+    broker_reason: Annotated[Literal["inform", "wait"], SWITCH] = "inform"
+    pause_rule: Annotated[Literal["pip", "model"], SWITCH] = "pip"
+    repeat_throttle: Annotated[Literal["replace", "max"], SWITCH] = "replace"
+    timeout_rule: Annotated[Literal["active", "seen"], SWITCH] = "active"
+    extra_outputs: list[Literal["publish_verdicts"]] = []
+    throttleProducerReceiptWaitTimeMillis: Milliseconds = 100
+    connectionsPerBroker: Annotated[Positive, WITHOUT_EFFECT] = 1
