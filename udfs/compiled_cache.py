@@ -16,6 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -102,19 +103,30 @@ def _imports(module: str) -> frozenset[str]:
     found = set()
     for origin, names, plain in _IMPORT.findall(_source(module) or ""):
         candidates = [plain or origin]
-        for name in re.findall(r"\w+", re.sub(r"#.*", "", names)):
-            candidates.append(f"{origin}.{name}")
+        if origin and _is_package(origin):
+            for name in re.findall(r"\w+", re.sub(r"#.*", "", names)):
+                candidates.append(f"{origin}.{name}")
         found |= {name for name in candidates if _source(name) is not None}
     return frozenset(found)
+
+
+def _is_package(module: str) -> bool:
+    """Only packages have modules in them, and to look for one in anything else would load that."""
+    spec = _spec(module)
+    return spec is not None and spec.submodule_search_locations is not None
 
 
 @cache
 def _source(module: str) -> str | None:
     """None where there is no such module."""
+    # Of a file or of a zip; a folder without __init__.py has a loader without sources.
+    read = getattr(getattr(_spec(module), "loader", None), "get_source", None)
+    return read(module) if read else None
+
+
+@cache
+def _spec(module: str) -> ModuleSpec | None:
     try:
-        spec = importlib.util.find_spec(module)
+        return importlib.util.find_spec(module)
     except ModuleNotFoundError:
         return None
-    # Of a file or of a zip; a folder without __init__.py has a loader without sources.
-    read = getattr(spec and spec.loader, "get_source", None)
-    return read(module) if read else None

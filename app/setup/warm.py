@@ -21,7 +21,7 @@ from app.ingest.contract import Limits
 from app.ingest.routing import packer
 from app.stream.operators import operators
 from state.entry_cache.belady import compare
-from state.jobs import JOBS
+from state.jobs import DECLARED, JOBS
 from udfs.compiled_cache import remove_stale
 
 FORESIGHT = [{"policy": "belady"}]
@@ -79,11 +79,13 @@ def _records() -> list[bytes]:
 
 def warm(jobs: Sequence[str]) -> None:
     """Send a small trace through parsing and routing, and through the cores of some jobs."""
-    settings = Settings(
-        shards=1,
-        rate_limits={"extra_outputs": ["publish_verdicts"]},  # type: ignore[arg-type]
-        entry_cache={"extra_outputs": ["cache_reads", "cache_evictions"]},  # type: ignore[arg-type]
-    )
+    extra = {
+        name: [table.name for table in job.tables if not table.default]
+        for name, job in DECLARED.items()
+    }
+    settings = Settings.model_validate({"shards": 1, **{
+        name: {"extra_outputs": tables} for name, tables in extra.items() if tables
+    }})
     values = _records()
     batch = pa.record_batch(
         {

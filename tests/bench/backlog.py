@@ -18,6 +18,7 @@ from state.backlog.operator import Backlog
 from state.backlog.resting import all_awake
 from state.backlog.sequence import COLUMNS
 from state.events import SCHEMA
+from state.jobs import DECLARED
 from tests.bench import floors
 from tests.bench.columnar import blobs_of, judged
 from tests.bench.core import PARAMS, SHARDS
@@ -25,6 +26,7 @@ from tests.bench.result import Result, middle
 from tests.bench.stream import Bench
 from tests.bench.trace import START_MS
 
+JOB = DECLARED["backlog"]
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -34,7 +36,7 @@ INTERVAL_MS = 60_000
 CHECKS = 12
 """Enough for all the checks that a cursor remembers, and a few to measure."""
 ENTRIES, SIZE = 1000, 1_000_000
-ROUTES = {"backlog": Route(Backlog.columns, Backlog.key)}
+ROUTES = {"backlog": Route(JOB.columns, JOB.key)}
 CARRIED = tuple(dict.fromkeys((*COLUMNS, "partition")))
 LIMITS = {"backlogQuotaDefaultLimitBytes": 100 * SIZE, "backlogQuotaDefaultLimitSecond": 86_400,
           "preciseTimeBasedBacklogQuotaCheck": True}

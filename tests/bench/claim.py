@@ -17,19 +17,21 @@ import pyarrow.compute as pc
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
 from app.ingest.routing import Route
+from state.jobs import DECLARED
 from state.rate_limits.operator import RateLimits
 from tests.bench.blobs import parsed
 from tests.bench.core import PARAMS, SHARDS
 from tests.bench.result import Result
 from tests.bench.stream import Bench
 
+JOB = DECLARED["rate_limits"]
 PROTOCOLS: dict[str, dict[str, str]] = {
     "none": {},
     "pip385, clients that announced it": {"protocol": "pip385", "receipt_model": "supported"},
     "pip385, all clients": {"protocol": "pip385", "receipt_model": "all"},
 }
 NS = 1e9
-ROUTE = Route(RateLimits.columns, RateLimits.key)
+ROUTE = Route(JOB.columns, JOB.key)
 
 
 def run(bench: Bench) -> Result:

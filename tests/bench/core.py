@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from app.ingest.routing import Route
+from state.jobs import DECLARED
 from state.rate_limits import broker, flow, operator, rows, shard
 from state.rate_limits.operator import RateLimits
 from tests.bench.columnar import blobs_of
@@ -17,6 +18,7 @@ from tests.bench.stages import Stages
 from tests.bench.stream import Bench
 from tests.bench.trace import POLICY, START_MS
 
+JOB = DECLARED["rate_limits"]
 PARAMS = {
     "allowed_lateness_ms": 500, "idle_advance_ms": 10_000, "idle_state_ms": 3_600_000,
     "stats_window_ms": 60_000,
@@ -42,7 +44,7 @@ def run(bench: Bench) -> Result:
     count, size = (3, 2_000) if bench.small else (9, 250_000)
     result = Result("core", (count - 1) * size, bench.small)
     stages = Stages()
-    routes = {"rate_limits": Route(RateLimits.columns, RateLimits.key)}
+    routes = {"rate_limits": Route(JOB.columns, JOB.key)}
     parts = bench.traffic().parts(count, size)
     job = RateLimits(PARAMS, [json.dumps(POLICY)])
     states: dict[int, bytes | None] = {}
@@ -74,7 +76,7 @@ def run(bench: Bench) -> Result:
 def state_size(bench: Bench) -> Result:
     """Bytes of state per topic, at three numbers of topics."""
     result = Result("state", 0, bench.small)
-    routes = {"rate_limits": Route(RateLimits.columns, RateLimits.key)}
+    routes = {"rate_limits": Route(JOB.columns, JOB.key)}
     for topics in (1_000, 10_000) if bench.small else (1_000, 10_000, 100_000, 1_000_000):
         job = RateLimits(PARAMS, [json.dumps(POLICY)])
         states: dict[int, bytes | None] = {}

@@ -21,6 +21,7 @@ from state.entry_cache.belady import compare
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.settings import BY_MARK_DELETE, ONLINE, TTL_MAX_MS, TTL_MS
 from state.entry_cache.shard import COLUMNS
+from state.jobs import DECLARED
 from tests.bench.blobs import parsed, shipped
 from tests.bench.core import PARAMS
 from tests.bench.result import Result, middle
@@ -28,6 +29,7 @@ from tests.bench.stages import Stages
 from tests.bench.stream import Bench
 from tests.bench.trace import START_MS, START_NS
 
+JOB = DECLARED["entry_cache"]
 Array = np.ndarray
 KINDS = pa.array(["cursor_state", "entry_added", "entry_read", "entry_released"])
 ENTRY_BYTES = 8192
@@ -51,7 +53,7 @@ PUBLISHED: tuple[tuple[str, dict[str, Any], float | None], ...] = (
     ("belady", {"policy": "belady"}, None),
 )
 """What was measured there, as a cache here, and its hit rate (%; None = not published)."""
-ROUTE = Route(EntryCache.columns, EntryCache.key)
+ROUTE = Route(JOB.columns, JOB.key)
 KERNEL = SimpleNamespace(**vars(flow))
 """The kernel as the broker calls it; what calls itself inside stays unwrapped and compiles."""
 
