@@ -45,12 +45,6 @@ from state.engine.wall_job import Batch, SharedWallJob, least
 from udfs.hashing import hash64
 
 CHECKS = "forecast_checks"
-DEFAULTS: dict[str, Any] = {
-    "backlogQuotaCheckEnabled": True, "backlogQuotaCheckIntervalInSeconds": 60,
-    "backlogQuotaDefaultRetentionPolicy": L.POLICIES[0],
-    "preciseTimeBasedBacklogQuotaCheck": False,
-}
-"""Settings of a broker that neither the parameters nor a policy set."""
 _PARTITION = r"-partition-\d+$"
 _NAMESPACE = r"^[a-z-]+://(?P<namespace>[^/]+/[^/]+)/"
 _NEVER = "non-persistent://"
@@ -73,18 +67,18 @@ class Backlog(SharedWallJob[Shard]):
         self._lateness_ms = int(params["allowed_lateness_ms"])
         self._idle_advance_ms = int(params["idle_advance_ms"])
         self._policies = tuple({common.source_of(text): text for text in policies}.values())
-        self._checks = int(params.get(CHECKS, 10))
-        self._base = common.settings_of({**DEFAULTS, **params})
+        self._checks = int(params[CHECKS])
+        self._base = common.settings_of(params)
 
         def chosen(name: str, value: str) -> int:
-            return int(params.get(name) == value)
+            return int(params[name] == value)
 
         self._settings = {
             "ledger_sum": chosen("size_estimate", "ledger_sum"),
             "quota_only": chosen("age_without_quota", "quota_only"),
             "keep": chosen("age_reset", "keep"), "zero": chosen("age_when_empty", "zero"),
-            "every_call": 1 - chosen("eviction_count_rule", "evicted_only"),
-            "apply": int(bool(params.get("apply_evictions", False))),
+            "every_call": chosen("eviction_count_rule", "every_call"),
+            "apply": int(bool(params["apply_evictions"])),
             "all_rows": chosen("check_rows", "all"),
         }
         self._hash = hash64(repr((self._base, self._settings)))

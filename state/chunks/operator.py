@@ -57,22 +57,22 @@ class Chunks(WallJob[Shard]):
         ledger_id, entry_id, payload) that are too many for the state and returns their file."""
         self._lateness_ms = int(params["allowed_lateness_ms"])
         self._idle_advance_ms = int(params["idle_advance_ms"])
-        self._assemble = bool(params.get("assemble_payload", False))
-        self._max_bytes = int(params.get("max_bytes", 1 << 23))
-        self._max_shard_bytes = int(params.get("max_shard_bytes", 1 << 26))
+        self._assemble = bool(params["assemble_payload"])
+        self._max_bytes = int(params["max_bytes"])
+        self._max_shard_bytes = int(params["max_shard_bytes"])
         self._stage = stage
-        defects = {str(d) for d in params.get("defects", ())}
-        self._hashed = params.get("shared_mode", "pin") == "hash"
+        defects = {str(d) for d in params["defects"]}
+        self._hashed = params["shared_mode"] == "hash"
         self.settings = {
-            "max_pending": int(params.get("maxPendingChunkedMessage", 10)),
-            "auto_ack": int(bool(params.get("autoAckOldestChunkedMessageOnQueueFull", False))),
-            "expiry_ms": int(params.get("expireTimeOfIncompleteChunkedMessageMillis", 60_000)),
-            "lose": L.FIRST_DUPS.index(params.get("first_dup", "restart")),
-            "mode": L.SHARED_MODES.index(params.get("shared_mode", "pin")),
-            "orphan": L.SHARED_ORPHANS.index(params.get("shared_orphan", "ack_skip")),
+            "max_pending": int(params["maxPendingChunkedMessage"]),
+            "auto_ack": int(bool(params["autoAckOldestChunkedMessageOnQueueFull"])),
+            "expiry_ms": int(params["expireTimeOfIncompleteChunkedMessageMillis"]),
+            "lose": L.FIRST_DUPS.index(params["first_dup"]),
+            "mode": L.SHARED_MODES.index(params["shared_mode"]),
+            "orphan": L.SHARED_ORPHANS.index(params["shared_orphan"]),
             "window_ms": int(params["stats_window_ms"]),
             "idle_ms": int(params["idle_state_ms"]),
-            "max_payload": int(params.get("max_payload_bytes", 1 << 27)),
+            "max_payload": int(params["max_payload_bytes"]),
             **{d.lower(): int(d in defects) for d in L.DEFECTS},
         }
 

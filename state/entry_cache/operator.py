@@ -66,8 +66,8 @@ class EntryCache:
         JSON."""
         self._lateness_ns = int(params["allowed_lateness_ms"]) * NS_PER_MS
         self._idle_advance_ms = int(params["idle_advance_ms"])
-        extra = params.get("extra_outputs", ())
-        release = params.get("release_event", RELEASE_EVENTS[0])
+        extra = params["extra_outputs"]
+        release = params["release_event"]
         if release not in RELEASE_EVENTS:
             raise ValueError(
                 f"release_event is {release!r} (allowed: {', '.join(RELEASE_EVENTS)})"
@@ -80,7 +80,7 @@ class EntryCache:
             "with_reads": int("cache_reads" in extra),
         }
         self._policies = tuple(policies)
-        variants: Sequence[Mapping[str, Any]] = params.get("variants") or ({},)
+        variants: Sequence[Mapping[str, Any]] = params["variants"] or ({},)
         self._variants = [Variant(given, params, self.policies) for given in variants]
 
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:

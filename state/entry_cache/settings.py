@@ -34,18 +34,19 @@ BROKER_KEYS: dict[str, Any] = {
     RECENT: True, BY_COUNT: True, BY_MARK_DELETE: False, BACKLOG_CURSORS: 0,
     BACKLOG_ENTRIES: 1000, BACKLOG_BETWEEN: 1000,
 }
-"""Settings that policy documents of the scope `broker` change, with their defaults."""
+"""Settings that policy documents of the scope `broker` change, with what a broker has that does not
+apply its configuration when it starts (`settings_applied_at_start`)."""
 OTHER_NAMES = {"cacheEvictionWatermark": WATERMARK}
 """Names that the proposal has for keys of brokers. In a document the broker's own name wins."""
 _ALIASES = {key: other for other, key in OTHER_NAMES.items()}
 _OWN_NAMES = {RECENT: "extend_recently_accessed"}
 """Keys that parameters and caches spell in their own way."""
-DEFAULTS: dict[str, Any] = {
-    "policy": "expected_reads", "duplicate_insert": None, "time_pass_pending": "stop",
-    "decrement_on_mark_delete": False, "settings_applied_at_start": True, "grace_ms": 0,
-}
+OWN = (
+    "policy", "duplicate_insert", "time_pass_pending", "decrement_on_mark_delete",
+    "settings_applied_at_start", "grace_ms",
+)
 """Settings that no document changes."""
-SWITCHES = (*DEFAULTS, "extend_recently_accessed", "release_event")
+SWITCHES = (*OWN, "extend_recently_accessed", "release_event")
 """Version parameters: every row carries them, beside what a cache has of its own."""
 DUPLICATES = ("discard", "merge")
 ONLINE = L.POLICIES[:-1]
@@ -88,9 +89,9 @@ class Variant:
     """Policy, size and settings of one of the caches that are judged side by side."""
 
     def __init__(self, given: Limits, params: Mapping[str, Any], allowed: Sequence[str]) -> None:
-        """`given` is what the cache fixes; `params` are the job's."""
+        """`given` is what the cache fixes; `params` are the job's, without those that are None."""
         self._given, self._params = given, params
-        self._own = {name: given.get(name, params.get(name, d)) for name, d in DEFAULTS.items()}
+        self._own = {name: given.get(name, params.get(name)) for name in OWN}
         for name, values in (
             ("policy", allowed), ("duplicate_insert", (None, *DUPLICATES)),
             ("time_pass_pending", L.PENDING),
@@ -117,12 +118,8 @@ class Variant:
     def _setting(self, key: str, documents: Documents, stream_only: bool = False) -> Any:
         name = _OWN_NAMES.get(key, key)
         if stream_only:
-            found = _first(key, documents.of(key, fresh=True))
-        else:
-            found = _first(
-                key, [self._given.get(name), *documents.of(key), self._params.get(name)]
-            )
-        return BROKER_KEYS[key] if found is None else found
+            return _first(key, [*documents.of(key, fresh=True), BROKER_KEYS[key]])
+        return _first(key, [self._given.get(name), *documents.of(key), self._params[name]])
 
     def _size(self, documents: Documents) -> int | None:
         if "max_bytes" in self._given:

@@ -65,31 +65,31 @@ class ProducerIds(SharedWallJob[Shard]):
         self._idle_advance_ms = int(params["idle_advance_ms"])
         self._window_ms = int(params["stats_window_ms"])
         self._policies = tuple(policies)
-        exact = params.get("membership", "bloom") == "exact"
-        items = int(params.get("bloom_items", 1000))
+        exact = params["membership"] == "exact"
+        items = int(params["bloom_items"])
         shape = bloom.Shape(0, 0) if exact else bloom.shape_of(
-            items, float(params.get("bloom_fpp", 0.01)), params.get("bloom_rounding", "ceil")
+            items, float(params["bloom_fpp"]), params["bloom_rounding"]
         )
         self._shape = (shape.bits, shape.hashes, int(exact))
         self._settings = {
-            "mode": L.MODES.index(params.get("window_mode", "A")),
-            "refresh": int(bool(params.get("refresh_on_hit", False))),
+            "mode": L.MODES.index(params["window_mode"]),
+            "refresh": int(bool(params["refresh_on_hit"])),
             "exact": int(exact), "bits": shape.bits, "hashes": shape.hashes,
             "bits_words": shape.words,
             "listed_most": min(int(L.LISTED_MOST), shape.words // 2), "most_items": items,
-            "enforcement": quota.ENFORCEMENTS.index(params.get("enforcement", "strict")),
-            "insert_rejected": int(bool(params.get("insert_rejected", False))),
-            "math": quota.MATHS.index(params.get("quota_math", "token_bucket")),
-            "unit": quota.UNITS.index(params.get("rate_unit", "window")),
-            "stat": quota.STATS.index(params.get("sampled_stat", "last_event")),
-            "wraps": int("Q1" in params.get("defects", ())),
-            "unlimited": quota.UNLIMITED[params.get("unlimited_default", "long")],
+            "enforcement": quota.ENFORCEMENTS.index(params["enforcement"]),
+            "insert_rejected": int(bool(params["insert_rejected"])),
+            "math": quota.MATHS.index(params["quota_math"]),
+            "unit": quota.UNITS.index(params["rate_unit"]),
+            "stat": quota.STATS.index(params["sampled_stat"]),
+            "wraps": int("Q1" in params["defects"]),
+            "unlimited": quota.UNLIMITED[params["unlimited_default"]],
             "window_ms": self._window_ms,
-            "idle_ms": int(params.get("idle_state_ms", quota.IDLE_MS)),
+            "idle_ms": int(params["idle_state_ms"]),
         }
         self._broker = {
-            field: min(value if (value := int(params.get(key, default))) >= 1 else default, most)
-            for field, (key, (default, most)) in zip(
+            field: min(int(params[key]), most)
+            for field, (key, most) in zip(
                 ("samples", "span_s", "layers", "expiration_ms"), common.BROKER_KEYS.items(),
                 strict=True,
             )

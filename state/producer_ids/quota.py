@@ -30,7 +30,6 @@ UNLIMITED = {"long": float(2**63 - 1), "int": float(2**31 - 1)}
 """Bound of a user without a quota, by `unlimited_default`."""
 NO_BOUND = float("nan")
 """No quota at all: nothing is violated, and a token bucket is neither charged nor refilled."""
-IDLE_MS = 3_600_000
 LARGEST = np.int64(2**63 - 1)
 LEAST = np.int64(-(2**63))
 LARGEST_INT = np.int64(2**31 - 1)

@@ -25,11 +25,10 @@ SAMPLES = "producer.id.quota.window.num"
 SPAN_S = "producer.id.quota.window.size.seconds"
 LAYERS = "producer.id.quota.window.count"
 EXPIRATION_MS = "producer.id.expiration.ms"
-BROKER_KEYS: dict[str, tuple[int, int]] = {
-    SAMPLES: (11, 1_000_000), SPAN_S: (3600, 2**31 - 1), LAYERS: (4, 1_000_000),
-    EXPIRATION_MS: (86_400_000, 2**62),
+BROKER_KEYS: dict[str, int] = {
+    SAMPLES: 1_000_000, SPAN_S: 2**31 - 1, LAYERS: 1_000_000, EXPIRATION_MS: 2**62,
 }
-"""Default and largest value (a larger one is cut to it: products of two stay within 64 bits)."""
+"""The largest value of each (a larger one is cut to it: products of two stay within 64 bits)."""
 
 MEANING = np.dtype(
     [("what", "<i8"), ("name", "<i8"), ("bound", "<f8"), ("samples", "<i8"), ("span_s", "<i8"),
@@ -64,7 +63,7 @@ def _parsed(text: str) -> Document | None:
         return USER, document["name"], (value, *(0,) * len(BROKER_KEYS))
     if document["scope"] != "broker":
         return None
-    values = [int(min(max(limits.get(k) or 0, 0), most)) for k, (_, most) in BROKER_KEYS.items()]
+    values = [int(min(max(limits.get(k) or 0, 0), most)) for k, most in BROKER_KEYS.items()]
     return BROKER, document["name"], (float("nan"), *values)
 
 

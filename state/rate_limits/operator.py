@@ -26,7 +26,6 @@ from state.rate_limits.clocks import Moment
 from state.rate_limits.declaration import COLUMNS, NAME
 from state.rate_limits.flow import BROKER_STARTED, POLICY
 from state.rate_limits.layout import NEVER, NULL, Array
-from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT
 from state.rate_limits.shard import Shard, Star, policy_of
 from state.rate_limits.store import new_world
 
@@ -43,7 +42,7 @@ SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
     "repeat_throttle": ("keeps_later", L.REPEAT_THROTTLES),
     "timeout_rule": ("seen_counts", L.TIMEOUT_RULES),
 }
-"""Version parameters: the field of the key that holds each, and its values, default first."""
+"""Version parameters: the field of the key that holds each, and its values."""
 
 
 class RateLimits:
@@ -59,13 +58,13 @@ class RateLimits:
         self._idle_advance_ms = int(params["idle_advance_ms"])
         self._idle_ns = int(params["idle_state_ms"]) * NS_PER_MS
         self._window_ms = int(params["stats_window_ms"])
-        self._verdicts = "publish_verdicts" in params.get("extra_outputs", ())
+        self._verdicts = "publish_verdicts" in params["extra_outputs"]
         self._policies = tuple(policies)
         self._receipt_wait_ms = int(
-            params.get("throttleProducerReceiptWaitTimeMillis", RECEIPT_WAIT_MS_DEFAULT)
+            params["throttleProducerReceiptWaitTimeMillis"]
         )
         self._switches = {
-            field: values.index(params.get(name, values[0]))
+            field: values.index(params[name])
             for name, (field, values) in SWITCHES.items()
         }
 

@@ -25,6 +25,7 @@ from tests.bench.core import PARAMS, SHARDS
 from tests.bench.result import Result, middle
 from tests.bench.stream import Bench
 from tests.bench.trace import START_MS
+from tests.state.shipping import params_of
 
 JOB = DECLARED["backlog"]
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class _Core:
     """The core over all shards, as tasks call it one after the other."""
 
     def __init__(self, **params: Any) -> None:
-        self._job = Backlog({**PARAMS, **LIMITS, **params})
+        self._job = Backlog(params_of(JOB.name, **LIMITS, **params))
         self.states: States = dict.fromkeys(range(SHARDS))
         self.rows = 0
 

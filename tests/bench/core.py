@@ -17,12 +17,10 @@ from tests.bench.result import Result, middle
 from tests.bench.stages import Stages
 from tests.bench.stream import Bench
 from tests.bench.trace import POLICY, START_MS
+from tests.state.shipping import params_of
 
 JOB = DECLARED["rate_limits"]
-PARAMS = {
-    "allowed_lateness_ms": 500, "idle_advance_ms": 10_000, "idle_state_ms": 3_600_000,
-    "stats_window_ms": 60_000,
-}
+PARAMS = params_of(JOB.name)
 SHARDS = 16
 KERNEL = SimpleNamespace(**vars(flow))
 """The kernel as the broker calls it; what calls itself inside stays unwrapped and compiles."""

@@ -23,11 +23,11 @@ from state.entry_cache.settings import BY_MARK_DELETE, ONLINE, TTL_MAX_MS, TTL_M
 from state.entry_cache.shard import COLUMNS
 from state.jobs import DECLARED
 from tests.bench.blobs import parsed, shipped
-from tests.bench.core import PARAMS
 from tests.bench.result import Result, middle
 from tests.bench.stages import Stages
 from tests.bench.stream import Bench
 from tests.bench.trace import START_MS, START_NS
+from tests.state.shipping import params_of
 
 JOB = DECLARED["entry_cache"]
 Array = np.ndarray
@@ -81,7 +81,9 @@ def _played(
     blobs: list[bytes], variants: list[dict[str, Any]], **params: Any
 ) -> tuple[list[float], list[float], bytes, list[dict[str, Any]]]:
     """CPU seconds of the kernel and of everything per batch, the state at the end, the totals."""
-    job = EntryCache({**PARAMS, "release_event": "entry_released", "variants": variants, **params})
+    job = EntryCache(
+        params_of(JOB.name, release_event="entry_released", variants=variants, **params)
+    )
     state: bytes | None = None
     kernel, whole = [], []
     for blob in blobs:
@@ -237,7 +239,7 @@ def _published(result: Result, small: bool) -> None:
         assert trace.cache is not None
         caches = [{**given, "max_bytes": trace.cache.max_bytes} for _, given, _ in PUBLISHED]
         found = compare(
-            blobs[0], {**PARAMS, "release_event": "entry_released", "variants": caches},
+            blobs[0], params_of(JOB.name, release_event="entry_released", variants=caches),
             until_ms=scenario.start_ms + scenario.duration_s * 1000,
         )
         ours = [

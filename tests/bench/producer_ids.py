@@ -21,10 +21,10 @@ from state.producer_ids.shard import COLUMNS
 from tests.bench import floors
 from tests.bench.blobs import shipped
 from tests.bench.columnar import judged
-from tests.bench.core import PARAMS
 from tests.bench.result import Result, middle
 from tests.bench.stream import Bench
 from tests.bench.trace import START_MS
+from tests.state.shipping import params_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -122,7 +122,7 @@ def _played(
     user: Array, pid: Array, batch: int, **params: Any
 ) -> tuple[list[float], bytes]:
     """CPU seconds per batch of a minute's records in one shard, and the state at its end."""
-    job = ProducerIds({**PARAMS, **params})
+    job = ProducerIds(params_of("producer_ids", **params))
     nobody = np.zeros(2, np.int64)
     job.step(None, [_blob(nobody, nobody, nobody + START_MS)], 0)
     state: bytes | None = None

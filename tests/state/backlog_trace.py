@@ -12,7 +12,9 @@ from state.backlog.operator import Backlog
 from state.backlog.sequence import COLUMNS
 from state.backlog.shard import NAME
 from tests.reference.backlog import topic_of
-from tests.state.shipping import PARAMS, Row, called, read_by, shipped
+from tests.state.shipping import Row, called, params_of, read_by, shipped
+
+PARAMS = params_of("backlog")
 
 T0 = 1_767_621_600_000
 TOPIC = "persistent://t/a/x"

@@ -8,7 +8,9 @@ from typing import Any
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.shard import COLUMNS
 from tests.reference.entry_cache import READ
-from tests.state.shipping import PARAMS, Row, called, shipped
+from tests.state.shipping import Row, called, params_of, shipped
+
+PARAMS = params_of("entry_cache")
 
 
 def blob(records: Sequence[Row], home: int = 1) -> bytes:

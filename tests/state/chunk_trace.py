@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from state.chunks.operator import PARTS, RELEASES, Chunks
 from state.chunks.shard import COLUMNS, NAME
-from tests.state.shipping import PARAMS, Row, called, read_by, shipped
+from tests.state.shipping import Row, called, params_of, read_by, shipped
+
+PARAMS = params_of("chunks")
 
 
 def blob(records: Sequence[Row], payloads: bool = True) -> bytes:

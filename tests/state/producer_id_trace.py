@@ -7,7 +7,9 @@ from typing import Any
 
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shard import COLUMNS, NAME
-from tests.state.shipping import PARAMS, Row, called, read_by, shipped
+from tests.state.shipping import Row, called, params_of, read_by, shipped
+
+PARAMS = params_of("producer_ids")
 
 
 def blob(records: Sequence[Row], home: int = 1) -> bytes:

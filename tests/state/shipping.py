@@ -7,17 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.config.settings import Settings
 from state.engine import blobs
 from state.engine.job import Job
 from state.events import KIND_INDEX, SCHEMA
 from state.jobs import DECLARED
 
-PARAMS: dict[str, Any] = {
-    "allowed_lateness_ms": 500, "idle_advance_ms": 10_000, "idle_state_ms": 3_600_000,
-    "stats_window_ms": 60_000,
-}
-"""Parameters that every job has."""
 Row = dict[str, Any]
+
+
+def params_of(job: str, **own: Any) -> dict[str, Any]:
+    """All parameters of a core: the defaults of its declaration, and `own` in their place."""
+    return {**Settings().job_params(job), **own}
 
 
 def column(name: str, records: Sequence[Row]) -> pa.Array:

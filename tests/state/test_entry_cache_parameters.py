@@ -153,3 +153,10 @@ def test_the_same_cache_twice_is_refused() -> None:
     lru = {"policy": "lru", "max_bytes": 5}
     with pytest.raises(UserError, match="1 and 3 are the same cache"):
         load_settings(None, {"entry_cache": {"variants": [lru, {"policy": "lru"}, lru]}})
+
+
+def test_a_broker_that_applies_nothing_has_the_defaults_of_the_parameters() -> None:
+    fields = EntryCacheParameters.model_fields
+    own = {**settings.BROKER_KEYS}
+    assert own.pop(settings.RECENT) == fields["extend_recently_accessed"].default
+    assert own == {key: fields[key].default for key in own}

@@ -30,7 +30,7 @@ from tests.state.backlog_trace import (
     quota,
     record,
 )
-from tests.state.shipping import PARAMS, Row, read_by
+from tests.state.shipping import Row, params_of, read_by
 
 STATES = Path(__file__).parent / "data" / "states.json"
 """By job the state that version 0.1.0 has after the first batches of its case (base64)."""
@@ -85,7 +85,7 @@ def backlog() -> Case:
     ]
     second = of(1, entry(5_000, 2, 6), entry(5_400, 2, 7, broker_time_ms=T0 + 5_390))
     last = of(0, entry(6_000, 2, 7), cursor(9_000, "s", "2:1")) + of(2, created(8_000, 44))
-    params = {**PARAMS, "forecast_checks": 3, "apply_evictions": True, "check_rows": "all"}
+    params = params_of("backlog", forecast_checks=3, apply_evictions=True, check_rows="all")
     return Case(
         Backlog(params, [document("topic", "t/a/3", **quota(1_200))]), [first, second], [last],
         {"backlog_checks", "backlog_evictions", "backlog_subscriptions"}, backlog_trace.blob,
@@ -107,7 +107,7 @@ def producer_ids() -> Case:
     policies = [document("user", "<default>", producer_ids_rate=10),
                 document("broker", "*", **{"producer.id.quota.window.num": 5})]
     return Case(
-        ProducerIds(PARAMS, policies), [first, second], [last],
+        ProducerIds(params_of("producer_ids"), policies), [first, second], [last],
         {"producer_id_decisions", "producer_id_stats"}, producer_id_trace.blob,
     )
 
@@ -131,7 +131,7 @@ def chunks() -> Case:
     second = [chunk(5_000, "m001", 2, 3, 12, "c2"), chunk(5_400, "m800", 1, 2, 90)]
     last = [chunk(6_000, "m002", 1, 3, 21), chunk(6_001, "m002", 2, 3, 22)]
     return Case(
-        Chunks({**PARAMS, "assemble_payload": True}), [first, second], [last],
+        Chunks(params_of("chunks", assemble_payload=True)), [first, second], [last],
         {"chunk_events", "chunk_messages", "chunk_topic_stats", "chunk_state"}, chunk_trace.blob,
     )
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from state.rate_limits.operator import RateLimits
 from state.rate_limits.shard import COLUMNS
-from tests.state import shipping
-from tests.state.shipping import called, shipped
+from tests.state.shipping import called, params_of, shipped
 
-PARAMS: dict[str, Any] = {**shipping.PARAMS, "extra_outputs": ("publish_verdicts",)}
+PARAMS = params_of("rate_limits", extra_outputs=("publish_verdicts",))
 START_MS = 1_767_621_600_000
 START_NS = 10_368_000_000_000_001
 """120 days of uptime and one nanosecond: above 2**53."""
