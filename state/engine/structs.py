@@ -1,0 +1,37 @@
+"""Arrays with fields, moved as rows of words.
+
+numpy copies a structure field by field, and looks at the fields of two layouts before it joins
+arrays of them; as rows of 8-byte words they are plain memory. Every layout is a multiple of 8 bytes
+long.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+Array = np.ndarray
+
+
+def words(array: Array) -> Array:
+    """Elements as rows of words, which may be written to."""
+    return array.view(np.int64).reshape(len(array), array.dtype.itemsize // 8)
+
+
+def grown(array: Array, length: int) -> Array:
+    """A copy with elements of zeros behind, so many in all."""
+    found = np.zeros((length, *array.shape[1:]), array.dtype)
+    if len(array):
+        if array.dtype.names is None:
+            found[: len(array)] = array
+        else:
+            words(found)[: len(array)] = words(np.ascontiguousarray(array))
+    return found
+
+
+def picked(array: Array, rows: Array) -> Array:
+    """A copy of the elements at these positions, or where a mask holds."""
+    if rows.dtype == np.bool_:
+        rows = np.flatnonzero(rows)
+    if not len(rows):
+        return np.zeros(0, array.dtype)
+    return words(np.ascontiguousarray(array)).take(rows, axis=0).reshape(-1).view(array.dtype)
