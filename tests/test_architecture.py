@@ -95,6 +95,16 @@ def test_cores_know_nothing_of_the_application() -> None:
         assert not {n for n in imports(path) if n.split(".")[0] in ("app", "state")}, path
 
 
+def test_a_job_knows_nothing_of_another() -> None:
+    jobs = {path.name for path in (ROOT / "state").iterdir() if (path / "operator.py").exists()}
+    assert {"rate_limits", "entry_cache", "backlog"} <= jobs
+    for job in [*jobs, "engine"]:
+        for path in files(f"state/{job}"):
+            others = {n for n in imports(path) if n.startswith("state.")
+                      and n.split(".")[1] in jobs - {job}}
+            assert not others, path
+
+
 def private_names(path: Path) -> Iterator[str]:
     """The private names of `app`, `state` and `udfs` that a file imports, or takes from what it
     has imported from there."""

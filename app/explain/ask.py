@@ -8,7 +8,7 @@ from typing import Any
 
 from app.errors import UserError
 from app.explain.reader import Reader, used
-from state.rate_limits.limits import full_topic_name
+from state.engine.documents import full_topic_name
 
 KINDS = ("topic", "connection", "principal", "message", "subscription")
 PARTITION = "-partition-[0-9]+$"

@@ -8,8 +8,8 @@ from typing import Any
 from app.explain.ask import IN_WINDOW, Ask
 from app.explain.reader import Reader
 from app.explain.sentence import Sentence, compose
+from state.engine.documents import full_topic_name
 from state.policies import parse_document
-from state.rate_limits.limits import full_topic_name
 
 RULE = "policy"
 """The rule of these sentences: a document holds from its time on."""

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from app.explain.reader import Reader
 from app.explain.sentence import Row
+from state.engine.documents import Source, full_topic_name
 from state.policies import parse_document
-from state.rate_limits.limits import Limits, Source, full_topic_name
+from state.rate_limits.limits import Limits
 
 CONFIGURATION = "configuration"
 """The table name of a configured document."""

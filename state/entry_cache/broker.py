@@ -11,12 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.engine import wall
+from state.engine.clocks import window_clock
+from state.engine.documents import EVERY_BROKER, Policy, Source
 from state.engine.names import Names
 from state.engine.records import Records
+from state.engine.worlds import Key, Row
 from state.entry_cache import flow
 from state.entry_cache import layout as L
 from state.entry_cache.layout import NULL, Array, Feed, Out, World
-from state.entry_cache.settings import EVERY_BROKER, NS_PER_MS, Documents, Variant
+from state.entry_cache.settings import Documents, Variant
 from state.entry_cache.world import (
     empty_feed,
     grow,
@@ -25,8 +28,6 @@ from state.entry_cache.world import (
     with_far,
     with_topics,
 )
-from state.rate_limits.broker import Policy
-from state.rate_limits.limits import Source
 
 CREATES_CURSOR = (flow.CURSOR_STATE, flow.REPLAY_QUEUED)
 _POSITION = r"^(?P<ledger>-?\d{1,18}):(?P<entry>-?\d{1,18})$"
@@ -34,7 +35,7 @@ _NONE: dict[str, Any] = {}
 
 
 @dataclass
-class Broker:
+class Broker(Key):
     """State and rows of one key."""
 
     world: World
@@ -45,11 +46,6 @@ class Broker:
     applied: set[int] = field(default_factory=set)
     fresh: set[Source] = field(default_factory=set)
     """Documents that have come on the stream since the broker started."""
-
-    @property
-    def key(self) -> Any:
-        """The scalars of the key, readable and writable by name."""
-        return self.world.key[0]
 
     # -- settings ----------------------------------------------------------------------------
 
@@ -87,7 +83,7 @@ class Broker:
         for i in np.flatnonzero(begins).tolist():
             caches[i]["given"] = self.names.intern_one(self.variants[i].text)
 
-    def apply(self, policy: Policy, now: int, wall_ms: int) -> None:
+    def apply(self, policy: Policy, now: int, wall: int) -> None:
         """A document replaces the one of its scope and name, unless it is the older."""
         if policy.scope != "broker":
             return
@@ -102,6 +98,19 @@ class Broker:
         caches["passed_ns"] = np.maximum(caches["passed_ns"], now)
         self.resolve()
         self.key["next_ns"] = NULL
+
+    def reconfigured(self, source: Source) -> None:
+        """A configured document of this scope and name has changed and is applied."""
+        self.fresh.discard(source)
+        self.resolve()
+
+    def kept_documents(self) -> list[Row]:
+        """Text and time of the key's own documents, and whether each is fresh."""
+        return [
+            (p.text, p.wall_ms, int(source in self.fresh))
+            for source, p in self.documents.items()
+            if p.wall_ms != NULL or source in self.fresh
+        ]
 
     # -- records -----------------------------------------------------------------------------
 
@@ -200,21 +209,10 @@ class Broker:
         ) == flow.ROOM:
             self.world, self.out = grow(self.world, self.out)
 
-    def wall_at(self, clock: int, next_wall: int = int(NULL)) -> int:
-        """Wall time of a moment after the key's last record, NULL if unknown."""
-        return int(flow.wall_at(self.world, clock, next_wall)) if self.key["any"] else int(NULL)
-
-    def mono_at(self, wall_ms: int) -> int:
-        """Monotonic time of a wall time after the key's last record."""
-        k = self.key
-        if wall_ms == NULL or k["last_wall_ms"] == NULL:
-            return int(k["last_ns"])
-        return int(k["last_ns"]) + (wall_ms - int(k["last_wall_ms"])) * NS_PER_MS
-
     def _begin(self, now: int, wall_ms: int, feed: int) -> None:
         """The key's first record."""
         k = self.key
-        clock = int(flow.window_clock(now, wall_ms))
+        clock = int(window_clock(now, wall_ms))
         k["any"], k["window_start_ms"] = 1, clock // int(k["window_ms"]) * int(k["window_ms"])
         self._begin_run(now, wall_ms, feed)
 

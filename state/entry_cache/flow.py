@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state.engine.clocks import wall_at, window_clock
 from state.entry_cache.backlogs import caches_reads, drop_ledger
 from state.entry_cache.cache import (
     change,
@@ -50,7 +51,7 @@ from state.entry_cache.layout import (
     inlined,
 )
 from state.entry_cache.passes import check_size, periodic_pass, skip_idle
-from state.entry_cache.stats import NS_PER_MS, end_ns, end_window
+from state.entry_cache.stats import end_ns, end_window
 from state.events import KIND_INDEX
 
 DONE, ROOM, ASK = (np.int64(i) for i in range(3))
@@ -70,22 +71,6 @@ POLICY = np.int64(KIND_INDEX["policy"])
 
 
 # -- time ------------------------------------------------------------------------------------
-
-
-@compiled
-def wall_at(w: World, mono: int, next_wall: int) -> Int:
-    """Wall time of a moment after the key's last record and not beyond its next (NULL = none)."""
-    k = w.key[0]
-    if k["last_wall_ms"] == NULL:
-        return NULL
-    wall = k["last_wall_ms"] + (mono - k["last_ns"]) // NS_PER_MS
-    return next_wall if next_wall != NULL and wall > next_wall else wall
-
-
-@compiled
-def window_clock(mono: int, wall: int) -> Int:
-    """Milliseconds that windows are aligned on."""
-    return mono // NS_PER_MS if wall == NULL else wall
 
 
 @compiled
@@ -156,7 +141,7 @@ def advance(
         if first < 0 or at >= to:
             break
         now = at + ONE
-        wall = wall_at(w, now, next_wall)
+        wall = wall_at(w.key, now, next_wall)
         if now >= edge:
             if end_windows(w, o, window_clock(now, wall), next_mono, has_next, ZERO) != DONE:
                 return ROOM
@@ -168,7 +153,7 @@ def advance(
     for v in range(len(w.variants)):
         w.variants[v]["passed_ns"] = max(w.variants[v]["passed_ns"], to)
     return end_windows(
-        w, o, window_clock(to, wall_at(w, to, next_wall)), next_mono, has_next, ZERO
+        w, o, window_clock(to, wall_at(w.key, to, next_wall)), next_mono, has_next, ZERO
     )
 
 

@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from state.engine.clocks import NS_PER_MS, wall_at, window_clock
+from state.engine.documents import Policy, Source, Star
 from state.engine.names import Names
 from state.engine.records import Records
+from state.engine.worlds import Key
 from state.rate_limits import flow
 from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
 from state.rate_limits.layout import NEVER, NULL, Array, Feed, Int, Out, World
 from state.rate_limits.limiter import change_limits, forget, use
-from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT, Limits, Source
+from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT, Limits
 from state.rate_limits.tracker import regroup, settle_all
 from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
 
-NS_PER_MS = 1_000_000
 UNKNOWN = -2
 """Place of a connection that a record names and nobody has opened; -1 = it names none."""
 CREATES_CNX = (flow.CONNECTION_OPENED, flow.PUBLISH, flow.PRODUCER_CREATED)
 CREATES_PRODUCER = (flow.PUBLISH, flow.PRODUCER_CREATED)
-
-
-@dataclass(frozen=True)
-class Policy:
-    """A policy document: what it limits, since when, and where its text is kept."""
-
-    scope: str
-    name: str
-    limits: dict[str, Any]
-    text: int
-    wall_ms: int
-    order: tuple[Any, ...] = ()
-
-    @property
-    def source(self) -> Source:
-        """The place that a later document replaces."""
-        return self.scope, self.name
 
 
 @dataclass
@@ -63,7 +48,7 @@ class Window:
 
 
 @dataclass
-class Broker:
+class Broker(Key):
     """State and rows of one key."""
 
     world: World
@@ -78,11 +63,6 @@ class Broker:
 
     def __post_init__(self) -> None:
         self._resolve()
-
-    @property
-    def key(self) -> Any:
-        """The scalars of the key, readable and writable by name."""
-        return self.world.key[0]
 
     def _resolve(self) -> None:
         broker = self.names.get(int(self.key["broker"]))
@@ -110,6 +90,13 @@ class Broker:
                 limiters=self.world.limiters[:1], buckets=self.world.buckets[:2]
             )
             self._limit_topics(np.arange(len(self.world.topics)))
+
+    def before_first(self, wall: int, stars: Sequence[Star]) -> None:
+        """Documents for every broker that are not later than the key's first record hold before
+        it."""
+        held = [x for x in stars if wall == NULL or x.policy.wall_ms <= wall]
+        self.applied.update(star.id for star in held)
+        self.begin({**self.documents, **{star.policy.source: star.policy for star in held}})
 
     # -- records -----------------------------------------------------------------------------
 
@@ -256,20 +243,9 @@ class Broker:
                 break
         if not self.key["any"]:
             return
-        wall = flow.wall_at(self.world, clock, next_wall)
-        while flow.window_due(self.world, flow.window_clock(clock, wall)):
+        wall = wall_at(self.world.key, clock, next_wall)
+        while flow.window_due(self.world, window_clock(clock, wall)):
             self._end_window(next_mono or 0, next_mono is not None)
-
-    def wall_at(self, clock: int, next_wall: int = int(NULL)) -> int:
-        """Wall time of a moment after the key's last record, NULL if unknown."""
-        return int(flow.wall_at(self.world, clock, next_wall)) if self.key["any"] else int(NULL)
-
-    def mono_at(self, wall: int) -> int:
-        """Monotonic time of a wall time after the key's last record."""
-        k = self.key
-        if wall == NULL or k["last_wall_ms"] == NULL:
-            return int(k["last_ns"])
-        return int(k["last_ns"]) + (wall - int(k["last_wall_ms"])) * NS_PER_MS
 
     def _end_window(self, next_mono: int, known: bool) -> None:
         w, k = self.world, self.key
@@ -312,7 +288,7 @@ class Broker:
             for limiter in range(len(self.world.limiters)):
                 forget(self.world, limiter)
         else:
-            at = flow.window_clock(now, wall)
+            at = window_clock(now, wall)
             k["any"], k["window_start_ms"] = 1, at // k["window_ms"] * k["window_ms"]
         k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall, feed
         use(self.world, L.BROKER_LIMITER, now)

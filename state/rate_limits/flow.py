@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state.engine.clocks import wall_at, window_clock
 from state.events import KIND_INDEX
 from state.rate_limits.connection import (
     close_connection,
@@ -53,24 +54,6 @@ LIMITERS_PER_PUBLISH = np.int64(3)
 TIMERS_PER_PUBLISH = np.int64(6)
 """A release task and the wait for a receipt of each."""
 NOTHING_MORE = np.int64(0)
-
-
-@compiled
-def wall_at(w: World, mono: int, next_wall: int) -> Int:
-    """Wall time of a moment after the key's last record and not beyond its next (NULL = none)."""
-    k = w.key[0]
-    if k["last_wall_ms"] == NULL:
-        return NULL
-    wall = k["last_wall_ms"] + (mono - k["last_ns"]) // NS_PER_MS
-    if next_wall != NULL and wall > next_wall:
-        return next_wall
-    return np.int64(wall)
-
-
-@compiled
-def window_clock(mono: int, wall: int) -> Int:
-    """Milliseconds that windows are aligned on."""
-    return np.int64(mono // NS_PER_MS) if wall == NULL else np.int64(wall)
 
 
 @compiled
@@ -135,7 +118,7 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
         if no_room(w, o, NOTHING_MORE):
             return ROOM
         at = w.timers[0]["due_ns"] + 1
-        wall = wall_at(w, at, next_wall)
+        wall = wall_at(w.key, at, next_wall)
         if window_due(w, window_clock(at, wall)):
             return WINDOW
         limiter, c, place, mark = pop_timer(w)

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from state.engine.documents import EVERY_BROKER, Source
+
 Array = np.ndarray
-Source = tuple[str, str]
-"""Scope and name of a document; a topic by its full name."""
 Documents = Mapping[Source, Mapping[str, Any]]
 """Limits in force by scope and name."""
 
@@ -27,7 +27,6 @@ MOST_RECEIPT_WAIT_MS = 3_600_000
 """An hour: a longer wait is no wait for a receipt, and must not overflow the clock."""
 _MIB = 1024 * 1024
 _LARGEST = 2**63 - 1
-EVERY_BROKER = "*"
 
 
 def _number(value: Any) -> int:
@@ -42,11 +41,6 @@ def _rates(limits: Mapping[str, Any] | None, keys: tuple[str, str]) -> tuple[int
     if values == [-1, -1]:
         return None
     return max(values[0], 0), max(values[1], 0)
-
-
-def full_topic_name(name: str) -> str:
-    """Pulsar names without a scheme are persistent; other names stay as they are."""
-    return f"persistent://{name}" if "://" not in name and name.count("/") >= 2 else name
 
 
 class Limits:

@@ -240,5 +240,5 @@ def test_a_state_without_ledgers_is_refused() -> None:
     play([topic({"a": 9})], FIFO, states=states)
     old = codec.encode("entry_cache", 1, codec.decode("entry_cache", 2, states[-1]))
     with pytest.raises(codec.StateFormatError) as refused:
-        shard.read(old, (), ())
+        shard.Brokers((), (), data=old)
     assert str(refused.value) == "state of entry_cache has version 1, this release reads 2"

@@ -207,7 +207,7 @@ def test_other_bytes_are_refused_by_name() -> None:
     states: list[bytes] = []
     play([many(3)], READS, states=states)
     with pytest.raises(StateFormatError, match="magic"):
-        shard.read(b"NOPE" + states[-1][4:], (), ())
+        shard.Brokers((), (), data=b"NOPE" + states[-1][4:])
     assert codec.describe(states[-1])["job"] == "entry_cache"
 
 

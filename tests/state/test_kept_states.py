@@ -16,8 +16,10 @@ from state.backlog.resting import REST
 from state.chunks.operator import Chunks
 from state.engine import codec
 from state.engine.job import Job
+from state.entry_cache.operator import EntryCache
 from state.producer_ids.operator import ProducerIds
-from tests.state import backlog_trace, chunk_trace, producer_id_trace
+from state.rate_limits.operator import RateLimits
+from tests.state import backlog_trace, cache_trace, chunk_trace, producer_id_trace, trace
 from tests.state.backlog_trace import (
     T0,
     ack,
@@ -31,6 +33,8 @@ from tests.state.backlog_trace import (
     record,
 )
 from tests.state.shipping import Row, params_of, read_by
+from tests.state.trace import publish
+from tests.state.trace import record as broker_record
 
 STATES = Path(__file__).parent / "data" / "states.json"
 """By job the state that version 0.1.0 has after the first batches of its case (base64)."""
@@ -136,7 +140,89 @@ def chunks() -> Case:
     )
 
 
-CASES = {case.__name__: case for case in (backlog, producer_ids, chunks)}
+def rate_limits() -> Case:
+    def second(number: int) -> int:
+        return number * 1_000_000_000
+
+    def policy(at_s: int, scope: str, name: str, broker: str = "b1", **limits: int) -> Row:
+        text = document(scope, name, **limits)
+        return broker_record("policy", second(at_s), broker=broker, policy_json=text)
+
+    def topic(i: int) -> str:
+        return f"persistent://t/a/{i}"
+
+    first = [
+        broker_record("broker_started", 0, seq=4),
+        policy(0, "namespace", "t/a", publishRateInMsgs=10),
+        policy(1, "broker", "*", broker="*", maxPendingPublishRequestsPerConnection=3),
+        # holds only later
+        policy(7, "topic", "t/a/2", broker="*", publishRateInMsgs=1),
+        *(publish(second(1) + i, topic(i % 4), f"c{i % 3}", i, 9, broker=broker, seq=10 + i,
+                  io_thread=i % 2, supports_throttle=True)
+          for i in range(40) for broker in ("b1", "b2")),
+        *(broker_record("entry_added", second(1) + 50 + i, seq=60 + i, topic=topic(i % 4),
+                        ledger_id=1, entry_id=i, entry_bytes=9) for i in range(20)),
+        {**policy(8, "topic", "t/a/3", publishRateInMsgs=2), "ts_mono_ns": None},
+    ]
+    then = [publish(second(5) + i, topic(i), "c1", i, 50, seq=100 + i) for i in range(4)]
+    then.append(publish(second(4), topic(5), "c7", broker="b3"))
+    last = [publish(second(9) + i, topic(i % 4), f"c{i % 3}", i, 9, broker=broker, seq=200 + i)
+            for i in range(20) for broker in ("b1", "b2")]
+    configured = [document("topic", "t/a/1", publishRateInMsgs=4),
+                  document("broker", "b2", brokerPublisherThrottlingMaxMessageRate=40)]
+    params = params_of("rate_limits", extra_outputs=("publish_verdicts",), protocol="pip385",
+                       receipt_model="observed")
+    return Case(
+        RateLimits(params, configured), [first, then], [last],
+        {"throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
+         "publish_verdicts"}, trace.blob,
+    )
+
+
+def entry_cache() -> Case:
+    def added(at_ms: int, number: int, broker: str = "b1") -> Row:
+        return in_cache("entry_added", at_ms, broker, ledger_id=1, entry_id=number, entry_bytes=90)
+
+    def in_cache(kind: str, at_ms: int, broker: str = "b1", **columns: Any) -> Row:
+        return broker_record(kind, at_ms * 1_000_000, topic="persistent://t/a/1", broker=broker,
+                             **columns)
+
+    def policy(at_ms: int, name: str, broker: str, **limits: Any) -> Row:
+        text = document("broker", name, **limits)
+        return {**in_cache("policy", at_ms, broker, policy_json=text), "topic": None}
+
+    def read(at_ms: int, number: int, subscription: str, broker: str = "b1") -> Row:
+        return in_cache("dispatch", at_ms, broker, ledger_id=1, entry_id=number, entry_bytes=90,
+                        subscription=subscription)
+
+    first = [
+        {**in_cache("broker_started", 0, seq=4), "topic": None},
+        policy(1, "*", "*", managedLedgerCacheEvictionTimeThresholdMillis=2_000),
+        policy(7_000, "*", "*", managedLedgerCacheEvictionTimeThresholdMillis=300),
+        *(in_cache("cursor_state", 2, broker, subscription=s, read_pos="1:0", durable=True,
+                   active=True) for s in ("s", "t") for broker in ("b1", "b2")),
+        policy(3, "b2", "b2", managedLedgerCacheEvictionIntervalMs=50),
+        *(added(10 + i, i, broker) for i in range(40) for broker in ("b1", "b2")),
+        *(read(60 + i, i, "s") for i in range(30)),
+        in_cache("replay_queued", 100, subscription="s", ledger_id=1, entry_id=3),
+        {**policy(8_000, "b1", "b1", managedLedgerCacheEvictionIntervalMs=20), "ts_mono_ns": None},
+    ]
+    then = [*(added(5_000 + i, 40 + i) for i in range(6)), added(4_000, 0, "b3")]
+    last = [read(6_000 + i, 20 + i, s) for i in range(26) for s in ("s", "t")]
+    last += [added(9_000 + i, 50 + i) for i in range(9)]
+    variants = [{"policy": p, "max_bytes": 3_000} for p in ("expected_reads_stash", "proportional")]
+    params = params_of("entry_cache", extra_outputs=("cache_evictions", "cache_reads"),
+                       variants=variants)
+    configured = [document("broker", "b1", managedLedgerCacheEvictionTimeThresholdMillisMax=4_000)]
+    return Case(
+        EntryCache(params, configured), [first, then], [last],
+        {"cache_stats", "cache_evictions", "cache_reads"}, cache_trace.blob,
+    )
+
+
+CASES = {
+    case.__name__: case for case in (backlog, producer_ids, chunks, rate_limits, entry_cache)
+}
 
 
 VARYING = {"names", "name_lengths", "resting.pages"}

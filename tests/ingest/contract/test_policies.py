@@ -9,6 +9,7 @@ import pytest
 
 from app.config import policies as configured
 from state.backlog import shared as backlog
+from state.engine.documents import full_topic_name
 from state.entry_cache import settings as entry_cache
 from state.policies import (
     LIMIT_TYPES,
@@ -20,7 +21,6 @@ from state.policies import (
     unknown_limits,
 )
 from state.producer_ids import shared as producer_ids
-from state.rate_limits.limits import full_topic_name
 from tests.reference import policies as reference
 from udfs.topics import normal_topic
 

@@ -1,7 +1,7 @@
 """Clocks of a broker's key: how far its records may be judged, and which came too late.
 
 A moment of a key is a pair (run, monotonic ns): runs count the broker starts that follow the one
-the key lives in, as far as they are known.
+the key lives in, as far as they are known. The scalars of a key are one element of its array `key`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from state.engine.kernel import NULL, Array, Int, Record, compiled
 from state.engine.order import FIRST
-from state.engine.records import Records
-from state.rate_limits.broker import Broker
-from state.rate_limits.layout import NULL, Array
 
 NS_PER_MS = 1_000_000
+_NS_PER_MS = np.int64(NS_PER_MS)
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
 
@@ -26,26 +25,49 @@ class Moment(NamedTuple):
     ns: int
 
 
+@compiled
+def wall_at(key: Array, mono: int, next_wall: int) -> Int:
+    """Wall time of a moment after the key's last record and not beyond its next (NULL = none)."""
+    k = key[0]
+    if k["last_wall_ms"] == NULL:
+        return NULL
+    wall = k["last_wall_ms"] + (mono - k["last_ns"]) // _NS_PER_MS
+    if next_wall != NULL and wall > next_wall:
+        return next_wall
+    return np.int64(wall)
+
+
+@compiled
+def window_clock(mono: int, wall: int) -> Int:
+    """Milliseconds that windows are aligned on."""
+    return np.int64(mono // _NS_PER_MS) if wall == NULL else np.int64(wall)
+
+
+def mono_at(k: Record, wall: int) -> int:
+    """Monotonic time of a wall time after the key's last record."""
+    if wall == NULL or k["last_wall_ms"] == NULL:
+        return int(k["last_ns"])
+    return int(k["last_ns"]) + (wall - int(k["last_wall_ms"])) * NS_PER_MS
+
+
 def _clamp(value: int) -> int:
     return max(_SMALLEST, min(value, _LARGEST))
 
 
-def present(b: Broker) -> Moment | None:
+def present(k: Record) -> Moment | None:
     """The clock that the key had when its last batch ended."""
-    return Moment(0, int(b.key["clock_ns"])) if b.key["has_clock"] else None
+    return Moment(0, int(k["clock_ns"])) if k["has_clock"] else None
 
 
-def by_stream(b: Broker, rows: Records, run: Array, stream_ms: int) -> Moment | None:
+def by_stream(k: Record, run: Array, mono: Array, wall: Array, stream_ms: int) -> Moment | None:
     """The key's moment at a wall time of the stream, seen from its last record before that.
 
-    `rows` are its waiting records in order. None if no record has it.
+    The arrays are of its waiting records in order. None if no record has it.
     """
-    wall = rows["ts_wall_ms"]
     before = np.flatnonzero((wall != NULL) & (wall <= stream_ms))
-    k = b.key
     if len(before):
         last = int(before[-1])
-        at = Moment(int(run[last]), int(rows["ts_mono_ns"][last]))
+        at = Moment(int(run[last]), int(mono[last]))
         passed = stream_ms - int(wall[last])
     elif k["any"] and k["last_wall_ms"] != NULL and k["last_wall_ms"] <= stream_ms:
         last = -1
@@ -55,16 +77,15 @@ def by_stream(b: Broker, rows: Records, run: Array, stream_ms: int) -> Moment | 
         return None
     ns = at.ns + passed * NS_PER_MS
     if last + 1 < len(wall) and run[last + 1] == at.run:
-        ns = min(ns, int(rows["ts_mono_ns"][last + 1]))
+        ns = min(ns, int(mono[last + 1]))
     return Moment(at.run, _clamp(ns))
 
 
-def by_records(b: Broker, rows: Records, run: Array, time: Array, lateness_ns: int) -> Moment:
+def by_records(k: Record, run: Array, mono: Array, wall: Array, lateness_ns: int) -> Moment:
     """Latest of a key's waiting records (at least one) less the allowed lateness.
 
     The lateness reaches back over a broker start: records of the old run may still come.
     """
-    mono, wall = rows["ts_mono_ns"], rows["ts_wall_ms"]
     reached, latest, left = int(run[-1]), int(mono[-1]), lateness_ns
     while reached > 0:
         start = int(np.searchsorted(run, reached))
@@ -75,8 +96,8 @@ def by_records(b: Broker, rows: Records, run: Array, time: Array, lateness_ns: i
         reached -= 1
         if start > 0:
             old_ns, old_wall = int(mono[start - 1]), int(wall[start - 1])
-        elif b.key["any"]:
-            old_ns, old_wall = int(b.key["last_ns"]), int(b.key["last_wall_ms"])
+        elif k["any"]:
+            old_ns, old_wall = int(k["last_ns"]), int(k["last_wall_ms"])
         else:
             # nothing is known before the start; what the lateness still lets in comes before it
             return Moment(reached, int(FIRST))

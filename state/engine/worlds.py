@@ -1,0 +1,309 @@
+"""State of one shard whose keys are brokers, each with a world of its own: struct arrays by name.
+
+A shard also has waiting records, documents of its keys, documents for every broker (stars), and
+the documents that were configured in its last run. A key is opened when it has something to do;
+the arrays of the others stay as they were read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from state.engine.clocks import NS_PER_MS, mono_at, wall_at
+from state.engine.documents import Policy, Source, Star, changes, in_force, policy_of
+from state.engine.kernel import NULL, Array, Record
+from state.engine.names import Names
+from state.engine.records import Records
+from state.engine.store import Plain, RecordSet, Store, Struct
+from state.engine.structs import joined
+
+Pair = tuple[int, int]
+"""Cluster and broker."""
+Row = tuple[int, ...]
+_STAR = np.dtype(
+    [("id", "<i8"), ("cluster", "<i8"), ("text", "<i8"), ("wall_ms", "<i8"), ("feed", "<i8"),
+     ("seq", "<i8"), ("has_seq", "|i1")]
+)
+_APPLIED = np.dtype([("key", "<i8"), ("id", "<i8")])
+
+
+class Form:
+    """What a job keeps of a shard."""
+
+    def __init__(
+        self, job: str, version: int, columns: tuple[str, ...], texts: tuple[str, ...],
+        layouts: Mapping[str, np.dtype[Any]], name_fields: Mapping[str, tuple[str, ...]],
+        document: Sequence[str] = (),
+    ) -> None:
+        """`columns` and `texts` are those of records; `layouts` has the arrays of a world, `key`
+        first, `document` what is kept of a document besides its text and time."""
+        self.columns, self.parts = columns, tuple(layouts)
+        fields = ("key", "text", "wall_ms", *document)
+        self.document = np.dtype([(name, "<i8") for name in fields])
+        self.store = Store(
+            job, version,
+            Plain("config", names=True),
+            Struct("documents", self.document, ("text",)),
+            Struct("stars", _STAR, ("cluster", "text", "feed")),
+            Struct("applied", _APPLIED),
+            Plain("next_star"),
+            Plain("sizes"),
+            *(
+                Struct(f"world.{name}", kind, name_fields.get(name, ()))
+                for name, kind in layouts.items()
+            ),
+            RecordSet("waiting", columns, texts),
+        )
+
+
+@dataclass
+class Closed:
+    """A key as it is kept."""
+
+    parts: dict[str, Array]
+    documents: list[Row]
+    """Text, time and what else is kept of its own documents."""
+    applied: set[int]
+    """Stars that it has taken."""
+
+    @property
+    def key(self) -> Record:
+        """The scalars of the key, readable by name."""
+        return self.parts["key"][0]
+
+
+class Key(ABC):
+    """A key that judges: its world, documents and rows."""
+
+    world: Any
+    """A named tuple of arrays; `key` has the scalars."""
+    names: Names
+    documents: dict[Source, Policy]
+    applied: set[int]
+
+    @property
+    def key(self) -> Record:
+        """The scalars of the key, readable and writable by name."""
+        return self.world.key[0]
+
+    # -- records -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def feed(self, rows: Records) -> Any:
+        """Records as the kernel reads them; `mono` and `kind` are their times and kinds."""
+
+    @abstractmethod
+    def judge(
+        self, f: Any, start: int, end: int, rows: Records, policies: dict[int, Policy]
+    ) -> None:
+        """Judge records [start, end) of a feed; `policies` by record are those on the stream."""
+
+    # -- time --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def advance(self, clock: int, next_mono: int | None, next_wall: int) -> None:
+        """Move to a moment before the key's next record."""
+
+    def wall_at(self, clock: int, next_wall: int = int(NULL)) -> int:
+        """Wall time of a moment after the key's last record, NULL if unknown."""
+        w = self.world
+        return int(wall_at(w.key, clock, next_wall)) if self.key["any"] else int(NULL)
+
+    def mono_at(self, wall_ms: int) -> int:
+        """Monotonic time of a wall time after the key's last record."""
+        return mono_at(self.key, wall_ms)
+
+    # -- documents ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def apply(self, policy: Policy, now: int, wall: int) -> None:
+        """A document replaces the one of its scope and name, unless it is the older."""
+
+    def before_first(self, wall: int, stars: Sequence[Star]) -> None:
+        """Take stars that hold before the key's first record, which has this wall time."""
+        return None
+
+    def reconfigured(self, source: Source) -> None:
+        """A configured document of this scope and name has changed and is applied."""
+        return None
+
+    def kept_documents(self) -> list[Row]:
+        """Text, time and what else is kept of the key's own documents."""
+        return [(p.text, p.wall_ms) for p in self.documents.values() if p.wall_ms != NULL]
+
+
+K = TypeVar("K", bound=Key)
+
+
+class Shard(ABC, Generic[K]):
+    """What one shard knows between two calls."""
+
+    form: Form
+    scopes: frozenset[str] | None = None
+    """Scopes of documents that matter when the configuration changes; None = all."""
+    kinds: Array | None = None
+    """By kind of record whether the job reads it; None = all."""
+
+    def __init__(
+        self, config: Sequence[str], parameters: Mapping[str, int] | None = None,
+        data: bytes | None = None,
+    ) -> None:
+        """The shard behind its bytes, or a new one; `config` are the documents configured now,
+        `parameters` fields of a key that every key gets."""
+        store = self.form.store
+        self.config = tuple(config)
+        self.parameters: Mapping[str, int] = parameters or {}
+        if data:
+            found, self.names = store.read(data)
+        else:
+            found, self.names = store.blank(), Names()
+        names = self.names
+        self.waiting: Records = found["waiting"]
+        self.next_star = int(found["next_star"][0]) if data else 0
+        self.stars = [
+            Star(id_, cluster, policy_of(names, text, wall), feed, seq if has_seq else None)
+            for id_, cluster, text, wall, feed, seq, has_seq in found["stars"].tolist()
+        ]
+        numbers = found["config"].tolist()
+        was = [names.get(number) for number in numbers]
+        kept = in_force(was, numbers, int(NULL))
+        self.changed = changes(was, config, self.scopes) if data else {}
+        """Configured documents that differ from those of the last run; None = taken away."""
+        if was != [*config]:
+            numbers = [names.intern_one(text) for text in config]
+        self._config = np.array(numbers, np.int64)
+        self._before = kept
+        self._documents = kept if was == [*config] else in_force(config, numbers, int(NULL))
+        self.keys: dict[Pair, K | Closed] = self._closed(found) if data else {}
+        self._read, self._scalars = list(self.keys), found["world.key"]
+
+    def _closed(self, found: dict[str, Any]) -> dict[Pair, K | Closed]:
+        """The keys as they are kept, in their order."""
+        documents: dict[int, list[Row]] = {}
+        for key, *row in found["documents"].tolist():
+            documents.setdefault(key, []).append(tuple(row))
+        applied: dict[int, set[int]] = {}
+        for key, star in found["applied"].tolist():
+            applied.setdefault(key, set()).add(star)
+        ends = np.cumsum(found["sizes"], axis=0)
+        ranges = zip((ends - found["sizes"]).tolist(), ends.tolist(), strict=True)
+        arrays = [(name, found[f"world.{name}"]) for name in self.form.parts]
+        key = found["world.key"]
+        pairs = zip(key["cluster"].tolist(), key["broker"].tolist(), strict=True)
+        return {
+            pair: Closed(
+                {
+                    name: array[start:end]
+                    for (name, array), start, end in zip(arrays, starts, stops, strict=True)
+                },
+                documents.get(i, []), applied.get(i, set()),
+            )
+            for i, (pair, (starts, stops)) in enumerate(zip(pairs, ranges, strict=True))
+        }
+
+    # -- keys --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def new_key(self, pair: Pair, documents: dict[Source, Policy]) -> K:
+        """A key that nothing is known of."""
+
+    @abstractmethod
+    def read_key(
+        self, parts: dict[str, Array], documents: dict[Source, Policy], more: dict[Source, Row]
+    ) -> K:
+        """The key behind its arrays; `more` is what else is kept of its own documents."""
+
+    @abstractmethod
+    def pack(self, world: Any) -> dict[str, Array]:
+        """The arrays to store of a world."""
+
+    def prepare(self, b: K) -> None:
+        """A key that has got its parameters, before it judges anything."""
+        return None
+
+    @abstractmethod
+    def due_ms(self, b: K | Closed) -> Iterator[int]:
+        """Wall times of the stream at which a key would do something by itself."""
+
+    @abstractmethod
+    def rows(self, b: K) -> dict[str, pa.Table]:
+        """Output rows of a key since it was opened, by table."""
+
+    @property
+    def may_rest(self) -> bool:
+        """Keys that have nothing to do may stay closed."""
+        return True
+
+    def open(self, pair: Pair) -> K:
+        """The key of a pair, which may be a new one that is not kept yet."""
+        found = self.keys.get(pair)
+        if found is None:
+            return self.new_key(pair, dict(self._documents))
+        if not isinstance(found, Closed):
+            return found
+        documents, more = dict(self._before), {}
+        for text, wall, *rest in found.documents:
+            policy = policy_of(self.names, text, wall)
+            documents[policy.source], more[policy.source] = policy, tuple(rest)
+        key = self.read_key(found.parts, documents, more)
+        key.applied = found.applied
+        self.keys[pair] = key
+        return key
+
+    @property
+    def brokers(self) -> dict[Pair, K]:
+        """All keys, opened."""
+        return {pair: self.open(pair) for pair in self.keys}
+
+    def resting(self, stream_ms: int) -> set[Pair]:
+        """Keys that were read and have nothing to do unless a record or a star comes: their
+        parameters are the same, and the stream has not passed their clocks."""
+        k = self._scalars
+        rest = np.full(len(k), self.may_rest)
+        for name, value in self.parameters.items():
+            rest &= k[name] == value
+        if stream_ms > 0:
+            # in floating point: one more key may be opened than must be
+            ahead = (float(stream_ms) - k["last_wall_ms"]) * NS_PER_MS + k["last_ns"]
+            moves = (k["has_clock"] == 0) | (ahead > k["clock_ns"] - float(NS_PER_MS))
+            known = (k["any"] != 0) & (k["last_wall_ms"] != NULL)
+            rest &= ~(moves & known & (k["last_wall_ms"] <= stream_ms))
+        return {self._read[i] for i in np.flatnonzero(rest)}
+
+    # -- bytes -------------------------------------------------------------------------------
+
+    def write(self) -> bytes:
+        """The bytes of the shard."""
+        kept = [
+            b if isinstance(b, Closed)
+            else Closed(self.pack(b.world), b.kept_documents(), b.applied)
+            for b in self.keys.values()
+        ]
+        values: dict[str, Any] = self.form.store.blank()
+        if kept:
+            values |= {
+                f"world.{name}": joined([b.parts[name] for b in kept]) for name in self.form.parts
+            }
+        documents = [(i, *row) for i, b in enumerate(kept) for row in b.documents]
+        stars = [
+            (s.id, s.cluster, s.policy.text, s.policy.wall_ms, s.feed, s.seq or 0,
+             s.seq is not None)
+            for s in self.stars
+        ]
+        applied = [(i, star) for i, b in enumerate(kept) for star in sorted(b.applied)]
+        sizes = [[len(b.parts[name]) for name in self.form.parts] for b in kept]
+        return self.form.store.write(values | {
+            "config": self._config,
+            "documents": np.array(documents, self.form.document),
+            "stars": np.array(stars, _STAR),
+            "applied": np.array(applied, _APPLIED),
+            "next_star": np.array([self.next_star], np.int64),
+            "sizes": np.array(sizes, np.int64).reshape(-1, len(self.form.parts)),
+            "waiting": self.waiting,
+        }, self.names)
