@@ -1,0 +1,116 @@
+"""Runs `message_counts` in the core, as a stream and in batch: `runners.py FOLDER` prints its rows.
+
+It is started with a copy of the sources on PYTHONPATH that has the job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from app.config.settings import Settings, load_settings
+from app.ingest.contract import Limits
+from app.ingest.routing import packer
+from app.stream import archive, govern
+from app.stream.operators import operators
+from app.stream.session import build_session
+from app.warehouse.commit import shaped
+from app.warehouse.tables import TABLES
+from app.whatif import replay
+
+JOB = "message_counts"
+TABLE = "topic_message_counts"
+START_MS = 1_767_621_600_000
+FILES, PER_FILE = 6, 100
+
+
+def records() -> list[dict[str, Any]]:
+    """Two minutes of entries in three topics of two clusters, up to 400 ms out of order."""
+    rng = random.Random(7)
+    found = []
+    for i in range(FILES * PER_FILE):
+        at_ms = START_MS + 200 * i
+        found.append((at_ms + rng.randint(0, 400), {
+            "event_type": "entry_added", "source_feed": "contract", "cluster": f"c{i % 2}",
+            "broker": "b1", "seq": i, "ts_mono_ns": at_ms * 1_000_000, "ts_wall_ms": at_ms,
+            "topic": f"persistent://t/ns/{rng.randint(0, 2)}", "ledger_id": 1, "entry_id": i,
+            "entry_bytes": rng.randint(1, 999), "num_messages": rng.choice([None, 1, 7]),
+        }))
+    return [record for _, record in sorted(found, key=lambda pair: pair[0])]
+
+
+def write(folder: Path, found: list[dict[str, Any]]) -> None:
+    """Files that the stream takes one by one, in this order."""
+    folder.mkdir()
+    for number in range(FILES):
+        path = folder / f"{number}.jsonl"
+        part = found[number * PER_FILE : (number + 1) * PER_FILE]
+        path.write_text("".join(json.dumps(record) + "\n" for record in part), "utf-8")
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def core(settings: Settings, lines: list[bytes]) -> pa.Table:
+    """Rows of the core for all records at once, then with the stream's clock at its end."""
+    operator = operators(settings, [JOB])[JOB]
+    batch = pa.record_batch({
+        "value": pa.array(lines, pa.binary()), "source_partition": ["0"] * len(lines),
+        "source_offset": pa.array(range(len(lines)), pa.int64()),
+    })
+    packed = pa.Table.from_batches(
+        packer({JOB: operator.route}, 1, Limits(2**62), live=False)(iter([batch]))
+    )
+    latest = max(json.loads(line)["ts_wall_ms"] for line in lines)
+    blobs = [row["blob"] for row in packed.to_pylist() if row["job"] == JOB]
+    first = operator.job.step(None, blobs, 0)
+    last = operator.job.step(first.state, [], latest - settings.idle_advance_ms)
+    found = [step.tables[TABLE] for step in (first, last) if TABLE in step.tables]
+    return pa.concat_tables([shaped(t, TABLES[TABLE], operator.constants) for t in found])
+
+
+def shown(rows: pa.Table) -> list[str]:
+    """Whole rows as text, sorted."""
+    return sorted(repr(sorted(row.items())) for row in rows.to_pylist())
+
+
+def main(folder: Path) -> dict[str, Any]:
+    """The rows by runner, and the records."""
+    added = records()
+    write(folder / "events", added)
+    settings = load_settings(None, {
+        "warehouse": str(folder / "warehouse"), "partitions": 2, "shards": 3, "alerts": None,
+        "source": {"format": "files", "path": str(folder / "events"),
+                   "options": {"maxFilesPerTrigger": "1"}},
+        "queries": [[JOB]], "stats_window_ms": "10s", JOB: {"count": "messages"},
+    })
+    lines = [json.dumps(record).encode() for record in added]
+    spark = build_session(settings, "weir-toy")
+    try:
+        for query in (
+            archive.start(spark, settings, {"availableNow": True}),
+            govern.start(spark, settings, [JOB], {"availableNow": True}),
+        ):
+            query.awaitTermination()
+        found = {
+            "core": core(settings, lines),
+            "stream": DeltaTable(f"{settings.warehouse}/{TABLE}").to_pyarrow_table(),
+            "batch": replay.replay(spark, settings, [JOB])[TABLE],
+            "here": replay.replay_here(settings, [JOB])[TABLE],
+        }
+    finally:
+        spark.stop()
+    counts = [[r["cluster"], r["topic"], r["window_start_ms"], r["messages"], r["bytes"]]
+              for r in found["core"].to_pylist()]
+    rows = {name: shown(rows) for name, rows in found.items()}
+    return {"rows": rows, "counts": counts, "added": added}
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    (place / "found.json").write_text(json.dumps(main(place)), "utf-8")
