@@ -41,6 +41,7 @@ from state.backlog.shard import Shard
 from state.engine import wall
 from state.engine.names import NONE, Names
 from state.engine.records import Records
+from state.engine.structs import grown
 from state.engine.wall_job import Batch, SharedWallJob, least
 from udfs.hashing import hash64
 
@@ -123,6 +124,8 @@ class Backlog(SharedWallJob[Shard]):
         settings = {**self._settings, "deduplication": s.names.intern_one(L.DEDUPLICATION)}
         w = shards.unpack({**s.parts, "keys": keys}, settings, s.names, timeline,
                           place[: len(keys)])
+        if len(batch.key):
+            w = shards.more_room(w)
         feed = _feed(r, batch.key, place[len(keys):], SEQUENCE.ranks(r, s.shared, s.names), w)
         flow.prepare(w, batch.begin_ms)
         o = _more_rows(w, None)
@@ -217,6 +220,6 @@ def _more_rows(w: World, old: Out | None) -> Out:
     for name, (layout, rows) in need.items():
         have = np.zeros(0, layout) if old is None else getattr(old, name)
         if rows > len(have):
-            have = np.concatenate([have, np.zeros(2 * rows - len(have) + 64, layout)])
+            have = grown(have, 2 * rows + 64)
         arrays[name] = have
     return Out(**arrays)

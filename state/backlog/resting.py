@@ -79,9 +79,12 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
     newest = int(s.shared["ts_wall_ms"].max(initial=NULL))
     active = np.maximum(keys["last_ms"], keys["woken_ms"])
     idle = has & (keys["clock_ms"] > newest) & (active < now - REST.after_ms)
+    least = max(REST.page // 2, len(keys) // 4)
+    if np.count_nonzero(idle) < least:
+        return due_ms
     idle &= ~_waits(keys, s.waiting)
     chosen = np.flatnonzero(idle)
-    if len(chosen) < max(REST.page // 2, len(keys) // 4):
+    if len(chosen) < least:
         return due_ms
     pages = [chosen[i : i + REST.page] for i in range(0, len(chosen), REST.page)]
     key = hashes(keys["cluster"][chosen], keys["topic"][chosen], s.names)

@@ -18,6 +18,7 @@ from state.engine.names import Names
 from state.engine.records import Records, empty
 from state.engine.store import Columns, Plain, Pool, RecordSet, Struct, Texts, turn_back
 from state.engine.store import Store as Kept
+from state.engine.structs import grown, picked
 from state.engine.wall_job import SharedShard
 
 VERSION = 2
@@ -200,10 +201,7 @@ def unpack(
 
 def _grown(array: Array, need: int) -> Array:
     """An array with at least so many elements, twice as many if it is short."""
-    if need <= len(array):
-        return array
-    more = np.zeros((2 * need - len(array), *array.shape[1:]), array.dtype)
-    return np.concatenate([array, more])
+    return array if need <= len(array) else grown(array, 2 * need)
 
 
 def more_room(w: World) -> World:
@@ -259,7 +257,7 @@ def pack(w: World, stream_ms: int) -> tuple[Parts, Array]:
         number = np.full(len(keys), -1, np.int64)
         number[kept] = np.arange(len(kept))
         e.cursors["key"][order] = number[e.cursors["key"][order]]
-        keys = keys[kept]
+        keys = picked(keys, kept)
     keys["cached_name"][keys["cached"] == 0] = -1
     parts: Parts = {"keys": keys, "passes": w.passes[kept]}
     parts["counts"] = np.ascontiguousarray(e.spans[:, kept, 1])
@@ -267,7 +265,7 @@ def pack(w: World, stream_ms: int) -> tuple[Parts, Array]:
         parts[_COUNTS[i]] = _gathered(pool, e.spans[i], kept, POOLS[_COUNTS[i]])
     parts["range_count"] = np.ascontiguousarray(e.range_spans[order, 1])
     parts["ranges"] = _gathered(e.ranges, e.range_spans, order, L.RANGE_COLUMNS)
-    parts["cursors"] = e.cursors[order]
+    parts["cursors"] = picked(e.cursors, order)
     parts["seen_bytes"], parts["seen_consumed"] = w.seen_bytes[order], w.seen_consumed[order]
     return parts, due
 

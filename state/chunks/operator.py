@@ -27,6 +27,7 @@ from state.chunks.shard import PAYLOAD, Room, Shard
 from state.engine import wall
 from state.engine.names import Names
 from state.engine.records import Records, length, read_blobs
+from state.engine.structs import grown
 from state.engine.wall_job import Batch, WallJob, least
 from udfs.hashing import hash_strings
 
@@ -381,11 +382,9 @@ def room_for_rows(w: World, old: Out | None, chunks: int = 1) -> Out:
     for name, _, layout in _FIELDS:
         have = getattr(old, name) if old is not None else np.zeros(0, layout)
         if need[name] > len(have):
-            have = np.concatenate([have, np.zeros(2 * need[name] - len(have) + 64, layout)])
+            have = grown(have, 2 * need[name] + 64)
         arrays[name] = have
     have = old.positions if old is not None else np.zeros((0, 2), np.int64)
     if need["positions"] > len(have):
-        have = np.concatenate(
-            [have, np.zeros((2 * need["positions"] - len(have) + 64, 2), np.int64)]
-        )
+        have = grown(have, 2 * need["positions"] + 64)
     return Out(positions=have, **arrays)

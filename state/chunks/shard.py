@@ -14,7 +14,7 @@ from state.chunks import layout as L
 from state.chunks.declaration import COLUMNS, NAME
 from state.chunks.layout import NULL, Array, World
 from state.chunks.sequence import TEXTS
-from state.engine import wall_job
+from state.engine import structs, wall_job
 from state.engine.names import Names
 from state.engine.store import Arrays, Plain, RecordSet, Store, Struct
 
@@ -88,6 +88,8 @@ def write(shard: Shard) -> bytes:
 
 def _payloads(shard: Shard) -> Arrays:
     """Only the payloads that something refers to, numbered anew."""
+    if not len(shard.store):
+        return {"payloads": np.zeros(0, np.uint8), "payload_lengths": np.zeros(0, np.int64)}
     users = [shard.parts["nodes"][PAYLOAD], shard.parts["held"][PAYLOAD], shard.waiting[PAYLOAD]]
     used = np.unique(np.concatenate(users))
     used = used[used >= 0]
@@ -126,8 +128,8 @@ def unpack(
     sizes = {"contexts": more, "nodes": more, "entries": more, "bindings": room.chunks,
              "held": room.chunks}
     grown = {
-        name: np.concatenate([parts[name], np.zeros(sizes.get(name, 0), kind)])
-        for name, kind in LAYOUTS.items()
+        name: structs.grown(parts[name], len(parts[name]) + sizes.get(name, 0))
+        for name in LAYOUTS
     }
     for array, first, name in (
         ("contexts", "free_context", "contexts"), ("nodes", "free_node", "nodes"),
@@ -135,9 +137,10 @@ def unpack(
         ("held", "free_held", "held"),
     ):
         live = len(parts[array])
-        free = np.arange(live, len(grown[array]))
-        grown[array]["next"][live:] = np.append(free[1:], -1)[: len(free)]
-        p[first] = live if len(free) else -1
+        every = len(grown[array])
+        grown[array]["next"][live:] = np.arange(live + 1, every + 1)
+        grown[array]["next"][max(every - 1, live):] = -1
+        p[first] = live if live < every else -1
         if name:
             p[name] = live
     grown["held"]["key"][len(parts["held"]):] = -1
@@ -241,16 +244,14 @@ def pack(w: World, stream_ms: int) -> dict[str, Array]:
     number = {name: _renumber(mask) for name, mask in keep.items()}
     number["contexts"] = np.full(len(w.contexts) + 1, -1, np.int64)
     number["contexts"][contexts] = np.arange(a)
-    parts = {name: getattr(w, name)[mask].copy() for name, mask in keep.items()}
-    parts |= {
-        "contexts": w.contexts[contexts], "nodes": w.nodes[nodes], "entries": w.entries[entries],
-        "bindings": w.bindings[bindings], "held": w.held[held],
-    }
+    keep |= {"contexts": contexts, "nodes": nodes, "entries": entries, "bindings": bindings,
+             "held": held}
+    parts = {name: structs.picked(getattr(w, name), rows) for name, rows in keep.items()}
     parts["nodes"]["next"] = number["contexts"][owners]
     parts["entries"]["next"] = number["consumers"][holders]
-    parts["entries"] = parts["entries"][parts["entries"]["next"] >= 0]
-    parts["acked"] = _acknowledged(w)
-    parts["acked"] = parts["acked"][keep["subs"][parts["acked"]["sub"]]]
+    parts["entries"] = structs.picked(parts["entries"], parts["entries"]["next"] >= 0)
+    acked = _acknowledged(w)
+    parts["acked"] = structs.picked(acked, keep["subs"][acked["sub"]])
     for part, field_, target in (
         ("subs", "key", "keys"), ("consumers", "key", "keys"), ("consumers", "sub", "subs"),
         ("contexts", "consumer", "consumers"), ("bindings", "sub", "subs"),
@@ -296,7 +297,11 @@ def _renumber(keep: Array) -> Array:
 def _acknowledged(w: World) -> Array:
     """Ranges of the subscriptions' present epochs, joined where they touch, without what a
     cumulative acknowledgement covers."""
-    every = np.concatenate([w.acked, w.acks[: w.settings[0]["acks"]]])
+    more = int(w.settings[0]["acks"])
+    if not len(w.acked) and not more:
+        return w.acked
+    every = structs.grown(w.acked, len(w.acked) + more)
+    every[len(w.acked):] = w.acks[:more]
     s = w.subs[every["sub"]]
     covered = (s["has_cumulative"] != 0) & (
         (every["ledger"] < s["ledger"])

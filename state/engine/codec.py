@@ -77,10 +77,21 @@ def decode(job: str, version: int, data: bytes) -> dict[str, Array]:
     _require(job, version, plan.job, plan.version)
     arrays: dict[str, Array] = {}
     lengths, offset = _lengths(plan, body)
-    for name, kind, length in zip(plan.names, plan.types, lengths, strict=True):
+    at, names = 0, plan.names
+    while at < len(names):
+        name, kind, length, begin = names[at], plan.types[at], lengths[at], at
+        at += 1
         if kind.names is None or length <= SHORT:
-            arrays[name] = np.ndarray(length, kind, body, offset).copy()
-            offset += length * kind.itemsize
+            if kind.shape == () and kind.names is None:
+                while at < len(names) and plan.types[at] is kind and lengths[at] == length:
+                    at += 1
+            size = (at - begin) * length * kind.itemsize
+            if at - begin > 1:
+                block = np.ndarray((at - begin, length), kind, body, offset).copy()
+                arrays.update(zip(names[begin:at], block, strict=True))
+            else:
+                arrays[name] = np.ndarray(length, kind, body, offset).copy()
+            offset += size
             continue
         array = np.zeros(length, kind)
         for field in kind.names:
@@ -127,9 +138,7 @@ def _header(
         a.dtype if a.ndim == 1 else np.dtype((a.dtype, a.shape[1:])) for a in arrays.values()
     ]
     known = _headers.get((job, version))
-    if known is None or known[0] != names or any(
-        a is not b and a != b for a, b in zip(types, known[1], strict=True)
-    ):
+    if known is None or known[0] != names or types != known[1]:
         header = json.dumps(
             {"job": job, "version": version,
              "arrays": [[name, _fields(kind)] for name, kind in zip(names, types, strict=True)]},

@@ -22,6 +22,7 @@ from state.engine.names import NONE, Names
 from state.engine.records import FLAGS, NULL, Array, Records, concat, length, take
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY, Sequence
+from state.engine.structs import picked, words
 from state.events import KIND_INDEX
 
 START = 0
@@ -115,27 +116,13 @@ class Standing(ABC):
     def needed(self, records: Records, meaning: Array, stream_ms: int) -> Array:
         """Which shared records can still matter: those that no later one, behind every key,
         replaces; one that sets nothing goes with the last one of its name that set something."""
-        n = len(meaning)
         past = records["ts_wall_ms"] < stream_ms
         if not past.any():
-            return np.ones(n, bool)
-        start = meaning["what"] == START
-        origin = self._origin(records, meaning)
-        levels = (origin, records["cluster"], meaning["name"], meaning["what"])
-        by = np.lexsort((np.arange(n), *levels))
-        followed = np.zeros(n, bool)
-        same = np.ones(n - 1, bool)
-        for level in levels:
-            same &= level[by][1:] == level[by][:-1]
-        followed[by[:-1]] = same & past[by[1:]]
-        keep = ~followed
-        empty = keep & past & ~self.sets(meaning) & ~start
-        if empty.any():
-            pair = meaning["what"] * np.int64(2**40) + meaning["name"]
-            _, group = np.unique(pair, return_inverse=True)
-            full = np.bincount(group, keep & ~empty, int(group.max()) + 1)
-            keep &= ~(empty & (full[group] == 0))
-        return keep
+            return np.ones(len(meaning), bool)
+        return _needed(
+            self, words(meaning).tobytes(), records["cluster"].tobytes(),
+            records["broker"].tobytes(), past.tobytes(),
+        ).copy()
 
     def turns(
         self, records: Records, meaning: Array, places: Array, names: Names, base: Settings
@@ -146,69 +133,93 @@ class Standing(ABC):
         `base` are the settings of the parameters.
         """
         rows = np.flatnonzero((meaning["what"] == self.broker) | (meaning["what"] == START))
-        m = meaning[rows]
-        is_start = m["what"] == START
-        about = np.stack([
-            rows, records["ts_wall_ms"][rows], is_start, m["fresh"], records["cluster"][rows],
-            np.where(is_start, records["broker"][rows], m["name"]),
-            self._origin(records, meaning)[rows],
-        ])
-        said = b"".join(np.ascontiguousarray(m[field]).tobytes() for field in self.settings)
-        found, begin = _turns(
-            self, len(rows), about.tobytes(), said, places[:, :2].tobytes(),
-            names.intern_one(EVERYWHERE), base,
+        about = (
+            rows.tobytes(), picked(meaning, rows).tobytes(),
+            *(records[name][rows].tobytes() for name in ("ts_wall_ms", "cluster", "broker")),
         )
-        return found.copy(), begin.copy()
+        everywhere = names.intern_one(EVERYWHERE)
+        found = [
+            _turns(self, about, cluster, broker, everywhere, base)
+            for cluster, broker in places[:, :2].tolist()
+        ]
+        begin = np.zeros(len(found) + 1, np.int64)
+        np.cumsum([len(turns) for turns in found], out=begin[1:])
+        joined = b"".join(turns.tobytes() for turns in found)
+        return np.frombuffer(bytearray(joined), self.turn), begin
 
-    def _origin(self, records: Records, meaning: Array) -> Array:
-        """The broker that a record is of, NONE where it is of no matter."""
-        broker = records["broker"]
-        return broker if self.by_origin else np.where(meaning["what"] == START, broker, NONE)
+
+# Most batches change nothing of what these are made of.
 
 
 @lru_cache(maxsize=256)
+def _needed(
+    standing: Standing, content: bytes, clusters: bytes, brokers: bytes, is_past: bytes
+) -> Array:
+    """See `Standing.needed`."""
+    meaning = np.frombuffer(content, standing.meaning)
+    cluster, broker = np.frombuffer(clusters, np.int64), np.frombuffer(brokers, np.int64)
+    past = np.frombuffer(is_past, bool)
+    n = len(meaning)
+    start = meaning["what"] == START
+    origin = broker if standing.by_origin else np.where(start, broker, NONE)
+    levels = (origin, cluster, meaning["name"], meaning["what"])
+    by = np.lexsort((np.arange(n), *levels))
+    followed = np.zeros(n, bool)
+    same = np.ones(n - 1, bool)
+    for level in levels:
+        same &= level[by][1:] == level[by][:-1]
+    followed[by[:-1]] = same & past[by[1:]]
+    keep = ~followed
+    empty = keep & past & ~standing.sets(meaning) & ~start
+    if empty.any():
+        pair = meaning["what"] * np.int64(2**40) + meaning["name"]
+        _, group = np.unique(pair, return_inverse=True)
+        full = np.bincount(group, keep & ~empty, int(group.max()) + 1)
+        keep &= ~(empty & (full[group] == 0))
+    return keep
+
+
+@lru_cache(maxsize=1024)
 def _turns(
-    standing: Standing, n: int, about: bytes, said: bytes, places: bytes, everywhere: int,
+    standing: Standing, about: tuple[bytes, ...], cluster: int, broker: int, everywhere: int,
     base: Settings,
-) -> tuple[Array, Array]:
-    """See `Standing.turns`: most batches change nothing of what it is made of."""
-    kinds = [standing.meaning[field] for field in standing.settings]
-    columns: list[list[float]] = []
-    at = 0
-    for kind in kinds:
-        columns.append(np.frombuffer(said, kind, n, at).tolist())
-        at += n * kind.itemsize
-    settings = list(zip(*columns, strict=True))
-    rows = np.frombuffer(about, np.int64).reshape(-1, n).T.tolist() if n else []
-    by_name: dict[tuple[int, int, int], list[int]] = {}
-    for i, (_, _, is_start, _, where, name, _) in enumerate(rows):
-        by_name.setdefault((where, name, is_start), []).append(i)
-    found: list[tuple[Any, ...]] = []
-    begin = [0]
-    for cluster, broker in np.frombuffer(places, np.int64).reshape(-1, 2).tolist():
-        levels = {(c, b, 0) for c in (cluster, NONE) for b in (broker, everywhere)}
-        levels.add((cluster, broker, 1))
-        own = every = (standing.unset,) * len(kinds)
-        now = base
-        found.append((-1, int(NULL), 0, 0, *standing.in_force(now)))
-        for i in sorted(i for level in levels for i in by_name.get(level, ())):
-            rank, at_ms, is_start, fresh, _, name, origin = rows[i]
-            if not is_start:
-                if origin not in (broker, everywhere, NONE):
-                    continue
-                if name == broker:
-                    own = settings[i]
-                if name == everywhere:
-                    every = settings[i]
-                before, now = now, tuple(
-                    a if a > standing.unset else b if b > standing.unset else c
-                    for a, b, c in zip(own, every, base, strict=True)
-                )
-                if now == before:
-                    continue
-            found.append((rank, at_ms, is_start, fresh, *standing.in_force(now)))
-        begin.append(len(found))
-    return np.array(found, standing.turn), np.array(begin, np.int64)
+) -> Array:
+    """The turns of one place; `about` are ranks, content, times, clusters and brokers of records.
+    """
+    rows, content, times, clusters, brokers = about
+    meaning = np.frombuffer(content, standing.meaning)
+    broker_of = np.frombuffer(brokers, np.int64)
+    start = meaning["what"] == START
+    name = np.where(start, broker_of, meaning["name"])
+    where = np.frombuffer(clusters, np.int64)
+    holds = np.where(
+        start, (where == cluster) & (name == broker),
+        np.isin(where, (cluster, NONE)) & np.isin(name, (broker, everywhere)),
+    )
+    if standing.by_origin:
+        holds &= start | np.isin(broker_of, (broker, everywhere, NONE))
+    rank, at_ms = np.frombuffer(rows, np.int64), np.frombuffer(times, np.int64)
+    own = every = (standing.unset,) * len(standing.settings)
+    now = base
+    found: list[tuple[Any, ...]] = [(-1, int(NULL), 0, 0, *standing.in_force(now))]
+    for i in np.flatnonzero(holds).tolist():
+        if not start[i]:
+            said = tuple(meaning[field][i].item() for field in standing.settings)
+            if name[i] == broker:
+                own = said
+            if name[i] == everywhere:
+                every = said
+            before, now = now, tuple(
+                a if a > standing.unset else b if b > standing.unset else c
+                for a, b, c in zip(own, every, base, strict=True)
+            )
+            if now == before:
+                continue
+        found.append((
+            int(rank[i]), int(at_ms[i]), int(start[i]), int(meaning["fresh"][i]),
+            *standing.in_force(now),
+        ))
+    return np.array(found, standing.turn)
 
 
 def _repeated(rows: Array, both: Records, known: int) -> Array:

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from state.engine import codec
 from state.engine.names import Names
-from state.engine.records import FLAGS, SOURCE_COLUMNS, Array, Records, empty
+from state.engine.records import FLAGS, SHIPPED, Array, Records
+from state.engine.structs import words
 
 Arrays = dict[str, Array]
 Values = dict[str, Any]
@@ -178,14 +179,15 @@ class Columns:
         stored = [arrays[name].view(np.int64) for name, _, _ in self._fields]
         found = np.zeros(len(stored[0]), self.dtype)
         if len(found):
-            turn_back(np.stack(stored), self._places, _words(found))
+            columns = np.concatenate(stored).reshape(len(stored), -1)
+            turn_back(columns, self._places, words(found))
         return found
 
     def save(self, value: Array, arrays: Arrays, names: Names) -> None:
         """Its fields, in copies."""
         columns = np.empty((len(self._fields), len(value)), np.int64)
         if len(value):
-            _turn(_words(np.ascontiguousarray(value)), self._places, columns)
+            _turn(words(np.ascontiguousarray(value)), self._places, columns)
         for column, (name, kind, _) in zip(columns, self._fields, strict=True):
             arrays[name] = column if kind == np.int64 else column.view(kind)
 
@@ -227,17 +229,22 @@ class RecordSet:
 
     def blank(self) -> Records:
         """No records."""
-        return Records((*empty(self.columns), *self.more), np.empty((len(self._kept), 0), np.int64))
+        columns = self._kept[1]
+        return Records(columns, np.empty((len(columns), 0), np.int64))
 
     def load(self, arrays: Arrays, names: Names) -> Records:
         """The records."""
-        return Records.of({column: arrays[name] for column, name in self._kept})
+        kept, columns = self._kept
+        stored = np.concatenate([arrays[name] for name in kept]).reshape(len(kept), -1)
+        return Records(columns, stored)
 
     def save(self, value: Records, arrays: Arrays, names: Names) -> None:
         """The records."""
-        for column, name in self._kept:
-            found = value[column]
-            arrays[name] = found.astype(np.int8) if column in FLAGS else found
+        kept, columns = self._kept
+        rows = value.data if value.columns == columns else [value[name] for name in columns]
+        arrays.update(zip(kept, rows, strict=True))
+        for name in self._flags:
+            arrays[name] = arrays[name].astype(np.int8)
 
     @cached_property
     def named(self) -> Sequence[str]:
@@ -249,9 +256,14 @@ class RecordSet:
         return [arrays[name] for name in self.named]
 
     @cached_property
-    def _kept(self) -> list[tuple[str, str]]:
-        every = (*self.columns, *SOURCE_COLUMNS, *FLAGS, "ingest_ms", *self.more)
-        return [(column, f"{self.name}.{column}") for column in every]
+    def _kept(self) -> tuple[list[str], tuple[str, ...]]:
+        """The arrays, and the columns that they are, in the order of blobs."""
+        every = (*self.columns, *SHIPPED, "held", *self.more)
+        return [f"{self.name}.{column}" for column in every], every
+
+    @cached_property
+    def _flags(self) -> list[str]:
+        return [f"{self.name}.{column}" for column in FLAGS]
 
 
 @dataclass(frozen=True)
@@ -315,10 +327,7 @@ class Store:
     def _compact(self, names: Names, arrays: Arrays) -> Names:
         """Leave out names that nothing refers to, once they are many."""
         used = np.zeros(len(names) + 1, bool)
-        for part in self._naming:
-            for column in part.ids(arrays):
-                if len(column):
-                    used[column] = True
+        used[np.concatenate([ids for part in self._naming for ids in part.ids(arrays)])] = True
         used = used[:-1]
         if np.count_nonzero(used) >= COMPACT_BELOW * len(names):
             return names
@@ -339,11 +348,6 @@ def _same(stored: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
 @lru_cache(maxsize=64)
 def _strings(texts: tuple[str, ...]) -> pa.StringArray:
     return pa.array(texts, pa.string())
-
-
-def _words(array: Array) -> Array:
-    """Elements with fields as rows of words, which may be written to."""
-    return array.view(np.int64).reshape(len(array), array.dtype.itemsize // 8)
 
 
 @numba.njit(cache=True, nogil=True)

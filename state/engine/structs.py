@@ -1,4 +1,9 @@
-"""Struct arrays copied as bytes: numpy copies their fields one by one, in ten times the time."""
+"""Arrays with fields, moved as rows of words.
+
+numpy copies a structure field by field, and looks at the fields of two layouts before it joins
+arrays of them; as rows of 8-byte words they are plain memory. Every layout is a multiple of 8 bytes
+long.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +11,36 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from state.engine.kernel import Array
+Array = np.ndarray
 
 
-def raw(array: Array) -> Array:
-    """The elements without their fields: the same memory."""
-    return array.view(f"V{array.itemsize}")
+def words(array: Array) -> Array:
+    """Elements as rows of words, which may be written to."""
+    return array.view(np.int64).reshape(len(array), array.dtype.itemsize // 8)
 
 
-def copied(array: Array) -> Array:
-    """A copy."""
-    return raw(array).copy().view(array.dtype)
+def grown(array: Array, length: int) -> Array:
+    """A copy with elements of zeros behind, so many in all."""
+    found = np.zeros((length, *array.shape[1:]), array.dtype)
+    if len(array):
+        if array.dtype.names is None:
+            found[: len(array)] = array
+        else:
+            words(found)[: len(array)] = words(np.ascontiguousarray(array))
+    return found
 
 
 def picked(array: Array, rows: Array) -> Array:
     """A copy of the elements at these positions, or where a mask holds."""
-    return raw(array)[rows].view(array.dtype)
+    if rows.dtype == np.bool_:
+        rows = np.flatnonzero(rows)
+    if not len(rows):
+        return np.zeros(0, array.dtype)
+    return words(np.ascontiguousarray(array)).take(rows, axis=0).reshape(-1).view(array.dtype)
 
 
 def joined(arrays: Sequence[Array]) -> Array:
     """Arrays of one layout, one after the other; a single one is not copied."""
     if len(arrays) == 1:
         return arrays[0]
-    return np.concatenate([raw(array) for array in arrays]).view(arrays[0].dtype)
+    return np.concatenate([words(array) for array in arrays]).reshape(-1).view(arrays[0].dtype)

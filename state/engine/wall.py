@@ -17,6 +17,7 @@ from state.engine.names import Names
 from state.engine.records import Array, Records, length, take
 from state.engine.refused import DUPLICATE, TOO_LATE, Refused
 from state.engine.sequence import Sequence as Order
+from state.engine.structs import grown
 
 CLOCK_FIELDS = [("has_clock", "|u1"), ("clock_ms", "<i8"), ("latest_ms", "<i8")]
 """What the array of keys must have; `latest_ms` is NULL before the first record."""
@@ -104,17 +105,19 @@ def _refuse_late(
     keys: Array, key: Array, records: Records, late: Array, stream_ms: int, lateness_ms: int,
     idle_advance_ms: int, refused: Refused,
 ) -> None:
-    details = []
-    for i in late.tolist():
-        wall, latest = int(records["ts_wall_ms"][i]), int(keys["latest_ms"][key[i]])
-        own = latest - lateness_ms if latest != NULL else None
-        if own is None or wall >= own:
-            needed = stream_ms + idle_advance_ms - wall
-            details.append(f"idle_advance_ms of {needed} would have kept it")
-            refused.needed_idle_advance_ms = max(refused.needed_idle_advance_ms or 0, needed)
-        else:
-            details.append(f"{own - wall} ms before the clock of its key")
-    refused.add(records, late, TOO_LATE, details)
+    time, latest = records["ts_wall_ms"][late], keys["latest_ms"][key[late]]
+    own = np.where(latest != NULL, latest, NULL + lateness_ms) - lateness_ms
+    by_stream = time >= own
+    missing = np.where(by_stream, stream_ms + idle_advance_ms - time, own - time)
+    if by_stream.any():
+        refused.needed_idle_advance_ms = max(
+            refused.needed_idle_advance_ms or 0, int(missing[by_stream].max())
+        )
+    refused.add(records, late, TOO_LATE, [
+        f"idle_advance_ms of {ms} would have kept it" if others
+        else f"{ms} ms before the clock of its key"
+        for ms, others in zip(missing.tolist(), by_stream.tolist(), strict=True)
+    ])
 
 
 def first_waiting(keys: int, key: Array, records: Records) -> tuple[Array, Array]:
@@ -150,14 +153,13 @@ def interned(
     )
     if made == count:
         return known, found
-    grown = np.zeros(made, known.dtype)
-    grown[:count] = known
-    fresh = grown[count:]
+    more = grown(known, made)
+    fresh = more[count:]
     for i, field in enumerate(fields):
         fresh[field] = every[count:made, i]
     for field, value in blank.items():
         fresh[field] = value
-    return grown, found
+    return more, found
 
 
 @numba.njit(cache=True, nogil=True)

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from state.engine import wall
 from state.engine.records import Records, length
+from state.engine.structs import grown
 from state.engine.wall_job import Batch, SharedWallJob
 from state.producer_ids import bloom, flow, quota
 from state.producer_ids import layout as L
@@ -178,4 +179,4 @@ def _more_stats(w: World, o: Out) -> Out:
     used = int(w.settings[0]["stats"])
     if used < len(o.stats):
         return o
-    return o._replace(stats=np.concatenate([o.stats, np.zeros(2 * used + 1024, L.STATS)]))
+    return o._replace(stats=grown(o.stats, len(o.stats) + 2 * used + 64))

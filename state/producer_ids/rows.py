@@ -47,11 +47,12 @@ class Rows:
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables that have rows."""
-        tables = {
-            "producer_id_decisions": self.decisions(), "producer_id_stats": self.stats(),
-            "producer_id_owners": self.owners(),
+        makers = {
+            "producer_id_decisions": ("decisions", self.decisions),
+            "producer_id_stats": ("stats", self.stats),
+            "producer_id_owners": ("owners", self.owners),
         }
-        return {name: table for name, table in tables.items() if table.num_rows}
+        return {name: make() for name, (count, make) in makers.items() if self._p[count]}
 
     def _text(self, ids: Array) -> pa.Array:
         ids = np.ascontiguousarray(ids, np.int64)

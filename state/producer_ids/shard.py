@@ -9,6 +9,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from state.engine import structs
 from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
@@ -108,14 +109,14 @@ def unpack(
     p["ids"], p["counted"] = len(parts["ids"]), len(parts["counted"])
     p["next_serial"] = live + len(keys)
     p["row_key"], p["row_ms"] = -1, NULL
-    grown = np.concatenate([filters, np.zeros(records, L.FILTER)])
+    grown = structs.grown(filters, live + records)
     grown["key"][live:] = -1
     grown["next"][live:] = np.append(np.arange(live + 1, live + records), -1)[:records]
     p["free_filter"] = live if records else -1
     ids = np.zeros(len(parts["ids"]) + records * exact, L.IDENTITY)
     ids["owner"][: len(parts["ids"])] = np.repeat(np.arange(live), filters["items"] * exact)
     ids["pid"][: len(parts["ids"])] = parts["ids"]
-    counted = np.concatenate([parts["counted"], np.zeros(records * exact, L.IDENTITY)])
+    counted = structs.grown(parts["counted"], len(parts["counted"]) + records * exact)
     counted["owner"][: len(parts["counted"])] += live
     world = World(
         settings=p, keys=keys, links=np.zeros(len(keys), L.LINK),
@@ -221,9 +222,10 @@ def pack(w: World, stream_ms: int) -> dict[str, Array]:
     number[:-1][kept] = np.arange(int(kept.sum()))
     order = np.empty(len(w.filters), np.int64)
     order = order[: _line_up(w, kept, order)]
-    every = bool(kept.all())
-    keys, links = (w.keys, w.links) if every else (w.keys[kept], w.links[kept])
-    filters = w.filters[order]
+    keys, links = w.keys, w.links
+    if not kept.all():
+        keys, links = structs.picked(keys, kept), structs.picked(links, kept)
+    filters = structs.picked(w.filters, order)
     found = {
         name: _gathered(getattr(w, name), links["sample_at"], keys["used"])
         for name in _SAMPLE_COLUMNS
