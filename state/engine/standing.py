@@ -194,10 +194,12 @@ def _turns(
     where = np.frombuffer(clusters, np.int64)
     holds = np.where(
         start, (where == cluster) & (name == broker),
-        np.isin(where, (cluster, NONE)) & np.isin(name, (broker, everywhere)),
+        ((where == cluster) | (where == NONE)) & ((name == broker) | (name == everywhere)),
     )
     if standing.by_origin:
-        holds &= start | np.isin(broker_of, (broker, everywhere, NONE))
+        holds &= (
+            start | (broker_of == broker) | (broker_of == everywhere) | (broker_of == NONE)
+        )
     rank, at_ms = np.frombuffer(rows, np.int64), np.frombuffer(times, np.int64)
     own = every = (standing.unset,) * len(standing.settings)
     now = base
