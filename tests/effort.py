@@ -8,10 +8,25 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import HealthCheck, Phase, settings
+
 SLOW = bool(os.environ.get("WEIR_SLOW"))
+SHRINK = "WEIR_SHRINK" in os.environ
 LEAST = 12
 
 
 def examples(whole: int) -> int:
     """How many of `whole` random examples are drawn."""
     return whole if SLOW else min(whole, max(whole // 4, LEAST))
+
+
+def drawn(whole: int) -> settings:
+    """How random traces are drawn: the same ones in every run, a share of `whole`.
+
+    Shrinking a trace takes minutes: only when asked for, with WEIR_SHRINK.
+    """
+    return settings(
+        max_examples=examples(whole), deadline=None, derandomize=True, database=None,
+        phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if SHRINK else [])],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )

@@ -48,11 +48,12 @@ def play(
     """Rows by table of the core; see `shipping.called`."""
     chosen = {**PARAMS, **(params or {})}
     return called(
-        Chunks(chosen, **more), batches, blob, chosen["idle_advance_ms"], until_ms, states, _plain
+        Chunks(chosen, **more), batches, blob, chosen["idle_advance_ms"], until_ms, states, plain
     )
 
 
-def _plain(table: pa.Table) -> list[Row]:
+def plain(table: pa.Table) -> list[Row]:
+    """Rows of a table, with the payload of a message in one piece."""
     rows = table.to_pylist()
     for row in rows:
         parts = row.pop(PARTS[2], None)
@@ -63,4 +64,4 @@ def _plain(table: pa.Table) -> list[Row]:
     return rows
 
 
-__all__ = ["PARAMS", "RELEASES", "blob", "numbered", "play"]
+__all__ = ["PARAMS", "RELEASES", "blob", "numbered", "plain", "play"]

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state.backlog import layout as L
 from state.backlog import shard
 from state.backlog.operator import Backlog
 from state.backlog.resting import all_awake
-from state.engine import codec, names
-from state.engine.codec import StateFormatError
-from tests.effort import examples
-from tests.reference.backlog import OWN, TABLES, judge, topic_of
+from tests.reference.backlog import judge
 from tests.state.backlog_trace import (
     PARAMS,
     T0,
@@ -28,152 +21,17 @@ from tests.state.backlog_trace import (
     entry,
     ledger,
     numbered,
-    play,
     policy,
     quota,
     record,
 )
-from tests.state.backlog_traces import Trace, traces
-from tests.state.test_reference import CHECKED
-from tests.state.test_splits import LATENESS_MS, cut
+from tests.state.contract.jobs import JOBS
 
 Rows = dict[str, list[dict[str, Any]]]
 SEEDS = st.integers(0, 2**32 - 1)
-FEWER = settings(CHECKED, max_examples=examples(30))
-
-
-def in_order(rows: Rows) -> Rows:
-    """Rows of every table by key, time and number."""
-    return {
-        table: sorted(rows.get(table, []), key=lambda r: (
-            r["cluster"], r["topic"], r["ts_wall_ms"], r["row_no"],
-        ))
-        for table in TABLES
-    }
-
-
-def assert_same(got: Rows, expected: Rows) -> None:
-    got, expected = in_order(got), in_order(expected)
-    for table in TABLES:
-        for i, (mine, wanted) in enumerate(zip(got[table], expected[table], strict=False)):
-            assert mine == wanted, (table, i)
-        assert len(got[table]) == len(expected[table]), table
 
 
 # -- random traces ---------------------------------------------------------------------------
-
-
-def compare(trace: Trace) -> None:
-    end = trace.end_ms + 1
-    assert_same(
-        play([numbered(trace.records)], trace.params, trace.configured, end),
-        judge(trace.records, trace.params, trace.configured, end),
-    )
-
-
-@CHECKED
-@given(traces())
-def test_core_and_reference_agree(trace: Trace) -> None:
-    compare(trace)
-
-
-@FEWER
-@given(traces(most=200, least=100))
-def test_long_traces(trace: Trace) -> None:
-    compare(trace)
-
-
-def canonical(state: bytes) -> dict[Any, Any]:
-    """What a state says of its topics, free of places and of what nobody can see."""
-    s = all_awake(shard.read(state))
-    p, at = s.parts, {"ledgers": 0, "samples": 0, "producers": 0, "cursors": 0, "ranges": 0}
-
-    def block(name: str, count: int) -> list[Any]:
-        begin = at[name]
-        at[name] += int(count)
-        return p[name][:, begin : at[name]].T.tolist()
-
-    def text(name: Any) -> str | None:
-        return None if name < 0 else s.names.get(int(name))
-
-    found: dict[Any, Any] = {}
-    for i, k in enumerate(p["keys"]):
-        ledgers, samples, producers, cursors = p["counts"][:, i]
-        about: dict[str, Any] = {
-            "ledgers": block("ledgers", ledgers), "samples": block("samples", samples),
-            "producers": sorted((text(c), pid) for c, pid in block("producers", producers)),
-            "clock": int(k["clock_ms"]), "was": int(k["was"]), "state": int(k["has_state"]),
-            "last": (int(k["last_ms"]), int(k["last_ns"]), text(k["broker"]), text(k["feed"])),
-        }
-        if k["seen_ledger"] != L.NULL:
-            about["seen"] = [int(k[f]) for f in ("seen_ledger", "seen_entry", "second", "kept")]
-        if k["cached"]:
-            about["cached"] = (
-                [int(k[f]) for f in ("cached_ledger", "cached_entry", "cached_ms")],
-                text(k["cached_name"]), bool(k["cached_version"] == k["version"]),
-            )
-        for j in range(at["cursors"], at["cursors"] + int(cursors)):
-            c, n = p["cursors"][j], int(p["cursors"][j]["checks"])
-            consumed = p["seen_consumed"][j]
-            about[f"cursor {text(c['name'])}"] = (
-                [int(c[f]) for f in ("durable", "ledger", "entry", "first_ms", "was", "checks",
-                                     "floor_ledger", "before_ledger")],
-                int(c["first_source"]) if c["first_ms"] != L.NULL else None,
-                int(c["floor_entry"]) if c["floor_ledger"] != L.NULL else None,
-                int(c["before_entry"]) if c["before_ledger"] != L.NULL else None,
-                block("ranges", p["range_count"][j]),
-                [x[len(x) - n :].tolist() for x in (
-                    p["passes"][i], p["seen_bytes"][j], consumed - consumed[-1],
-                )],
-            )
-        at["cursors"] += int(cursors)
-        found[text(k["cluster"]), text(k["topic"])] = about
-    return found
-
-
-@FEWER
-@given(
-    traces(), SEEDS, st.sampled_from((0, LATENESS_MS)), st.sampled_from((1, 3000, 200_000)),
-)
-def test_any_cut_gives_the_same_rows_and_state(
-    trace: Trace, seed: int, jitter_ms: int, drain_ms: int
-) -> None:
-    order, end = random.Random(seed), trace.end_ms + drain_ms
-    whole_states: list[bytes] = []
-    split_states: list[bytes] = []
-    records = numbered(trace.records)
-    whole = play([records], trace.params, trace.configured, end, whole_states)
-    came = sorted(
-        records, key=lambda r: (r["ts_wall_ms"] + order.random() * jitter_ms, r["source_offset"])
-    )
-    split = play(cut(came, order), trace.params, trace.configured, end, split_states)
-    assert "quarantine" not in split
-    assert_same(split, whole)
-    assert canonical(split_states[-1]) == canonical(whole_states[-1])
-    again = shard.write(shard.read(split_states[-1]))
-    assert canonical(again) == canonical(split_states[-1])
-
-
-@FEWER
-@given(traces(), SEEDS)
-def test_topics_in_other_shards_change_nothing(trace: Trace, seed: int) -> None:
-    """Every topic in a shard of its own; policies and starts go to all."""
-    end, own = trace.end_ms + 1, set(OWN)
-    records = numbered(trace.records)
-    topics = sorted({topic_of(r) for r in records if r["event_type"] in own})
-    random.Random(seed).shuffle(topics)
-    found: Rows = {}
-    for topic in topics:
-        mine = [r for r in records if r["event_type"] not in own or topic_of(r) == topic]
-        for table, rows in play([mine], trace.params, trace.configured, end).items():
-            found.setdefault(table, []).extend(rows)
-    assert_same(found, judge(trace.records, trace.params, trace.configured, end))
-
-
-def test_names_may_collide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names are compared byte by byte; here every hash is one of two."""
-    monkeypatch.setattr(names.Names.__init__, "__defaults__", (None, None, 1))
-    test_long_traces()  # type: ignore[call-arg]
 
 
 # -- late and repeated -----------------------------------------------------------------------
@@ -206,34 +64,6 @@ FIRST = [ledger(0, 1, 5, 500), cursor(0, "s", "1:-1")]
 def passes(rows: Rows, column: str = "limit_bytes") -> dict[int, Any]:
     """One column of checks by time."""
     return {r["pass_ms"] - T0: r[column] for r in rows.get("backlog_checks", [])}
-
-
-def test_late_and_repeated_records_are_quarantined() -> None:
-    call = answers(job())
-    rows = call([*FIRST, ledger(1000, 1, 6, 600, seq=2), ledger(1000, 1, 7, 700, seq=2)])
-    assert [(r["reason_code"], r["seq"]) for r in rows["quarantine"]] == [("DUPLICATE_RECORD", 2)]
-    assert passes(rows, "backlog_bytes") == {0: 500}
-    rows = call([ledger(400, 1, 9, 900, seq=3), ledger(500, 1, 8, 800, seq=4)])
-    assert [(r["reason_code"], r["seq"], r["detail"]) for r in rows["quarantine"]] == [
-        ("TOO_LATE", 3, "100 ms before the clock of its key")
-    ]
-    rows = call([ledger(5000, 1, 1, 10, seq=5, topic="persistent://t/a/y")], 20_000)
-    assert [(r["reason_code"], r["detail"]) for r in rows["quarantine"]] == [
-        ("TOO_LATE", "idle_advance_ms of 25000 would have kept it")
-    ]
-    assert passes(rows, "backlog_bytes")[1000] == 600 and len(passes(rows)) == 19
-    assert {r["job"] for r in rows["quarantine"]} == {"backlog"}
-
-
-def test_a_repeated_policy_is_reported_by_the_copy_at_home() -> None:
-    told = {**policy(0, "topic", TOPIC, **quota(5)), "seq": 1}
-    for home in (1, 0):
-        call = answers(job())
-        assert "quarantine" not in call([told], 0, home)
-        rows = call([told, {**told, "seq": 2, "ts_wall_ms": T0 + 1}], 0, home)
-        assert len(rows.get("quarantine", [])) == home
-    call = answers(job())
-    assert [r["reason_code"] for r in call([told, told])["quarantine"]] == ["DUPLICATE_RECORD"]
 
 
 # -- policies and starts ---------------------------------------------------------------------
@@ -290,7 +120,7 @@ def test_changed_configuration_holds_from_the_clock_on() -> None:
     changed = job(after)
     rows = call([ledger(3600, 1, 5, 500)], 1500, by=changed)
     assert [(r["topic"], r["limit_bytes"], r["limit_source_size"]) for r in
-            in_order(rows)["backlog_checks"]] == [
+            JOBS["backlog"].in_order(rows)["backlog_checks"]] == [
         (TOPIC, 8, "namespace"), (TOPIC, 8, "namespace"), *[("persistent://t/b/x", 9, "broker")] * 2
     ]
     call([policy(4000, "namespace", "t/a", publishRateInMsgs=1)], 1500, by=changed)
@@ -313,15 +143,6 @@ def test_replaced_policies_are_forgotten() -> None:
 
 
 # -- state -----------------------------------------------------------------------------------
-
-
-def test_other_states_are_refused() -> None:
-    state = job().step(None, [blob(numbered(FIRST))], 0).state
-    assert codec.describe(state)["job"] == "backlog"
-    with pytest.raises(StateFormatError, match="state of job chunks, expected backlog"):
-        shard.read(codec.encode("chunks", shard.VERSION, {}))
-    with pytest.raises(StateFormatError, match="has version 3, this release reads 2"):
-        shard.read(codec.encode("backlog", shard.VERSION + 1, {}))
 
 
 def test_a_topic_without_anything_is_forgotten() -> None:

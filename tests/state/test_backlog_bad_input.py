@@ -31,7 +31,7 @@ from tests.state.backlog_trace import (
     quota,
     record,
 )
-from tests.state.test_backlog import Rows, assert_same
+from tests.state.contract.jobs import JOBS, Rows
 
 EVERY_SECOND: dict[str, Any] = {
     "backlogQuotaCheckIntervalInSeconds": 1, "check_rows": "all",
@@ -46,7 +46,7 @@ def both(
     """Rows of the core, which are those of the reference; `until_ms` counted from the start."""
     chosen = {**EVERY_SECOND, **params}
     found = play([numbered(records)], chosen, policies or [], T0 + until_ms)
-    assert_same(found, judge(records, chosen, policies or [], T0 + until_ms))
+    JOBS["backlog"].assert_same(found, judge(records, chosen, policies or [], T0 + until_ms))
     return found
 
 
@@ -199,13 +199,3 @@ def test_many_subscriptions_and_ledgers() -> None:
             rows = both(records, 2001, [document("topic", TOPIC, **limits)],
                         preciseTimeBasedBacklogQuotaCheck=precise, apply_evictions=True)
             assert len(rows["backlog_subscriptions"]) == 450 and rows["backlog_evictions"]
-
-
-def test_nothing_at_all() -> None:
-    job = Backlog({**PARAMS}, [document("topic", TOPIC, **quota(1))])
-    step = job.step(None, [], 0)
-    assert (step.tables, step.wake_at_ms) == ({}, None)
-    step = job.step(step.state, [], T0)
-    assert step.tables == {}
-    none = record("connection_opened", 0, cnx_id="c")
-    assert numbered([none]) == []

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
-from tests.effort import examples
+from tests.effort import drawn
 from tests.reference.backlog import (
     DEDUPLICATION,
     HOLDS,
@@ -56,10 +56,7 @@ T0 = 1_767_621_600_000
 TOPIC = "persistent://t/a/x"
 PRECISE = {"preciseTimeBasedBacklogQuotaCheck": True, "backlogQuotaCheckIntervalInSeconds": 1}
 BY_LEDGER = {**PRECISE, "preciseTimeBasedBacklogQuotaCheck": False}
-random_traces = settings(
-    max_examples=examples(60), deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+random_traces = drawn(60)
 
 
 def ids(values: list[dict[str, Any]]) -> list[str]:

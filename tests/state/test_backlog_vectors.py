@@ -22,8 +22,8 @@ from tests.state.backlog_trace import (
     policy,
     quota,
 )
+from tests.state.contract.jobs import JOBS
 from tests.state.recorded import vectors
-from tests.state.test_backlog import assert_same
 from tests.state.test_backlog_reference import (
     BROKER_QUOTAS,
     PHASE_MS,
@@ -241,8 +241,8 @@ def test_the_recorded_run(precise: bool) -> None:
     events = events_of_the_run()
     expected = judge(events, params, configured, end)
     got = play([numbered(events)], params, configured, end)
-    assert_same(got, expected)
+    JOBS["backlog"].assert_same(got, expected)
     assert len(got["backlog_evictions"]) > 5 or not precise
     by_time = sorted(numbered(events), key=lambda r: r["ts_wall_ms"])
     batches = [by_time[i : i + 400] for i in range(0, len(by_time), 400)]
-    assert_same(play(batches, params, configured, end), expected)
+    JOBS["backlog"].assert_same(play(batches, params, configured, end), expected)

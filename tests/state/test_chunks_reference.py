@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
-from tests.effort import examples
+from tests.effort import drawn
 from tests.reference.chunks import (
     TABLES,
     Consumer,
@@ -232,10 +232,7 @@ class Whereabouts:
         return set(found)
 
 
-@settings(
-    max_examples=examples(50), deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@drawn(50)
 @given(traces())
 def test_every_chunk_of_an_ordered_subscription_is_in_one_place(trace: Trace) -> None:
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}

@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from state.engine import codec
-from state.engine.codec import StateFormatError
-from state.entry_cache import shard
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.settings import SIZE_MB, TTL_MS
 from tests.reference.entry_cache import judge
 from tests.state.cache_trace import PARAMS, Row, blob, play
-from tests.state.test_entry_cache_traces import assert_same, sorted_rows
+from tests.state.contract.jobs import JOBS
 from tests.state.trace import START_MS, START_NS
 
 MS = 1_000_000
@@ -65,25 +62,11 @@ def same(records: list[Row], params: dict[str, Any], end_ms: int = 200_000) -> d
     """Rows of the core, once they are those of the reference."""
     until = START_MS + end_ms
     got = play([records], params, until_ms=until)
-    assert_same(got, judge(records, {**PARAMS, **params}, until_ms=until))
+    JOBS["entry_cache"].assert_same(got, judge(records, {**PARAMS, **params}, until_ms=until))
     return got
 
 
 # -- late and repeated -----------------------------------------------------------------------
-
-
-def test_late_and_repeated_records_are_quarantined() -> None:
-    once = added(1000, 0, seq=2)
-    rows = play(
-        [[cursor(0, seq=1), once, once], [added(2000, 1, seq=3)], [added(1499, 2, seq=4)],
-         [added(1500, 3, seq=5), {**once, "source_offset": 9}]],
-        READS, until_ms=START_MS + 60_000,
-    )
-    assert sorted((r["reason_code"], r["seq"], r["detail"]) for r in rows["quarantine"]) == [
-        ("DUPLICATE_RECORD", 2, ""), ("TOO_LATE", 2, "500 ms before the clock of its key"),
-        ("TOO_LATE", 4, "1 ms before the clock of its key"),
-    ]
-    assert [r["inserted"] for r in rows["cache_stats"] if r["topic"] is None] == [3]
 
 
 def test_kinds_of_other_jobs_move_no_clock() -> None:
@@ -203,14 +186,6 @@ def test_bytes_of_state_per_entry() -> None:
     assert (len(states[-1]) - len(small[-1])) / 20_000 < 60
 
 
-def test_other_bytes_are_refused_by_name() -> None:
-    states: list[bytes] = []
-    play([many(3)], READS, states=states)
-    with pytest.raises(StateFormatError, match="magic"):
-        shard.Brokers((), (), data=b"NOPE" + states[-1][4:])
-    assert codec.describe(states[-1])["job"] == "entry_cache"
-
-
 def test_caches_that_come_and_go_between_runs() -> None:
     """One that stays goes on with what it holds, a new one begins empty."""
     stays, goes, comes = {"max_bytes": 1000}, {"policy": "lru"}, {"policy": "fifo"}
@@ -246,7 +221,7 @@ def test_the_shard_asks_to_be_woken_for_windows_and_asked_for_removals() -> None
 
 
 def test_rows_are_in_order() -> None:
-    rows = sorted_rows(play([many(2000, 1.0)], READS, until_ms=START_MS + 200_000))
+    rows = JOBS["entry_cache"].in_order(play([many(2000, 1.0)], READS, until_ms=START_MS + 200_000))
     evictions = rows["cache_evictions"]
     assert len(evictions) == 2000
     for before, after in pairwise(evictions):

@@ -8,9 +8,9 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 
-from tests.effort import examples
+from tests.effort import drawn
 from tests.reference.entry_cache import (
     BY_CURSOR,
     MAX_TIMES,
@@ -37,11 +37,7 @@ VECTORS = "entry_cache.json"
 QUEUE, MANAGER = "cache-queue-4.2.4.jsonl.gz", "cache-manager-4.2.4.jsonl.gz"
 TOPIC = "persistent://t/ns/a"
 TTL_MAX = "managedLedgerCacheEvictionTimeThresholdMillisMax"
-random_traces = settings(
-    max_examples=examples(60), deadline=None, derandomize=True, database=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+random_traces = drawn(60)
 
 
 def settings_of(params: dict[str, Any]) -> Settings:

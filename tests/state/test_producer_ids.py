@@ -8,153 +8,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from state.engine import codec, names
-from state.engine.codec import StateFormatError
 from state.producer_ids import bloom, shard
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shared import LAYERS, SAMPLES, SPAN_S
-from tests.reference.producer_ids import OWN, TABLES, judge
+from tests.reference.producer_ids import judge
+from tests.state.contract.jobs import JOBS
 from tests.state.producer_id_trace import PARAMS, blob, numbered, play
-from tests.state.producer_id_traces import Trace, traces
 from tests.state.recorded import vectors
-from tests.state.test_reference import CHECKED
-from tests.state.test_splits import LATENESS_MS, cut
 
 Rows = dict[str, list[dict[str, Any]]]
 SEEDS = st.integers(0, 2**32 - 1)
+JOB = JOBS["producer_ids"]
 VECTORS = "producer_ids.json"
 T0 = 1_767_621_600_000
 LARGEST = 2**63 - 1
 SECOND = {SAMPLES: 11, SPAN_S: 1, "rate_unit": "second", "stats_window_ms": 1000}
 
 
-def in_order(rows: Rows) -> Rows:
-    """Rows of every table by key, time and number."""
-    return {
-        table: sorted(rows.get(table, []), key=lambda r: (
-            r["cluster"], r["broker"], r["user"], r["ts_wall_ms"], r["row_no"],
-        ))
-        for table in TABLES
-    }
-
-
-def assert_same(got: Rows, expected: Rows) -> None:
-    got, expected = in_order(got), in_order(expected)
-    for table in TABLES:
-        for i, (mine, wanted) in enumerate(zip(got[table], expected[table], strict=False)):
-            assert mine == wanted, (table, i)
-        assert len(got[table]) == len(expected[table]), table
-
-
-def canonical(state: bytes) -> dict[Any, Any]:
-    """What a state says of its users, free of places and of what is as good as forgotten."""
-    s = shard.read(state)
-    p = s.parts
-    sizes = [
-        1 if s.shape[2] else (s.shape[0] + 63) // 64 if f["dense"] else int(f["items"])
-        for f in p["filters"]
-    ]
-    at = ids = samples = 0
-    filters: dict[int, list[Any]] = {i: [] for i in range(len(p["keys"]))}
-    for f, size in zip(p["filters"], sizes, strict=True):
-        items = int(f["items"])
-        members = sorted(p["ids"][ids : ids + items].tolist())
-        content = p["words"][at : at + size].tolist() if not s.shape[2] else members
-        filters[int(f["key"])].append((int(f["created_ms"]), items, int(f["set"]), content))
-        at, ids = at + size * (not s.shape[2]), ids + items * s.shape[2]
-    found: dict[Any, Any] = {}
-    for i, k in enumerate(p["keys"]):
-        n = int(k["used"])
-        mine = slice(samples, samples + n)
-        samples += n
-        counted = sorted(
-            (int(c["pid"]), int(c["at_ms"])) for c in p["counted"][p["counted"]["owner"] == i]
-        )
-        who = tuple(s.names.get(int(k[f])) for f in ("cluster", "broker", "user"))
-        found[who] = (
-            float(k["tokens"]), int(k["refilled_ms"]), int(k["recorded_ms"]), int(k["current"]),
-            [p[f"sample_{x}"][mine].tolist() for x in ("start", "last", "total")],
-            filters[i], counted, int(k["clock_ms"]), int(k["open"]),
-            (int(k["window_ms"]), int(k["seen"]), int(k["rejected"])) if k["open"] else None,
-        )
-    return found
-
-
 # -- random traces ---------------------------------------------------------------------------
-
-
-def compare(trace: Trace) -> None:
-    end = trace.end_ms + 1
-    assert_same(
-        play([numbered(trace.records)], trace.params, trace.configured, end),
-        judge(trace.records, trace.params, trace.configured, end),
-    )
-
-
-@CHECKED
-@given(traces())
-def test_core_and_reference_agree(trace: Trace) -> None:
-    compare(trace)
-
-
-@CHECKED
-@given(traces(broker_keys=True, most=90))
-def test_settings_of_brokers(trace: Trace) -> None:
-    compare(trace)
-
-
-@CHECKED
-@given(
-    traces(broker_keys=True), SEEDS, st.sampled_from((0, LATENESS_MS)),
-    st.sampled_from((1, 3000, 200_000)),
-)
-def test_any_cut_gives_the_same_rows_and_state(
-    trace: Trace, seed: int, jitter_ms: int, drain_ms: int
-) -> None:
-    order, end = random.Random(seed), trace.end_ms + drain_ms
-    whole_states: list[bytes] = []
-    split_states: list[bytes] = []
-    records = numbered(trace.records)
-    whole = play([records], trace.params, trace.configured, end, whole_states)
-    came = sorted(
-        records, key=lambda r: (r["ts_wall_ms"] + order.random() * jitter_ms, r["source_offset"])
-    )
-    split = play(cut(came, order), trace.params, trace.configured, end, split_states)
-    assert "quarantine" not in split
-    assert_same(split, whole)
-    assert canonical(split_states[-1]) == canonical(whole_states[-1])
-    again = shard.write(shard.read(split_states[-1]))
-    assert canonical(again) == canonical(split_states[-1])
-
-
-@CHECKED
-@given(traces(), SEEDS)
-def test_users_in_other_shards_change_nothing(trace: Trace, seed: int) -> None:
-    """Every user in a shard of its own; policies and starts go to all."""
-    end, own = trace.end_ms + 1, set(OWN)
-    records = numbered(trace.records)
-    users = sorted({r["principal"] for r in records if r["event_type"] in own})
-    random.Random(seed).shuffle(users)
-    groups: dict[str, list[str]] = {}
-    for principal in users:
-        groups.setdefault(principal.partition(":")[2] or principal, []).append(principal)
-    found: Rows = {}
-    for group in groups.values():
-        mine = [r for r in records if r["event_type"] not in own or r["principal"] in group]
-        for table, rows in play([mine], trace.params, trace.configured, end).items():
-            found.setdefault(table, []).extend(rows)
-    assert_same(found, judge(trace.records, trace.params, trace.configured, end))
-
-
-def test_names_may_collide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names are compared byte by byte; here every hash is one of two."""
-    monkeypatch.setattr(
-        names.Names.__init__, "__defaults__", (None, None, 1)
-    )
-    test_core_and_reference_agree()  # type: ignore[call-arg]
 
 
 # -- records ---------------------------------------------------------------------------------
@@ -190,7 +63,7 @@ def all_rows(records: list[dict[str, Any]], *args: Any) -> Rows:
 
 
 def decisions(records: list[dict[str, Any]], *args: Any) -> list[dict[str, Any]]:
-    return in_order(all_rows(records, *args))["producer_id_decisions"]
+    return JOB.in_order(all_rows(records, *args))["producer_id_decisions"]
 
 
 def answers(job: ProducerIds) -> Any:
@@ -322,22 +195,6 @@ def test_rate_vectors_one_by_one() -> None:
 # -- late and repeated -----------------------------------------------------------------------
 
 
-def test_late_and_repeated_records_are_quarantined() -> None:
-    call = answers(job())
-    first = [batch(1, T0, seq=1), batch(2, T0 + 1000, seq=2), batch(2, T0 + 1000, seq=2)]
-    rows = call(first)
-    assert [(r["reason_code"], r["seq"]) for r in rows["quarantine"]] == [("DUPLICATE_RECORD", 2)]
-    rows = call([batch(3, T0 + 400, seq=3), batch(1, T0 + 500, seq=4)])
-    assert [(r["reason_code"], r["seq"], r["detail"]) for r in rows["quarantine"]] == [
-        ("TOO_LATE", 3, "100 ms before the clock of its key")
-    ]
-    rows = call([batch(9, T0 + 5000, "u2", seq=5)], T0 + 20_000)
-    assert [(r["reason_code"], r["detail"]) for r in rows["quarantine"]] == [
-        ("TOO_LATE", "idle_advance_ms of 25000 would have kept it")
-    ]
-    assert {r["job"] for r in rows["quarantine"]} == {"producer_ids"}
-
-
 def test_records_that_differ_only_in_late_columns_keep_their_order() -> None:
     records = [
         batch(pid, T0, topic=topic, partition=partition, client_id=client)
@@ -350,18 +207,7 @@ def test_records_that_differ_only_in_late_columns_keep_their_order() -> None:
     rows = decisions(records)
     assert [r["producer_id"] for r in rows] == [4, 5, 2, 3, 1, 7, 6]
     assert [r["row_no"] for r in rows] == list(range(7))
-    assert_same(all_rows(records), judge(records, {}, (), T0 + 1))
-
-
-def test_a_repeated_policy_is_reported_by_the_copy_at_home() -> None:
-    told = policy("u1", 5, T0, seq=1)
-    for home in (1, 0):
-        call = answers(job())
-        assert "quarantine" not in call([told], 0, home)
-        rows = call([told, {**told, "seq": 2, "ts_wall_ms": T0 + 1}], 0, home)
-        assert len(rows.get("quarantine", [])) == home
-    call = answers(job())
-    assert [r["reason_code"] for r in call([told, told])["quarantine"]] == ["DUPLICATE_RECORD"]
+    JOB.assert_same(all_rows(records), judge(records, {}, (), T0 + 1))
 
 
 # -- policies and starts ---------------------------------------------------------------------
@@ -466,16 +312,6 @@ def test_large_settings_stay_within_64_bits() -> None:
 # -- state -----------------------------------------------------------------------------------
 
 
-def test_other_states_are_refused() -> None:
-    state = job().step(None, [blob(numbered([batch(1, T0)]))], 0).state
-    assert codec.describe(state)["job"] == "producer_ids"
-    header = codec.encode("chunks", shard.VERSION, {})
-    with pytest.raises(StateFormatError, match="state of job chunks, expected producer_ids"):
-        shard.read(header)
-    with pytest.raises(StateFormatError, match="has version 2, this release reads 1"):
-        shard.read(codec.encode("producer_ids", 2, {}))
-
-
 def test_filters_of_another_shape_are_given_up() -> None:
     call = answers(job())
     call([batch(1, T0), batch(-1, T0 + 1000)])
@@ -548,18 +384,11 @@ def test_unusual_records(membership: str) -> None:
         batch(5, T0 + 8, producer_name="p", ledger_id=LARGEST, entry_id=LARGEST, seq=-(2**63),
               entry_bytes=LARGEST, num_messages=2**31 - 1, sequence_id=-(2**63) + 1),
     ]
-    rows = in_order(all_rows(records, {"membership": membership}))
+    rows = JOB.in_order(all_rows(records, {"membership": membership}))
     assert sorted((r["user"], r["producer_id"]) for r in rows["producer_id_decisions"]) == sorted([
         ("u1", LARGEST), ("u1", 0), (long[5:], 1), ("", 1), ("", 2), ("\n:x", 3), ("c", 4),
         ("u1", 5),
     ])
     assert sum(r["rule"] == "assigned" for r in rows["producer_id_owners"]) == 1
     good = [r for r in records if r.get("producer_id", 0) >= -1]
-    assert_same(rows, judge(good, {"membership": membership}, (), T0 + 9))
-
-
-def test_nothing_at_all() -> None:
-    step = job([quota("u1", 1)]).step(None, [], 0)
-    assert (step.tables, step.wake_at_ms) == ({}, None)
-    step = job([quota("u1", 1)]).step(step.state, [], T0)
-    assert step.tables == {}
+    JOB.assert_same(rows, judge(good, {"membership": membership}, (), T0 + 9))

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
-from tests.effort import examples
+from tests.effort import drawn
 from tests.reference.producer_ids import (
     EXPIRATION_MS,
     OWN,
@@ -41,10 +41,7 @@ RATES = (("last_event", "rate-4.1.0.jsonl.gz"), ("start_time", "rate-3.7.2.jsonl
 T0 = 1_767_621_600_000
 LONG = 2**63 - 1
 SECOND = {SAMPLES: 11, WINDOW_S: 1, "rate_unit": "second", "stats_window_ms": 1000}
-random_traces = settings(
-    max_examples=examples(60), deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+random_traces = drawn(60)
 
 
 def ids(values: list[dict[str, Any]]) -> list[str]:

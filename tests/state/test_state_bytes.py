@@ -15,7 +15,7 @@ from state.engine.codec import StateFormatError
 from state.rate_limits import shard
 from tests.reference.job import judge
 from tests.state.canonical import canonical
-from tests.state.test_reference import sorted_rows
+from tests.state.contract.jobs import JOBS
 from tests.state.trace import PARAMS, START_MS, START_NS, play, publish, record
 
 S = 1_000_000_000
@@ -27,41 +27,6 @@ def some_state() -> bytes:
     states: list[bytes] = []
     play([[publish(0, messages=50), publish(S)]], policies=[LIMIT], states=states)
     return states[-1]
-
-
-def with_header(data: bytes, **changed: Any) -> bytes:
-    size = struct.unpack_from("<I", data, 4)[0]
-    header = json.dumps({**json.loads(data[8 : 8 + size]), **changed}).encode()
-    return data[:4] + struct.pack("<I", len(header)) + header + data[8 + size :]
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"NOPE" + some_state()[4:], "not a state of Weir: magic bytes are missing"),
-        (with_header(some_state(), job="chunks"), "state of job chunks, expected rate_limits"),
-        (
-            with_header(some_state(), version=shard.VERSION + 1),
-            f"state of rate_limits has version {shard.VERSION + 1}, "
-            f"this release reads {shard.VERSION}",
-        ),
-        # marks that do not say which limit they are of
-        (
-            with_header(some_state(), version=2),
-            f"state of rate_limits has version 2, this release reads {shard.VERSION}",
-        ),
-    ],
-)
-def test_other_bytes_are_refused_by_name(data: bytes, message: str) -> None:
-    with pytest.raises(StateFormatError, match=f"^{message}$"):
-        shard.read(data, [LIMIT])
-
-
-def test_reading_and_writing_changes_nothing() -> None:
-    data = some_state()
-    again = shard.write(shard.read(data, [LIMIT]))
-    assert canonical(again, (LIMIT,)) == canonical(data, (LIMIT,))
-    assert codec.describe(again)["job"] == "rate_limits"
 
 
 def test_64_bit_ends_survive_waiting_and_judging() -> None:
@@ -87,7 +52,7 @@ def test_64_bit_ends_survive_waiting_and_judging() -> None:
     expected = judge(records, PARAMS, [LIMIT], wall + 1_600)
     for batches in ([records], [[r] for r in records]):
         got = play(batches, policies=[LIMIT], drain_ms=1_600)
-        assert sorted_rows(got) == sorted_rows(expected)
+        assert JOBS["rate_limits"].in_order(got) == JOBS["rate_limits"].in_order(expected)
     assert [r["bytes"] for r in expected["publish_verdicts"]] == [
         LARGEST, 0, 2**53 + 1, LARGEST, LARGEST - 1
     ]

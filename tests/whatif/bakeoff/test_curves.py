@@ -15,8 +15,8 @@ from app.whatif.bakeoff.trace import JOB, read_trace
 from state.entry_cache.belady import compare
 from state.entry_cache.layout import POLICIES
 from state.entry_cache.operator import EntryCache
+from tests.effort import drawn
 from tests.state.cache_trace import PARAMS, blob, numbered
-from tests.state.test_reference import CHECKED
 from tests.state.trace import START_MS
 from tests.whatif.bakeoff.traces import SETTINGS, bake_off, cache_records, generated, write_lines
 
@@ -119,7 +119,7 @@ SIZES = [ENTRY * n * 100 // 98 + 2 for n in (1, 2, 3, 5, 8, 13)]
 """Room for so many entries below the trigger."""
 
 
-@settings(CHECKED, max_examples=40)
+@settings(drawn(40), max_examples=40)
 @given(even_traces())
 def test_no_policy_that_keeps_to_its_size_beats_foresight(trace: Trace) -> None:
     bounded = tuple(policy for policy in POLICIES if policy != "expected_reads_stash")
@@ -128,7 +128,7 @@ def test_no_policy_that_keeps_to_its_size_beats_foresight(trace: Trace) -> None:
         assert all(mine <= most for mine, most in zip(own, best, strict=True)), policy
 
 
-@settings(CHECKED, max_examples=40)
+@settings(drawn(40), max_examples=40)
 @given(even_traces())
 def test_a_larger_lru_cache_finds_all_that_a_smaller_one_finds(trace: Trace) -> None:
     lru, belady = hit_ratios(trace, ("lru", "belady"), SIZES)
