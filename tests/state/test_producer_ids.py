@@ -1,4 +1,4 @@
-"""The core of producer_ids: equal to the reference, however a trace is cut, and within bounds."""
+"""The core of producer_ids call by call: what comes late, and what its state keeps."""
 
 from __future__ import annotations
 
@@ -8,54 +8,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from state.producer_ids import bloom, shard
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shared import LAYERS, SAMPLES, SPAN_S
 from tests.reference.producer_ids import judge
-from tests.state.contract.jobs import JOBS
-from tests.state.producer_id_trace import PARAMS, blob, numbered, play
-from tests.state.recorded import vectors
+from tests.state.contract.jobs import JOBS, Rows
+from tests.state.producer_id_trace import (
+    PARAMS,
+    T0,
+    batch,
+    blob,
+    numbered,
+    other,
+    play,
+    policy,
+    quota,
+)
 
-Rows = dict[str, list[dict[str, Any]]]
-SEEDS = st.integers(0, 2**32 - 1)
 JOB = JOBS["producer_ids"]
-VECTORS = "producer_ids.json"
-T0 = 1_767_621_600_000
 LARGEST = 2**63 - 1
 SECOND = {SAMPLES: 11, SPAN_S: 1, "rate_unit": "second", "stats_window_ms": 1000}
-
-
-# -- random traces ---------------------------------------------------------------------------
-
-
-# -- records ---------------------------------------------------------------------------------
-
-
-def batch(pid: int, at_ms: int, user: str = "u1", **columns: Any) -> dict[str, Any]:
-    return {
-        "event_type": "produce_batch", "source_feed": "contract", "cluster": "c", "broker": "b1",
-        "seq": None, "ts_mono_ns": at_ms * 1_000_000, "ts_wall_ms": at_ms,
-        "principal": f"User:{user}", "client_id": "c1", "topic": "t", "partition": 0,
-        "producer_id": pid, **columns,
-    }
-
-
-def other(kind: str, at_ms: int, **columns: Any) -> dict[str, Any]:
-    return {
-        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b1",
-        "seq": None, "ts_mono_ns": at_ms * 1_000_000, "ts_wall_ms": at_ms, **columns,
-    }
-
-
-def quota(name: str, bound: float | None) -> str:
-    limits = {} if bound is None else {"producer_ids_rate": bound}
-    return json.dumps({"scope": "user", "name": name, "limits": limits})
-
-
-def policy(name: str, bound: float | None, at_ms: int, **columns: Any) -> dict[str, Any]:
-    return other("policy", at_ms, policy_json=quota(name, bound), **columns)
 
 
 def all_rows(records: list[dict[str, Any]], *args: Any) -> Rows:
@@ -85,114 +58,6 @@ def answers(job: ProducerIds) -> Any:
 
 def job(policies: list[str] | None = None, **params: Any) -> ProducerIds:
     return ProducerIds({**PARAMS, **params}, policies or [])
-
-
-# -- vectors ---------------------------------------------------------------------------------
-
-
-def life_cycle_params(vector: dict[str, Any]) -> dict[str, Any]:
-    p = vector["params"]
-    return {SPAN_S: p["window_s"]} | {
-        name: p[name] for name in ("window_mode", "refresh_on_hit", "membership")
-    }
-
-
-LIFE_CYCLE = vectors(VECTORS, "filter_lifecycle")
-
-
-@pytest.mark.parametrize("vector", [v for v in LIFE_CYCLE if "steps" in v], ids=lambda v: v["id"])
-@pytest.mark.parametrize("membership", ("exact", "bloom"))
-def test_filter_life_cycle_vector(vector: dict[str, Any], membership: str) -> None:
-    params = life_cycle_params(vector) | {"membership": membership, "stats_window_ms": 1000}
-    steps = [s for s in vector["steps"] if s["op"] != "users"]
-    records = [batch(s["producer_id"], T0 + s["at_s"] * 1000, s["user"]) for s in steps]
-    rows = decisions(records, params)
-    assert [
-        (r["user"], r["ts_wall_ms"] - T0, r["producer_id"], r["live_filters"]) for r in rows
-    ] == sorted(
-        (s["user"], s["at_s"] * 1000, s["producer_id"], s["expect"]["live_filters"])
-        for s in steps if s["expect"]["verdict"] == "new"
-    )
-    for step in [s for s in vector["steps"] if s["op"] == "users"]:
-        at = T0 + step["at_s"] * 1000
-        stats = play(
-            [numbered([r for r in records if r["ts_wall_ms"] < at])], params, until_ms=at
-        )["producer_id_stats"]
-        assert [
-            r["user"] for r in stats if r["ts_wall_ms"] == at and r["live_filters"]
-        ] == step["expect"]["users"]
-
-
-@pytest.mark.parametrize("membership", ("exact", "bloom"))
-def test_a_producer_id_in_steady_use_is_counted_after_each_disposal(membership: str) -> None:
-    v, = [v for v in LIFE_CYCLE if v["id"] == "PQ3"]
-    g = v["given"]
-    records = [
-        batch(g["producer_id"], T0 + at * 1000, g["user"])
-        for at in range(g["from_s"], g["to_s"] + 1, g["every_s"])
-    ]
-    rows = decisions(records, life_cycle_params(v) | {"membership": membership})
-    assert {
-        "counted_at_s": [(r["ts_wall_ms"] - T0) // 1000 for r in rows], "count": len(rows)
-    } == v["expect"]
-    exact = membership == "exact"
-    assert [r["recount"] for r in rows] == [False, True, True] if exact else [None] * 3
-
-
-@pytest.mark.parametrize("vector", vectors(VECTORS, "bound"), ids=lambda v: v["id"])
-@pytest.mark.parametrize("configured", (True, False))
-def test_bound_vector(vector: dict[str, Any], configured: bool) -> None:
-    quotas = [
-        quota(q["user"], q["producer_ids_rate"])
-        for q in vector["params"]["quotas"] if "user" in q
-    ]
-    records = [
-        batch(i, T0, g["user"], client_id=g["client_id"]) for i, g in enumerate(vector["given"])
-    ]
-    policies = [other("policy", T0, policy_json=q) for q in quotas]
-    rows = decisions(records, {}, quotas) if configured else decisions([*records, *policies])
-    assert [
-        {"bound": r["bound"], "bound_source": r["bound_source"]}
-        for r in sorted(rows, key=lambda r: r["producer_id"])
-    ] == vector["expect"]
-
-
-@pytest.mark.parametrize("vector", vectors(VECTORS, "burst"), ids=lambda v: v["id"])
-def test_burst_vector(vector: dict[str, Any]) -> None:
-    g = vector["given"]
-    params = {SAMPLES: g["samples"], SPAN_S: g["window_s"], "rate_unit": g["rate_unit"]}
-    row, = decisions([batch(1, T0)], params, [quota("u1", g["producer_ids_rate"])])
-    assert row["tokens"] == pytest.approx(vector["expect"]["burst"] - 1, rel=1e-12)
-
-
-@pytest.mark.parametrize("vector", vectors(VECTORS, "bloom_size"), ids=lambda v: v["id"])
-def test_bloom_size_vector(vector: dict[str, Any]) -> None:
-    g, expect = vector["given"], vector["expect"]
-    params = {"bloom_items": g["n"], "bloom_fpp": g["p"], "bloom_rounding": "ceil"}
-    row = play([numbered([batch(1, T0)])], params, until_ms=T0 + 60_000)["producer_id_stats"][-1]
-    assert row["state_bytes"] == expect["bytes"]
-    assert row["filter_fill"] == pytest.approx(expect["k"] / expect["m_ceil"], rel=0.2)
-
-
-def test_bucket_vectors_one_by_one() -> None:
-    rows = decisions([batch(i, T0) for i in range(13)], SECOND, [quota("u1", 1)])
-    assert [r["verdict"] for r in rows] == ["counted"] * 12 + ["rejected"]
-    assert [r["throttle_ms"] for r in rows] == [0] * 12 + [1000]
-    hundred = SECOND | {SAMPLES: 100, "enforcement": "permissive", "membership": "exact"}
-    rows = decisions([batch(i, T0) for i in range(560)], hundred, [quota("u1", 5)])
-    assert (rows[-1]["tokens"], rows[-1]["throttle_ms"]) == (-60.0, 12_000)
-
-
-def test_rate_vectors_one_by_one() -> None:
-    rates = SECOND | {
-        "quota_math": "sampled_rate", "enforcement": "permissive", "membership": "exact",
-    }
-    times = [T0 + 1000 * i for i in range(10) for _ in range(400)] + [T0 + 10_500] * 2300
-    rows = decisions([batch(i, t) for i, t in enumerate(times)], rates, [quota("u1", 500)])
-    assert (rows[-1]["rate"], rows[-1]["throttle_ms"]) == (600.0, 2100)
-
-
-# -- late and repeated -----------------------------------------------------------------------
 
 
 def test_records_that_differ_only_in_late_columns_keep_their_order() -> None:
