@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from state.jobs import DECLARED
 from tests.state.contract.jobs import JOBS
 
 
@@ -15,3 +16,7 @@ def test_every_exemption_is_of_a_test_that_exists() -> None:
     given = {name: reason for job in JOBS.values() for name, reason in job.exempt.items()}
     assert given.keys() <= names
     assert all(given.values())
+
+
+def test_every_job_keeps_the_contract() -> None:
+    assert list(JOBS) == list(DECLARED)
