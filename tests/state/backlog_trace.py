@@ -71,12 +71,15 @@ def quota(
     retention: str = "producer_request_hold",
 ) -> Row:
     """Limits of a topic or namespace."""
-    found: Row = {}
-    if size is not None:
-        found["destination_storage"] = {"limitSize": size, "policy": retention}
-    if seconds is not None:
-        found["message_age"] = {"limitTime": seconds, "policy": retention}
-    return {"backlog_quota": found}
+    by_size = {} if size is None else quota_of("destination_storage", size, retention)
+    by_age = {} if seconds is None else quota_of("message_age", seconds, retention)
+    return {"backlog_quota": by_size | by_age}
+
+
+def quota_of(kind: str, limit: float, retention: str = "producer_request_hold") -> Row:
+    """One limit of `backlog_quota`."""
+    key = "limitSize" if kind == "destination_storage" else "limitTime"
+    return {kind: {key: limit, "policy": retention}}
 
 
 def blob(records: Sequence[Row], home: int = 1) -> bytes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from state.backlog import shard
@@ -21,11 +23,19 @@ from tests.state.backlog_trace import (
     entry,
     ledger,
     numbered,
+    play,
     policy,
     quota,
     record,
 )
 from tests.state.contract.jobs import JOBS
+from tests.state.test_backlog_reference import (
+    BROKER_QUOTAS,
+    PHASE_MS,
+    POLLS,
+    ROLES,
+    events_of_the_run,
+)
 
 Rows = dict[str, list[dict[str, Any]]]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -210,3 +220,26 @@ def test_state_of_idle_topics_is_small() -> None:
     assert len(state) < 200 * 2000
     step = job().step(state, [], T0 + 20_500)
     assert step.tables == {} and len(step.state) == len(state)
+
+
+@pytest.mark.parametrize("precise", (True, False))
+def test_the_recorded_run(precise: bool) -> None:
+    """The reference's rows of the run, which agree with what the broker answered."""
+    configured = [
+        json.dumps({"scope": "namespace", "name": f"public/{name}",
+                    "limits": {"backlog_quota": BROKER_QUOTAS[role]}})
+        for name, role in ROLES.items()
+    ]
+    params: dict[str, Any] = {
+        "preciseTimeBasedBacklogQuotaCheck": precise, "backlogQuotaCheckIntervalInSeconds": 2,
+        "check_rows": "all", "eviction_count_rule": "every_call", "apply_evictions": precise,
+    }
+    end = POLLS[-1]["wall_after_ms"] - PHASE_MS + 1
+    events = events_of_the_run()
+    expected = judge(events, params, configured, end)
+    got = play([numbered(events)], params, configured, end)
+    JOBS["backlog"].assert_same(got, expected)
+    assert len(got["backlog_evictions"]) > 5 or not precise
+    by_time = sorted(numbered(events), key=lambda r: r["ts_wall_ms"])
+    batches = [by_time[i : i + 400] for i in range(0, len(by_time), 400)]
+    JOBS["backlog"].assert_same(play(batches, params, configured, end), expected)

@@ -9,7 +9,6 @@ import random
 from collections import Counter, defaultdict
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 from tests.effort import drawn
@@ -25,13 +24,10 @@ from tests.reference.backlog import (
     Ledgers,
     Policies,
     Position,
-    Quota,
     Row,
     Topic,
     age_of,
-    evict_size,
     evict_time_estimated,
-    expires_older_than,
     growth_rate,
     in_order,
     judge,
@@ -40,11 +36,18 @@ from tests.reference.backlog import (
     play,
     position_of,
     records_of,
-    shown,
-    skip_of,
     slowest,
     time_in,
     topic_stats,
+)
+from tests.state.backlog_trace import (
+    T0,
+    TOPIC,
+    cursor,
+    entry,
+    ledger,
+    quota_of,
+    record,
 )
 from tests.state.backlog_traces import Trace, traces
 from tests.state.recorded import VECTORS as FOLDER
@@ -52,131 +55,16 @@ from tests.state.recorded import vectors
 
 VECTORS = "backlog.json"
 RECORDED = "backlog-precise-4.2.4.jsonl.gz"
-T0 = 1_767_621_600_000
-TOPIC = "persistent://t/a/x"
 PRECISE = {"preciseTimeBasedBacklogQuotaCheck": True, "backlogQuotaCheckIntervalInSeconds": 1}
 BY_LEDGER = {**PRECISE, "preciseTimeBasedBacklogQuotaCheck": False}
 random_traces = drawn(60)
-
-
-def ids(values: list[dict[str, Any]]) -> list[str]:
-    return [v["id"] for v in values]
 
 
 def by_id(target: str) -> dict[str, dict[str, Any]]:
     return {v["id"]: v for v in vectors(VECTORS, target)}
 
 
-def stored(about: list[dict[str, Any]], estimate: str = "consumed_average") -> Ledgers:
-    """Ledgers as a vector lists them."""
-    found = Ledgers(estimate)
-    for x in about:
-        found.state(x["ledger"], x["entries"], x["bytes"], None)
-    return found
-
-
-def record(kind: str, at_ms: int, **columns: Any) -> dict[str, Any]:
-    """A record of the one topic, `at_ms` after the start."""
-    return {
-        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b1",
-        "seq": None, "ts_mono_ns": (T0 + at_ms) * 1_000_000, "ts_wall_ms": T0 + at_ms,
-        "topic": TOPIC, **columns,
-    }
-
-
-def policy(at_ms: int, scope: str, name: str, **limits: Any) -> dict[str, Any]:
-    text = json.dumps({"scope": scope, "name": name, "limits": limits})
-    return {**record("policy", at_ms, policy_json=text), "topic": None}
-
-
-def ledger(
-    at_ms: int, number: int, entries: int, size: int, close: int | None = None
-) -> dict[str, Any]:
-    return record(
-        "ledger_state", at_ms, ledger_id=number, ledger_entries=entries, ledger_bytes=size,
-        ledger_close_ms=close,
-    )
-
-
-def cursor(at_ms: int, name: str, mark_delete: str, **columns: Any) -> dict[str, Any]:
-    return record("cursor_state", at_ms, subscription=name, mark_delete=mark_delete, **columns)
-
-
-def entry(at_ms: int, ledger_id: int, entry_id: int, **columns: Any) -> dict[str, Any]:
-    columns = {"entry_bytes": 100, "publish_time_ms": T0 + at_ms, **columns}
-    return record("entry_added", at_ms, ledger_id=ledger_id, entry_id=entry_id, **columns)
-
-
-def quota(kind: str, limit: float, retention: str = "producer_request_hold") -> dict[str, Any]:
-    key = "limitSize" if kind == "destination_storage" else "limitTime"
-    return {kind: {key: limit, "policy": retention}}
-
-
-def checks(
-    records: list[dict[str, Any]], until_ms: int, params: dict[str, Any] | None = None,
-    table: str = "backlog_checks",
-) -> list[Row]:
-    """Rows of one table, `until_ms` counted from the start."""
-    return judge(records, {**PRECISE, "check_rows": "all", **(params or {})}, (), T0 + until_ms)[
-        table
-    ]
-
-
 # -- vectors -------------------------------------------------------------------------------------
-
-SIZES = vectors(VECTORS, "backlog_size")
-
-
-@pytest.mark.parametrize("vector", SIZES, ids=ids(SIZES))
-def test_backlog_size(vector: dict[str, Any]) -> None:
-    mark_delete = position_of(vector["given"]["mark_delete"])
-    for estimate, expected in vector["expect"].items():
-        found = stored(vector["params"]["ledgers"], estimate)
-        assert found.backlog_bytes(mark_delete) == expected
-
-
-def test_eviction_skip() -> None:
-    found = by_id("eviction_skip")
-    for v in found.values():
-        given_, expect = v["given"], v["expect"]
-        target = 0.9 * given_["limit_bytes"]
-        factor, skip = skip_of(given_["backlog_bytes"], target, given_["entries"])
-        assert skip == expect["skip"]
-        assert factor == pytest.approx(expect["factor"], abs=v["params"].get("tolerance", 0))
-    assert int(0.9 * 10_000) == found["BL3"]["expect"]["target_bytes"]
-
-
-def test_an_eviction_that_skips_nothing_counts() -> None:
-    expect = by_id("eviction_skip")["BL4"]["expect"]
-    records = [ledger(0, 1, 5, 1001), cursor(0, "s", "1:-1"),
-               policy(0, "topic", TOPIC, backlog_quota=quota(
-                   "destination_storage", 1000, "consumer_backlog_eviction"))]
-    for rule in ("every_call", "evicted_only"):
-        params = {"eviction_count_rule": rule}
-        rows = checks(records, 3500, params, "backlog_evictions")
-        assert [r["rule"] for r in rows] == ["skip_zero"] * 4
-        assert all(r["phantom"] and r["entries_skipped"] == 0 for r in rows)
-        counted = expect["eviction_count_delta_per_check"] if rule == "every_call" else 0
-        assert {r["count_delta"] for r in rows} == {counted}
-        assert rows[0]["from_position"] == rows[0]["to_position"] == "1:-1"
-
-
-@pytest.mark.parametrize("vector", vectors(VECTORS, "exceeded_size"), ids=lambda v: v["id"])
-def test_exceeded_size(vector: dict[str, Any]) -> None:
-    limit = Quota(vector["given"]["limit_bytes"], "", "broker")
-    result = "off" if limit.shown is None else (
-        "exceeded" if limit.is_exceeded_size(vector["given"]["backlog_bytes"]) else "not_exceeded"
-    )
-    assert result == vector["expect"]["result"]
-
-
-@pytest.mark.parametrize("vector", vectors(VECTORS, "exceeded_time"), ids=lambda v: v["id"])
-def test_exceeded_time(vector: dict[str, Any]) -> None:
-    given_ = vector["given"]
-    limit = Quota(given_["limit_s"], "", "broker")
-    found = limit.is_exceeded_time(given_["timestamp_ms"], given_["now_ms"])
-    assert found == vector["expect"]["exceeded"]
-
 
 def closed_ledgers(vector: dict[str, Any], at_ms: int = 0) -> list[dict[str, Any]]:
     close = vector["params"].get("close_ms", {})
@@ -185,22 +73,6 @@ def closed_ledgers(vector: dict[str, Any], at_ms: int = 0) -> list[dict[str, Any
                close.get(str(x["ledger"]), T0 - 1000) if x["closed"] else None)
         for x in vector["params"]["ledgers"]
     ]
-
-
-def test_estimated_age_in_the_open_ledger() -> None:
-    v = by_id("age")["BL7"]
-    records = [*closed_ledgers(v), cursor(0, "s", v["given"]["mark_delete"])]
-    row = checks(records, 1, {**BY_LEDGER, "backlogQuotaDefaultLimitSecond": 1})[0]
-    assert {k: row[k] for k in v["expect"]} == v["expect"]
-    assert (row["age_state"], row["timestamp_source"]) == ("no_estimate", "none")
-
-
-def test_estimated_age_after_the_last_entry_of_a_ledger() -> None:
-    v = by_id("age")["BL8"]
-    records = [*closed_ledgers(v), cursor(0, "s", v["given"]["mark_delete"])]
-    row = checks(records, 1, BY_LEDGER)[0]
-    assert row["oldest_timestamp_ms"] == v["expect"]["timestamp_ms"]
-    assert row["timestamp_source"] == "ledger_close"
 
 
 def test_estimated_age_when_the_mark_delete_enters_the_open_ledger() -> None:
@@ -223,123 +95,6 @@ def test_estimated_age_when_the_mark_delete_enters_the_open_ledger() -> None:
         assert found == expect["cached"]
 
 
-def test_both_limits_exceeded() -> None:
-    v = by_id("check")["BL9"]
-    limits = {
-        **quota("destination_storage", 100, v["params"]["policy"]),
-        **quota("message_age", 1, v["params"]["policy"]),
-    }
-    records = [policy(0, "topic", TOPIC, backlog_quota=limits), ledger(0, 1, 10, 1000),
-               cursor(0, "s", "1:-1", publish_time_ms=T0 - 60_000)]
-    row = checks(records, 1)[0]
-    assert (row["rule"], row["action"]) == ("size_masks_time", "evict_size")
-    assert row["exceeded_size"] and row["exceeded_time"]
-    counted = Counter({"size": 0, "time": 0})
-    for r in checks(records, 1, {"eviction_count_rule": "every_call"}, "backlog_evictions"):
-        counted[r["quota_type"]] += r["count_delta"]
-    assert dict(counted) == v["expect"]["eviction_count_delta"]
-
-
-def test_oldest_subscription() -> None:
-    steps = by_id("age")["BL10"]["steps"]
-    now, records = 0, [ledger(0, 1, 0, 0), cursor(0, "c1", "1:-1"), cursor(0, "c2", "1:-1")]
-    marks, published = {"c1": -1, "c2": -1}, 0
-    expected = []
-    for step in steps:
-        now += 10
-        if step["op"] == "publish":
-            records += [entry(now + i, 1, i) for i in range(step["count"])]
-            published = T0 + now
-        elif step["op"] == "check":
-            now += 1000
-            expected.append((T0 + now // 1000 * 1000, step["expect"]))
-        else:
-            name = step["subscription"]
-            marks[name] = -1 if step["op"] == "seek" else marks[name] + step["entries"]
-            records.append(cursor(now, name, f"1:{marks[name]}"))
-    rows = {r["pass_ms"]: r for r in checks(records, now + 1000)}
-    for at, expect in expected:
-        assert rows[at]["oldest_subscription"] == expect["subscription"]
-        assert rows[at]["oldest_timestamp_ms"] == published
-    assert rows[expected[-1][0]]["timestamp_source"] == "kept"
-
-
-def test_everything_acknowledged() -> None:
-    expect = by_id("age")["BL11"]["expect"]
-    records = [ledger(0, 1, 5, 500), cursor(0, "s", "1:-1", publish_time_ms=T0 - 5000),
-               cursor(500, "s", "1:4")]
-    for empty, row in expect.items():
-        first, second = checks(records, 1001, {"age_when_empty": empty})
-        assert (first["age_s"], first["age_state"]) == (5, "known")
-        assert (second["age_s"], second["age_state"]) == (row["age_s"], "no_backlog")
-        assert second["oldest_timestamp_ms"] is None
-
-
-@pytest.mark.parametrize("vector", vectors(VECTORS, "time_eviction"), ids=lambda v: v["id"])
-def test_time_eviction(vector: dict[str, Any]) -> None:
-    limit, expect = vector["given"]["limit_s"], vector["expect"]
-    assert expires_older_than(limit) == expect["expire_older_than_s"]
-    records = [
-        policy(0, "topic", TOPIC, backlog_quota=quota(
-            "message_age", limit, "consumer_backlog_eviction")),
-        ledger(0, 1, 0, 0), cursor(0, "s", "1:-1"), entry(0, 1, 0),
-    ]
-    rows = checks(records, limit * 1000 + 1001, table="backlog_evictions")
-    assert [r["rule"] for r in rows] == ["expired"]
-    assert rows[0]["expire_older_than_s"] == expect["expire_older_than_s"]
-    assert (rows[0]["entries_skipped"] > 0) == expect["anything_expires"]
-    assert rows[0]["phantom"] == (not expect["anything_expires"])
-
-
-def test_slowest_cursor_is_that_of_deduplication() -> None:
-    v = by_id("action")["BL13"]
-    records = [
-        policy(0, "topic", TOPIC, backlog_quota=quota(
-            "destination_storage", 100, v["params"]["policy"])),
-        record("producer_created", 0, cnx_id="c", producer_id=1),
-        ledger(0, 1, 10, 1000), cursor(0, DEDUPLICATION, "1:-1"), cursor(0, "s", "1:3"),
-    ]
-    row = checks(records, 1)[0]
-    assert {k: row[k] for k in v["expect"]} == v["expect"]
-    assert row["rule"] == "deduplication_cursor"
-
-
-def test_only_readers() -> None:
-    v = by_id("check")["BL14"]
-    given_, limit = v["given"], v["params"]["limit_bytes"]
-    size = given_["entries"] * given_["entry_bytes"]
-    records = [
-        policy(0, "topic", TOPIC, backlog_quota=quota(
-            "destination_storage", limit, v["params"]["policy"])),
-        ledger(0, 1, given_["entries"], size), cursor(0, "r", "1:-1", durable=False),
-        record("producer_created", 500, cnx_id="c", producer_id=1),
-    ]
-    row = checks(records, 1)[0]
-    assert row["backlog_bytes"] == v["expect"]["backlog_bytes"]
-    assert row["exceeded_size"] == v["expect"]["exceeded_size"]
-    assert row["age_state"] == "no_durable_cursor"
-    assert checks(records, 1, table="producer_refusals") == []
-
-
-def test_size_eviction() -> None:
-    v = by_id("size_eviction")["BL16"]
-    given_, expect = v["given"], v["expect"]
-    found = stored(given_["ledgers"])
-    marks = {c["subscription"]: position_of(c["mark_delete"]) for c in given_["cursors"]}
-    for c in given_["cursors"]:
-        assert found.after(marks[c["subscription"]]) == c["backlog_entries"]
-    done = evict_size(found, marks, given_["limit_bytes"])
-    move = done.moves[0]
-    assert move.start is not None and move.end is not None
-    got = {
-        "backlog_before": found.backlog_bytes(move.start), "target_bytes": done.target_bytes,
-        "factor": move.factor, "entries_skipped": found.after(move.start) - found.after(move.end),
-        "to_position": shown(move.end), "rounds": done.rounds,
-        "backlog_after": found.backlog_bytes(move.end), "rule": done.rule, "count_delta": 1,
-    }
-    assert got == pytest.approx(expect, abs=v["params"]["tolerance"])
-
-
 # -- a recorded broker ---------------------------------------------------------------------------
 
 
@@ -355,10 +110,10 @@ PHASE_MS = 90
 """How long after full two seconds the broker's passes came; times are shifted by it."""
 ENTRY_OVERHEAD = 39
 BROKER_QUOTAS = {
-    "telemetry": {**quota("destination_storage", 10_000_000), **quota("message_age", 3600)},
-    "size-evict": quota("destination_storage", 20_000, "consumer_backlog_eviction"),
-    "age-evict": quota("message_age", 8, "consumer_backlog_eviction"),
-    "size-exception": quota("destination_storage", 10_000, "producer_exception"),
+    "telemetry": {**quota_of("destination_storage", 10_000_000), **quota_of("message_age", 3600)},
+    "size-evict": quota_of("destination_storage", 20_000, "consumer_backlog_eviction"),
+    "age-evict": quota_of("message_age", 8, "consumer_backlog_eviction"),
+    "size-exception": quota_of("destination_storage", 10_000, "producer_exception"),
 }
 
 
@@ -608,16 +363,16 @@ def test_levels_of_quotas() -> None:
     found.put(document("broker", "b1", backlogQuotaDefaultLimitGB=1e-6))
     assert in_force() == (1073, "producer_exception", "broker")
     assert in_force("message_age") == (-1, "producer_exception", "broker")
-    found.put(document("namespace", "t/a", backlog_quota=quota("message_age", 5.9)))
+    found.put(document("namespace", "t/a", backlog_quota=quota_of("message_age", 5.9)))
     assert in_force() == (1073, "producer_exception", "broker")
     assert in_force("message_age") == (5, "producer_request_hold", "namespace")
     found.put(document("topic", "t/a/p", backlog_quota={"message_age": {}}))
     assert in_force("message_age") == (-1, "producer_exception", "topic")
-    found.put(document("topic", part, backlog_quota=quota("message_age", 1)))
+    found.put(document("topic", part, backlog_quota=quota_of("message_age", 1)))
     assert in_force("message_age") == (-1, "producer_exception", "topic")
     found.put(document("topic", "persistent://t/a/p"))
     assert in_force("message_age") == (5, "producer_request_hold", "namespace")
-    found.put(document("namespace", "t/a", backlog_quota=quota("destination_storage", -1)))
+    found.put(document("namespace", "t/a", backlog_quota=quota_of("destination_storage", -1)))
     assert in_force() == (-1, "producer_request_hold", "namespace")
     assert in_force("message_age") == (-1, "producer_exception", "broker")
 
@@ -639,185 +394,6 @@ def test_whole_ledgers_expire() -> None:
 def test_slopes() -> None:
     assert growth_rate([(0, 5), (1000, 7), (3000, 3)]) == -2 / 3
     assert growth_rate([(0, 0), (1000, 1), (2000, 2), (3000, 3)]) == 1.0
-
-
-def test_forecasts() -> None:
-    limits = {**quota("destination_storage", 1000), **quota("message_age", 60)}
-    records = [policy(0, "topic", TOPIC, backlog_quota=limits), ledger(0, 1, 0, 0),
-               cursor(0, "s", "1:-1"), cursor(0, "r", "1:-1", durable=False),
-               *[entry(200 + 1000 * i, 1, i) for i in range(6)]]
-    rows = checks(records, 5001, table="backlog_subscriptions")
-    reader, durable = ([r for r in rows if r["subscription"] == name] for name in "rs")
-    assert [r["growth_rate"] for r in durable] == [None, None, 100.0, 100.0, 100.0, 100.0]
-    assert [r["time_to_quota_s"] for r in durable[2:]] == [8.0, 7.0, 6.0, 5.0]
-    assert {r["time_to_quota_s"] for r in reader} == {None}
-    records += [cursor(5500 + 1000 * i, "s", f"1:{i}") for i in range(6)]
-    last = checks(records, 10_001, {"forecast_checks": 4}, "backlog_subscriptions")[-1]
-    assert last["growth_rate"] == -100.0 and last["drain_rate"] == 1.0
-    assert last["time_to_drain_s"] == last["backlog_bytes"] / 100.0 == 1.0
-
-
-def test_settings_that_change() -> None:
-    records = [ledger(0, 1, 1, 10), cursor(0, "s", "1:-1"),
-               policy(2500, "broker", "*", backlogQuotaCheckIntervalInSeconds=5),
-               policy(12_000, "broker", "*", backlogQuotaCheckEnabled=False),
-               policy(14_500, "broker", "b1", backlogQuotaCheckEnabled=True)]
-    found = [r["pass_ms"] - T0 for r in checks(records, 18_001)]
-    assert found == [0, 1000, 2000, 5000, 10_000, 15_000, 16_000, 17_000, 18_000]
-
-
-def test_monotonic_time_of_passes() -> None:
-    late = {**cursor(2500, "s", "1:0"), "ts_mono_ns": (T0 + 1500) * 1_000_000}
-    first = [ledger(0, 1, 5, 50), cursor(0, "s", "1:-1")]
-    expected = {0: 0, 1000: 1000, 2000: 1500, 3000: 2000}
-    for broker, at in (("b1", expected), ("b2", {**expected, 2000: 2000})):
-        rows = checks([*first, {**late, "broker": broker}], 3001)
-        assert {r["pass_ms"] - T0: r["ts_mono_ns"] // 1_000_000 - T0 for r in rows} == at
-    rows = checks([*first, {**late, "ts_mono_ns": None}], 3001)
-    assert rows[2]["ts_mono_ns"] == (T0 + 2000) * 1_000_000 and rows[3]["ts_mono_ns"] is None
-
-
-def test_a_broker_that_starts_forgets_what_it_cached() -> None:
-    start = {**record("broker_started", 1500), "topic": None}
-    records = [ledger(0, 1, 5, 50), cursor(0, "s", "1:-1", publish_time_ms=T0 - 5000),
-               record("producer_created", 0, cnx_id="c", producer_id=1),
-               policy(0, "topic", TOPIC, backlog_quota=quota("destination_storage", 1))]
-    for broker, source, producers in (("b1", "publish_time", 0), ("b2", "kept", 1)):
-        row = checks([*records, {**start, "broker": broker}], 2001)[-1]
-        assert (row["timestamp_source"], row["producers_disconnected"]) == (source, producers)
-        assert row["age_s"] == 7
-
-
-def test_a_trimmed_ledger() -> None:
-    """A mark-delete before the first ledger is looked at anew once a cursor has moved."""
-    first = [
-        ledger(0, 1, 5, 50, T0 - 9000), ledger(0, 2, 5, 50, T0 - 4000), ledger(0, 3, 5, 50),
-        cursor(0, "s", "1:2", publish_time_ms=T0 - 20_000), cursor(0, "q", "3:0"),
-        record("ledger_deleted", 1500, ledger_id=1),
-    ]
-    moved = [*first, cursor(2500, "q", "3:1")]
-    untrimmed = [r for r in moved if r["event_type"] != "ledger_deleted"]
-    assert checks(untrimmed, 3001)[-1]["timestamp_source"] == "kept"
-    found = [
-        [(r["timestamp_source"], r["age_s"]) for r in checks(records, 3001, params)]
-        for records in (first, moved) for params in (PRECISE, BY_LEDGER)
-    ]
-    kept = [("publish_time", 20), ("kept", 21), ("kept", 22)]
-    closed = [("ledger_close", 9), ("kept", 10), ("kept", 11)]
-    assert found == [
-        [*kept, ("kept", 23)], [*closed, ("kept", 12)],
-        # what the poll told about the deleted ledger is forgotten, the sample is left
-        [*kept, ("ledger_close", 7)], [*closed, ("ledger_close", 7)],
-    ]
-
-
-def test_the_cursor_of_deduplication_is_no_subscription() -> None:
-    records = [ledger(0, 1, 5, 50), cursor(0, DEDUPLICATION, "1:-1", publish_time_ms=T0),
-               cursor(0, "s", "1:4")]
-    row = checks(records, 1)[0]
-    assert (row["backlog_bytes"], row["age_state"], row["age_s"]) == (50, "no_backlog", -1)
-    row = checks([*records, cursor(0, "s", "1:3", seq=1)], 1)[0]
-    assert (row["oldest_subscription"], row["age_state"]) == (DEDUPLICATION, "known")
-
-
-def test_the_cursor_of_deduplication_alone_has_no_forecast_by_age() -> None:
-    limits = {**quota("destination_storage", 100), **quota("message_age", 60)}
-    records = [policy(0, "topic", TOPIC, backlog_quota=limits), ledger(0, 1, 5, 50),
-               cursor(0, DEDUPLICATION, "1:-1", publish_time_ms=T0 - 90_000), cursor(0, "s", "1:4")]
-    alone, _ = checks(records, 3001, PRECISE, "backlog_subscriptions")[-2:]
-    assert (alone["subscription"], alone["age_s"]) == (DEDUPLICATION, 93)
-    assert alone["time_to_quota_s"] is None
-    records += [ledger(2500, 1, 9, 90)]
-    row, other = checks(records, 3001, PRECISE, "backlog_subscriptions")[-2:]
-    assert (row["subscription"], row["time_to_quota_s"]) == (DEDUPLICATION, 0.0)
-    assert (other["subscription"], other["backlog_entries"]) == ("s", 4)
-
-
-def test_every_subscription_expires() -> None:
-    limit = quota("message_age", 2, "consumer_backlog_eviction")
-    records = [policy(0, "topic", TOPIC, backlog_quota=limit), ledger(0, 1, 0, 0),
-               *[cursor(0, name, "1:-1", durable=name != "r") for name in ("s", "r", "q")],
-               cursor(0, DEDUPLICATION, "1:-1"), *[entry(200 * i, 1, i) for i in range(20)]]
-    records += [cursor(100, "q", "1:4"), cursor(300, DEDUPLICATION, "1:0")]
-    rows = checks(records, 3001, table="backlog_evictions")
-    found = [(r["subscription"], r["from_position"], r["to_position"]) for r in rows]
-    # entries of one second have one time; 1.8 s are cut to 1 s, and 3000 - 1000 is not older
-    assert found == [("q", "1:4", "1:9"), ("r", "1:-1", "1:9"), ("s", "1:-1", "1:9")]
-    assert {r["rule"] for r in rows} == {"expired"}
-    assert [r["count_delta"] for r in rows] == [1, 0, 0]
-    # the cursor of deduplication holds the topic's backlog
-    assert {(r["backlog_before"], r["backlog_after"]) for r in rows} == {(1600, 1500)}
-
-
-def test_rows_go_on_for_one_pass() -> None:
-    records = [ledger(0, 1, 5, 50), cursor(0, "s", "1:-1"), cursor(0, "q", "1:4"),
-               cursor(1500, "s", "1:4")]
-    params = {"check_rows": "backlogged"}
-    found = checks(records, 4001, params, "backlog_subscriptions")
-    assert [(r["subscription"], r["pass_ms"] - T0) for r in found] == [
-        ("s", 0), ("s", 1000), ("s", 2000),
-    ]
-    assert [r["pass_ms"] - T0 for r in checks(records, 4001, params)] == [0, 1000, 2000]
-
-
-def test_time_to_quota_while_the_mark_delete_moves() -> None:
-    records = [policy(0, "topic", TOPIC, backlog_quota=quota("message_age", 60)),
-               ledger(0, 1, 50, 500), cursor(0, "s", "1:-1", publish_time_ms=T0),
-               *[cursor(1500 + i * 1000, "s", f"1:{i}", publish_time_ms=T0) for i in range(2)]]
-    rows = checks(records, 4001, table="backlog_subscriptions")
-    assert [r["time_to_quota_s"] for r in rows] == [None, None, None, None, 56.0]
-
-
-def test_a_pass_comes_after_everything_of_its_time() -> None:
-    records = [ledger(0, 1, 5, 50), cursor(0, "s", "1:-1"), cursor(1000, "s", "1:2")]
-    rows = checks(records, 1001, table="backlog_subscriptions")
-    assert [r["mark_delete"] for r in rows] == ["1:-1", "1:2"]
-    assert len(checks(records, 1000, table="backlog_subscriptions")) == 1
-
-
-def test_refusals() -> None:
-    limits = {**quota("destination_storage", 500, "producer_exception"),
-              **quota("message_age", 2)}
-    created = [record("producer_created", at, cnx_id="c", producer_id=at)
-               for at in (100, 2201, 2202, 2900)]
-    records = [policy(0, "namespace", "t/a", backlog_quota=limits), ledger(0, 1, 0, 0),
-               cursor(0, "s", "1:-1"), entry(200, 1, 0), *created,
-               *[entry(2500, 1, i) for i in range(1, 5)]]
-    rows = checks(records, 3001, table="producer_refusals")
-    assert [(r["producer_id"], r["quota_type"], r["error"]) for r in rows] == [
-        (2201, "time", "ProducerBlockedQuotaExceededError"),
-        (2202, "time", "ProducerBlockedQuotaExceededError"),
-        (2900, "size", "ProducerBlockedQuotaExceededException"),
-    ]
-    assert checks(records, 3001)[-1]["producers_disconnected"] == 1
-    again = record("producer_created", 2950, cnx_id="c", producer_id=100)
-    assert checks([*records, again], 3001)[-1]["producers_disconnected"] == 0
-
-
-def test_topic_stats() -> None:
-    parts = [f"persistent://t/a/p-partition-{n}" for n in (0, 1, 10)]
-    records = []
-    for i, name in enumerate(parts):
-        records += [{**r, "topic": name} for r in (
-            ledger(0, 1, 2, 20), cursor(0, f"s{i}", "1:-1" if i else "1:1",
-                                        publish_time_ms=T0 - 10_000 * i),
-        )]
-    records.append({**cursor(500, "s2", "1:1"), "topic": parts[2]})
-    rows = checks(records, 3001, {"check_rows": "backlogged"})
-    found = {r["topic"]: r for r in topic_stats(rows)}
-    assert set(found) == {parts[1], parts[2], "persistent://t/a/p"}
-    whole = found["persistent://t/a/p"]
-    assert whole["oldestBacklogMessageAgeSeconds"] == 13
-    assert whole["oldestBacklogMessageSubscriptionName"] == "s1"
-    assert whole["backlogQuotaLimitSize"] == whole["backlogQuotaLimitTime"] == -1
-    assert found[parts[2]]["oldestBacklogMessageAgeSeconds"] == -1
-    earlier = [r for r in rows if r["topic"] != parts[1] or r["pass_ms"] <= T0 + 1000]
-    ages = [
-        next(r for r in topic_stats(earlier, reading) if r["topic"] == parts[1])[
-            "oldestBacklogMessageAgeSeconds"
-        ] for reading in ("live", "last_check")
-    ]
-    assert ages == [11, 11]
 
 
 # -- random traces -------------------------------------------------------------------------------

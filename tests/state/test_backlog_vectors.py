@@ -1,13 +1,10 @@
-"""The core of backlog against the vectors of the specification and a recorded broker."""
+"""The job backlog on the vectors of the specification: core and reference alike."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
-from tests.reference.backlog import judge
+from tests.state import both
 from tests.state.backlog_trace import (
     EVICTION,
     T0,
@@ -17,21 +14,12 @@ from tests.state.backlog_trace import (
     cursor,
     entry,
     ledger,
-    numbered,
-    play,
     policy,
     quota,
 )
-from tests.state.contract.jobs import JOBS
 from tests.state.recorded import vectors
-from tests.state.test_backlog_reference import (
-    BROKER_QUOTAS,
-    PHASE_MS,
-    POLLS,
-    ROLES,
-    events_of_the_run,
-)
 
+pytestmark = pytest.mark.usefixtures("runner")
 VECTORS = "backlog.json"
 PRECISE = {"preciseTimeBasedBacklogQuotaCheck": True, "backlogQuotaCheckIntervalInSeconds": 1}
 BY_LEDGER = {"backlogQuotaCheckIntervalInSeconds": 1}
@@ -46,7 +34,7 @@ def rows_of(
 ) -> list[Row]:
     """Rows of one table, `until_ms` counted from the start."""
     chosen = {**PRECISE, "check_rows": "all", **(params or {})}
-    return play([numbered(records)], chosen, (), T0 + until_ms).get(table, [])
+    return both.judge("backlog", records, chosen, until_ms=T0 + until_ms)[table]
 
 
 def ledgers(vector: Row, at_ms: int = 0) -> list[Row]:
@@ -142,6 +130,8 @@ def test_both_limits_exceeded() -> None:
     assert (row["rule"], row["action"]) == ("size_masks_time", "evict_size")
     evictions = rows_of(records, 1, table="backlog_evictions")
     assert [(r["quota_type"], r["count_delta"]) for r in evictions] == [("size", 1)]
+    assert v["expect"]["eviction_count_delta"] == {"size": 1, "time": 0}
+    assert row["exceeded_size"] and row["exceeded_time"]
 
 
 def test_oldest_subscription() -> None:
@@ -174,6 +164,7 @@ def test_everything_acknowledged() -> None:
         first, second = rows_of(records, 1001, {"age_when_empty": empty})
         assert (first["age_s"], first["age_state"]) == (5, "known")
         assert (second["age_s"], second["age_state"]) == (expect["age_s"], "no_backlog")
+        assert second["oldest_timestamp_ms"] is None
 
 
 @pytest.mark.parametrize("vector", vectors(VECTORS, "time_eviction"), ids=lambda v: v["id"])
@@ -208,6 +199,7 @@ def test_only_readers() -> None:
     assert {k: row[k] for k in ("backlog_bytes", "exceeded_size")} == {
         k: v["expect"][k] for k in ("backlog_bytes", "exceeded_size")
     }
+    assert row["age_state"] == "no_durable_cursor"
     assert rows_of(records, 1, table="producer_refusals") == []
 
 
@@ -220,29 +212,6 @@ def test_size_eviction() -> None:
     records += [cursor(0, c["subscription"], c["mark_delete"]) for c in given["cursors"]]
     row, = rows_of(records, 1, {"eviction_count_rule": "every_call"}, "backlog_evictions")
     assert {k: row[k] for k in expect} == pytest.approx(expect, abs=v["params"]["tolerance"])
-
-
-# -- a recorded broker -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("precise", (True, False))
-def test_the_recorded_run(precise: bool) -> None:
-    """The reference's rows of the run, which agree with what the broker answered."""
-    configured = [
-        json.dumps({"scope": "namespace", "name": f"public/{name}",
-                    "limits": {"backlog_quota": BROKER_QUOTAS[role]}})
-        for name, role in ROLES.items()
-    ]
-    params: dict[str, Any] = {
-        "preciseTimeBasedBacklogQuotaCheck": precise, "backlogQuotaCheckIntervalInSeconds": 2,
-        "check_rows": "all", "eviction_count_rule": "every_call", "apply_evictions": precise,
-    }
-    end = POLLS[-1]["wall_after_ms"] - PHASE_MS + 1
-    events = events_of_the_run()
-    expected = judge(events, params, configured, end)
-    got = play([numbered(events)], params, configured, end)
-    JOBS["backlog"].assert_same(got, expected)
-    assert len(got["backlog_evictions"]) > 5 or not precise
-    by_time = sorted(numbered(events), key=lambda r: r["ts_wall_ms"])
-    batches = [by_time[i : i + 400] for i in range(0, len(by_time), 400)]
-    JOBS["backlog"].assert_same(play(batches, params, configured, end), expected)
+    assert {r["subscription"]: r["backlog_entries"]
+            for r in rows_of(records, 1, table="backlog_subscriptions")} == {
+        c["subscription"]: c["backlog_entries"] for c in given["cursors"]}
