@@ -1,4 +1,4 @@
-"""The caches of the job entry_cache against its vectors and the cases of Pulsar's classes."""
+"""Caches of the core and of the reference against the vectors and the cases of Pulsar's classes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from state.entry_cache.layout import NULL
 from state.entry_cache.positions import entry_at, first_from
 from state.entry_cache.settings import TRIGGER
 from state.entry_cache.world import grow, new_out, new_world, with_cursors, with_topics
+from tests.reference.entry_cache import REQUEUES, STASHES, Cache, Settings, at_or_before
 from tests.state.recorded import cases, vectors
 
 VECTORS = "entry_cache.json"
 QUEUE, MANAGER = "cache-queue-4.2.4.jsonl.gz", "cache-manager-4.2.4.jsonl.gz"
 TTL_MAX = "managedLedgerCacheEvictionTimeThresholdMillisMax"
+TOPIC = "persistent://t/ns/a"
 CELL, CACHE, LEDGER = np.int64(0), np.int64(0), np.int64(0)
 NOTHING = L.NEVER_READ
 
@@ -55,6 +57,28 @@ class Core:
                  goal=int(known * watermark))
 
     @property
+    def used(self) -> int:
+        return int(self.cache["used"])
+
+    @property
+    def wanted(self) -> int:
+        return int(self.cache["wanted"])
+
+    @property
+    def non_evictable(self) -> int:
+        return self.wanted + int(self.world.cells[0]["bare"])
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The levels at which a size pass begins and ends."""
+        return int(self.cache["trigger"]), int(self.cache["goal"])
+
+    def need(self, used: int) -> int:
+        """How much a size pass at this level has to free."""
+        self.cache["used"] = used
+        return int(passes.need_of(self.world, CACHE))
+
+    @property
     def cache(self) -> Any:
         return self.world.variants[0]
 
@@ -77,10 +101,32 @@ class Core:
     def find(self, entry: int) -> int:
         return int(kernel.find(self.world, CELL, LEDGER, np.int64(entry)))
 
-    def entry(self, entry: int) -> Any:
-        """The element of a cached entry, None if there is none."""
+    def look(self, entry: int) -> tuple[bool, int] | None:
+        """Whether a cached entry has a counter, and what is expected; None if it is not cached."""
         x = self.find(entry)
-        return self.world.entries[x] if x >= 0 else None
+        e = self.world.entries[x]
+        return (bool(e["counted"]), int(e["expected"])) if x >= 0 else None
+
+    def set_accessed(self, entry: int, accessed: bool) -> None:
+        self.world.entries[self.find(entry)]["accessed"] = accessed
+
+    def remove(self, low: int, high: int) -> None:
+        """Remove the entries of a range."""
+        for entry in range(low, high):
+            if (x := self.find(entry)) >= 0:
+                kernel.remove(self.world, self.out, CACHE, np.int64(x), L.INVALIDATED)
+
+    def invalidate_all(self) -> None:
+        kernel.invalidate_all(self.world, self.out, CACHE, CELL)
+
+    def counts(self, positions: list[int]) -> list[int]:
+        """How many of some cursors, which stand at these positions, are at or before each."""
+        zeros = np.zeros(len(positions), np.int64)
+        w = with_cursors(self.world, zeros, zeros)
+        w.cursors["known"] = w.cursors["active"] = w.cursors["has_read"] = 1
+        w.cursors["read_entry"] = positions
+        return [1 + others_before(w, np.int64(0), np.int64(i), LEDGER, np.int64(p))
+                for i, p in enumerate(positions)]
 
     def read(self, entry: int) -> bool:
         x = self.find(entry)
@@ -121,9 +167,9 @@ class Core:
         e = self.world.entries[x]
         return int(entry_at(self.world, np.int64(e["page"]), np.int64(e["slot"])))
 
-    def queue(self, head: str = "head") -> list[list[Any]]:
+    def queue(self, stash: bool = False) -> list[list[Any]]:
         """From the head: entry id, bytes, ts, requeue count, accessed, expected."""
-        found, x = [], int(self.cache[head])
+        found, x = [], int(self.cache["stash_head" if stash else "head"])
         while x >= 0:
             e = self.world.entries[x]
             found.append([
@@ -144,14 +190,120 @@ class Core:
         return found
 
 
+class Reference:
+    """The same of the reference."""
+
+    def __init__(self, **settings: Any) -> None:
+        policy = settings.get("policy", REQUEUES)
+        self.cache = Cache(Settings(
+            policy=policy, max_bytes=settings.get("max_bytes"),
+            watermark=settings.get("watermark", 0.9), ttl=1000,
+            ttl_max=settings.get(TTL_MAX, 5000), max_requeue=settings.get("requeue_max", 5),
+            extend_recent=settings.get("extend_recently_accessed", True),
+            duplicate_insert=settings.get(
+                "duplicate_insert", "merge" if policy == STASHES else "discard"),
+        ))
+        self.now = 0
+
+    def set(self, **changed: int) -> None:
+        s = self.cache.settings
+        for name, value in changed.items():
+            setattr(s, {"ttl_ns": "ttl", "ttl_max_ns": "ttl_max", "interval_ns": "interval"}.get(
+                name, name), value)
+
+    def set_size(self, size: int | None, watermark: float) -> None:
+        self.cache.settings.max_bytes, self.cache.settings.watermark = size, watermark
+
+    used = property(lambda self: self.cache.used)
+    wanted = property(lambda self: self.cache.wanted_bytes)
+    non_evictable = property(lambda self: self.cache.non_evictable_bytes)
+    limits = property(lambda self: (self.cache.settings.trigger, self.cache.settings.goal))
+
+    def need(self, used: int) -> int:
+        return self.cache.settings.need(used)
+
+    def at(self, now: int) -> None:
+        self.cache.removed.clear()
+        self.now = now
+
+    def insert(self, entry: int, size: int, expected: int, now: int) -> bool:
+        self.at(now)
+        return self.cache.insert(TOPIC, (0, entry), size, expected, now)
+
+    def look(self, entry: int) -> tuple[bool, int] | None:
+        e = self.cache.find(TOPIC, (0, entry))
+        return None if e is None else (e.expected is not None, e.expected or 0)
+
+    def set_accessed(self, entry: int, accessed: bool) -> None:
+        found = self.cache.find(TOPIC, (0, entry))
+        assert found is not None
+        found.accessed = accessed
+
+    def read(self, entry: int) -> bool:
+        return self.cache.read(TOPIC, (0, entry), self.now) is not None
+
+    def change(self, entry: int, by: int) -> bool:
+        found = self.cache.find(TOPIC, (0, entry))
+        if by == -1 and found is not None:
+            self.cache.release(TOPIC, (0, entry))
+        elif by == 1:
+            return self.cache.replay_queued(TOPIC, (0, entry))
+        elif found is not None:
+            return found.change(by)
+        return found is not None and found.expected is not None
+
+    def time_pass(self, threshold: int, now: int) -> None:
+        self.at(now)
+        self.cache.time_pass(threshold, now)
+
+    def size_pass(self, need: int, now: int) -> None:
+        self.at(now)
+        self.cache.size_pass(need, now)
+
+    def periodic_pass(self, due: int) -> None:
+        self.at(due)
+        self.cache.periodic_pass(due)
+
+    def invalidate_before(self, entry: int) -> None:
+        self.cache.invalidate(TOPIC, lambda p: p < (0, entry))
+
+    def invalidate_all(self) -> None:
+        self.cache.invalidate(TOPIC, lambda _: True)
+
+    def remove(self, low: int, high: int) -> None:
+        self.cache.invalidate(TOPIC, lambda p: low <= p[1] < high)
+
+    def counts(self, positions: list[int]) -> list[int]:
+        return [at_or_before(positions, p) for p in positions]
+
+    def removed(self) -> list[int]:
+        return [r.entry.position[1] for r in self.cache.removed]
+
+    def queue(self, stash: bool = False) -> list[list[Any]]:
+        return [[e.position[1], e.bytes, e.ts, e.requeue_count, e.accessed, e.expected]
+                for e in (self.cache.stash if stash else self.cache.queue)]
+
+    def positions(self) -> list[int]:
+        return sorted(e.position[1] for e in self.cache.entries)
+
+
+Made = type[Core] | type[Reference]
+
+
+@pytest.fixture(params=[Core, Reference], ids=["core", "reference"])
+def make(request: pytest.FixtureRequest) -> Made:
+    """Both implementations answer alike."""
+    return request.param
+
+
 # -- vectors ---------------------------------------------------------------------------------
 
 
-class Named(Core):
-    """Entries by name."""
+class Named:
+    """A cache whose entries have names."""
 
-    def __init__(self, params: dict[str, Any]) -> None:
-        super().__init__(**params)
+    def __init__(self, make: Made, params: dict[str, Any]) -> None:
+        self.cache = make(**params)
         self.names: list[str] = []
 
     def id(self, step: dict[str, Any]) -> int:
@@ -162,187 +314,172 @@ class Named(Core):
 
     def add(self, step: dict[str, Any]) -> bool:
         expected = step.get("active_cursors", step.get("expected", 0))
-        return self.insert(self.id(step), step.get("bytes", 10), expected, step.get("ts", 0))
+        return self.cache.insert(self.id(step), step.get("bytes", 10), expected, step.get("ts", 0))
 
-    def shown(self, head: str = "head") -> list[dict[str, Any]]:
+    def shown(self, stash: bool = False) -> list[dict[str, Any]]:
         return [
             {"name": self.names[e[0]], "requeue_count": e[3], "accessed": e[4], "ts": e[2]}
-            for e in self.queue(head)
+            for e in self.cache.queue(stash)
         ]
 
 
 @pytest.mark.parametrize("vector", vectors(VECTORS, "removal_queue"), ids=lambda v: v["id"])
-def test_removal_queue(vector: dict[str, Any]) -> None:
-    core = Named(vector["params"])
+def test_removal_queue(vector: dict[str, Any], make: Made) -> None:
+    named = Named(make, vector["params"])
+    cache = named.cache
     for step in vector["steps"]:
         expect = step["expect"]
         if step["op"] == "add":
-            assert core.add(step)
-            core.entry(core.id(step))["accessed"] = step.get("accessed", False)
+            assert named.add(step)
+            cache.set_accessed(named.id(step), step.get("accessed", False))
             continue
         if expect.get("error"):
             with pytest.raises(ValueError, match="size pass"):
-                core.size_pass(step["need_bytes"], step["now"])
+                cache.size_pass(step["need_bytes"], step["now"])
             continue
-        before = int(core.cache["used"])
+        before = cache.used
         if step["op"] == "size_pass":
-            core.size_pass(step["need_bytes"], step["now"])
+            cache.size_pass(step["need_bytes"], step["now"])
         else:
-            core.time_pass(step["threshold"], step["now"])
-        assert [core.names[i] for i in core.removed()] == expect["removed"]
-        assert before - core.cache["used"] == expect["freed"]
+            cache.time_pass(step["threshold"], step["now"])
+        assert [named.names[i] for i in cache.removed()] == expect["removed"]
+        assert before - cache.used == expect["freed"]
         if "stash" in expect:
-            assert [e["name"] for e in core.shown("stash_head")] == expect["stash"]
-            assert [e["name"] for e in core.shown()] == expect["queue"]
+            assert [e["name"] for e in named.shown(stash=True)] == expect["stash"]
+            assert [e["name"] for e in named.shown()] == expect["queue"]
         else:
-            assert core.shown() == expect["queue"]
+            assert named.shown() == expect["queue"]
 
 
 @pytest.mark.parametrize("vector", vectors(VECTORS, "thresholds"), ids=lambda v: v["id"])
-def test_thresholds(vector: dict[str, Any]) -> None:
-    core = Core(**vector["params"], **vector["given"])
-
-    def need(used: int) -> int:
-        core.cache["used"] = used
-        return int(passes.need_of(core.world, CACHE))
-
-    trigger = int(core.cache["trigger"])
+def test_thresholds(vector: dict[str, Any], make: Made) -> None:
+    cache = make(**vector["params"], **vector["given"])
+    trigger, goal = cache.limits
     assert vector["expect"] == {
-        "trigger_bytes": trigger, "goal_bytes": core.cache["goal"],
-        "at_trigger_evict": need(trigger), "at_trigger_plus_1_evict": need(trigger + 1),
+        "trigger_bytes": trigger, "goal_bytes": goal,
+        "at_trigger_evict": cache.need(trigger), "at_trigger_plus_1_evict": cache.need(trigger + 1),
     }
 
 
 @pytest.mark.parametrize(
     "vector", vectors(VECTORS, "read_count") + vectors(VECTORS, "insert"), ids=lambda v: v["id"]
 )
-def test_counts(vector: dict[str, Any]) -> None:
-    core = Named(vector["params"])
+def test_counts(vector: dict[str, Any], make: Made) -> None:
+    named = Named(make, vector["params"])
+    cache = named.cache
     for step in vector["steps"]:
-        name, shown = core.id(step), {}
+        name, shown = named.id(step), {}
         if step["op"] in ("add", "insert"):
-            shown["inserted"] = core.add(step)
+            shown["inserted"] = named.add(step)
         elif step["op"] in ("release", "replay"):
-            core.change(name, -1 if step["op"] == "release" else 1)
+            cache.change(name, -1 if step["op"] == "release" else 1)
         elif step["op"] == "mark_evicted":
-            core.invalidate_before(1000)
+            cache.invalidate_before(1000)
         elif step["op"] == "increment":
-            shown["accepted"] = core.change(name, step["by"])
+            shown["accepted"] = cache.change(name, step["by"])
         else:
-            core.time_pass(1, 1001)
-            shown["removed"] = core.find(name) < 0
-        e = core.entry(name)
+            cache.time_pass(1, 1001)
+            shown["removed"] = cache.look(name) is None
+        counted, expected = cache.look(name) or (False, 0)
         shown |= {
-            "expected": 0 if e is None else e["expected"], "evicted": e is None,
-            "has_counter": e is not None and bool(e["counted"]),
-            "has_expected_reads": e is not None and bool(e["expected"] > 0),
-            "used_bytes": core.cache["used"], "wanted_bytes": core.cache["wanted"],
-            "non_evictable_bytes": core.cache["wanted"] + core.world.cells[0]["bare"],
+            "expected": expected, "evicted": cache.look(name) is None, "has_counter": counted,
+            "has_expected_reads": expected > 0, "used_bytes": cache.used,
+            "wanted_bytes": cache.wanted, "non_evictable_bytes": cache.non_evictable,
         }
         assert step["expect"] == {key: shown[key] for key in step["expect"]}
 
 
 @pytest.mark.parametrize("vector", vectors(VECTORS, "cursor_count"), ids=lambda v: v["id"])
-def test_cursor_count(vector: dict[str, Any]) -> None:
-    positions = vector["given"]["read_positions"]
-    zeros = np.zeros(len(positions), np.int64)
-    w = with_cursors(Core().world, zeros, zeros)
-    w.cursors["known"] = w.cursors["active"] = w.cursors["has_read"] = 1
-    w.cursors["read_entry"] = positions
-    counts = [
-        1 + others_before(w, np.int64(0), np.int64(i), LEDGER, np.int64(p))
-        for i, p in enumerate(positions)
-    ]
-    assert vector["expect"] == {"counts": counts}
+def test_cursor_count(vector: dict[str, Any], make: Made) -> None:
+    assert vector["expect"] == {"counts": make().counts(vector["given"]["read_positions"])}
 
 
 @pytest.mark.parametrize("vector", vectors(VECTORS, "size_trigger"), ids=lambda v: v["id"])
-def test_size_trigger(vector: dict[str, Any]) -> None:
-    core = Named(vector["params"])
+def test_size_trigger(vector: dict[str, Any], make: Made) -> None:
+    named = Named(make, vector["params"])
     for step in vector["steps"]:
-        assert core.add(step)
+        assert named.add(step)
         assert step["expect"] == {
-            "used_bytes": core.cache["used"], "queue": [e["name"] for e in core.shown()]
+            "used_bytes": named.cache.used, "queue": [e["name"] for e in named.shown()]
         }
 
 
 # -- recorded cases --------------------------------------------------------------------------
 
 
-class Recorded(Core):
+class Recorded:
     """The operations of the recorded cases; times in nanoseconds."""
 
-    def __init__(self, case: dict[str, Any]) -> None:
-        super().__init__(
-            requeue_max=case["max_requeue"], extend_recently_accessed=case["extend_recent"],
-            max_bytes=case.get("max_size"), watermark=case.get("watermark", 0.9),
-        )
+    def __init__(self, make: Made, case: dict[str, Any]) -> None:
         self.watermark = case.get("watermark", 0.9)
-        self.set(ttl_ns=1000 * 10**6, ttl_max_ns=5000 * 10**6, interval_ns=10 * 10**6)
+        self.cache = make(
+            requeue_max=case["max_requeue"], extend_recently_accessed=case["extend_recent"],
+            max_bytes=case.get("max_size"), watermark=self.watermark,
+        )
+        self.cache.set(ttl_ns=1000 * 10**6, ttl_max_ns=5000 * 10**6, interval_ns=10 * 10**6)
         self.time = 0
 
     def answer(self, op: list[Any]) -> list[Any]:
         found = self.do(*op)
-        queue = [[*e[:2], e[2] // 10**6, *e[3:]] for e in self.queue()]
-        assert sorted(e[0] for e in queue) == self.positions()
-        return [found, self.cache["used"], queue]
+        queue = [[*e[:2], e[2] // 10**6, *e[3:]] for e in self.cache.queue()]
+        assert sorted(e[0] for e in queue) == self.cache.positions()
+        return [found, self.cache.used, queue]
 
     def do(self, kind: str, *args: Any) -> Any:
-        self.at(self.time)
+        cache = self.cache
+        cache.at(self.time)
         if kind == "put":
-            return self.insert(*args, self.time)
+            return cache.insert(*args, self.time)
         if kind in ("read", "get", "replay"):
             return self.do_read(kind, args[0])
         if kind == "range":
-            return [i for i in range(args[0], args[1] + 1) if self.read(i)]
+            return [i for i in range(args[0], args[1] + 1) if cache.read(i)]
         if kind == "nonev":
-            kept = [e for e in self.queue() if e[5] is None or e[5] > 0]
-            return [len(kept), self.cache["wanted"] + self.world.cells[0]["bare"]]
+            kept = [e for e in cache.queue() if e[5] is None or e[5] > 0]
+            return [len(kept), cache.non_evictable]
         if kind in ("time", "size", "rm", "clear"):
             return self.do_remove(kind, *args)
         if kind == "inval":
-            self.invalidate_before(args[0])
+            cache.invalidate_before(args[0])
         elif kind == "+":
             self.time += args[0] * 10**6
         elif kind == "pass":
-            self.periodic_pass(self.time)
+            cache.periodic_pass(self.time)
         elif kind == "max":
-            self.set_size(args[0], self.watermark)
+            cache.set_size(args[0], self.watermark)
         else:
             assert kind == "cfg"
-            self.set(max_requeue=args[0], extend_recent=args[1])
+            cache.set(max_requeue=args[0], extend_recent=args[1])
         return None
 
     def do_read(self, kind: str, entry: int) -> str:
-        if not self.read(entry):
+        if not self.cache.read(entry):
             return "miss"
         if kind == "read":
-            self.change(entry, -1)
-        if kind == "replay" and not self.change(entry, 1):
+            self.cache.change(entry, -1)
+        if kind == "replay" and not self.cache.change(entry, 1):
             return "no-handler"
         return "hit"
 
     def do_remove(self, kind: str, *args: Any) -> Any:
-        used = int(self.cache["used"])
+        used = self.cache.used
         if kind == "time":
-            self.time_pass(args[0] * 10**6, self.time)
+            self.cache.time_pass(args[0] * 10**6, self.time)
         elif kind == "size":
             try:
-                self.size_pass(args[0], self.time)
+                self.cache.size_pass(args[0], self.time)
             except ValueError:
                 return "throws IllegalArgumentException"
         elif kind == "rm":
             low, high, whole = args
-            for entry in range(low, high + (1 if whole else 0)):
-                if (x := self.find(entry)) >= 0:
-                    kernel.remove(self.world, self.out, CACHE, np.int64(x), L.INVALIDATED)
+            self.cache.remove(low, high + (1 if whole else 0))
         else:
-            kernel.invalidate_all(self.world, self.out, CACHE, CELL)
-        return [len(self.removed()), used - self.cache["used"]]
+            self.cache.invalidate_all()
+        return [len(self.cache.removed()), used - self.cache.used]
 
 
 @pytest.mark.parametrize("case", cases(QUEUE) + cases(MANAGER), ids=lambda c: c["id"])
-def test_released_classes(case: dict[str, Any]) -> None:
-    recorded = Recorded(case)
+def test_released_classes(case: dict[str, Any], make: Made) -> None:
+    recorded = Recorded(make, case)
     for i, (op, out) in enumerate(zip(case["ops"], case["out"], strict=True)):
         assert recorded.answer(op) == out, f"operation {i}: {op}"
