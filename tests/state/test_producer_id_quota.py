@@ -19,6 +19,7 @@ from state.producer_ids import flow, quota, shard
 from state.producer_ids import layout as L
 from state.producer_ids.layout import World
 from state.producer_ids.shared import Timeline
+from tests.reference import producer_ids as reference
 from tests.state.recorded import cases, vectors
 
 VECTORS = "producer_ids.json"
@@ -124,11 +125,52 @@ class Sensor:
         ]
 
 
+class ReferenceSensor:
+    """The same of the reference."""
+
+    def __init__(
+        self, math: str, samples: int, window_ms: int, bound: float | None,
+        stat: str = "last_event",
+    ) -> None:
+        self._sensor = reference.Sensor()
+        self._by = reference.Rules(samples, window_ms, bound, math, stat)
+
+    def set_bound(self, bound: float | None) -> None:
+        self._by.bound = bound
+
+    def record(self, value: float, now: int) -> None:
+        self._sensor.record(value, now, self._by)
+
+    def violation(self, now: int) -> tuple[bool, int]:
+        return self._sensor.violation(now, self._by)
+
+    def charge(self, value: float, now: int, enforcement: str) -> tuple[str, int]:
+        return self._sensor.charge(value, now, self._by, enforcement)
+
+    def tokens(self, now: int) -> float:
+        return self._sensor.tokens(now, self._by)
+
+    def rate(self, now: int) -> tuple[float, int]:
+        return self._sensor.rate(now, self._by)
+
+    def samples(self) -> list[list[float]]:
+        return [[s.start, s.last, s.total] for s in self._sensor.samples]
+
+
+Made = type[Sensor] | type[ReferenceSensor]
+
+
+@pytest.fixture(params=[Sensor, ReferenceSensor], ids=["core", "reference"])
+def make(request: pytest.FixtureRequest) -> Made:
+    """Both implementations answer alike."""
+    return request.param
+
+
 @pytest.mark.parametrize(("stat", "file"), RATES)
-def test_recorded_rates(stat: str, file: str) -> None:
+def test_recorded_rates(stat: str, file: str, make: Made) -> None:
     compared = 0
     for case in cases(file):
-        s = Sensor("sampled_rate", case["samples"], case["window_ms"], case["bound"], stat)
+        s = make("sampled_rate", case["samples"], case["window_ms"], case["bound"], stat)
         for i, (op, expected) in enumerate(zip(case["ops"], case["out"], strict=True)):
             where = (case["id"], i, op)
             if op[0] == "q":
@@ -155,9 +197,9 @@ def test_recorded_rates(stat: str, file: str) -> None:
     assert compared == 260
 
 
-def test_recorded_buckets() -> None:
+def test_recorded_buckets(make: Made) -> None:
     for case in cases("bucket-4.1.0.jsonl.gz"):
-        s = Sensor("token_bucket", case["samples"], case["window_ms"], case["bound"])
+        s = make("token_bucket", case["samples"], case["window_ms"], case["bound"])
         for i, (op, expected) in enumerate(zip(case["ops"], case["out"], strict=True)):
             if op[0] == "q":
                 s.set_bound(op[1])
@@ -179,11 +221,11 @@ Entity = tuple[str | None, str | None]
 class Manager:
     """Users and clients with their quotas, and a sensor for each set of tags."""
 
-    def __init__(self, math: str, samples: int, window_ms: int) -> None:
-        self.make = (math, samples, window_ms)
+    def __init__(self, make: Made, math: str, samples: int, window_ms: int) -> None:
+        self.make, self.shape = make, (math, samples, window_ms)
         self._quotas: dict[Entity, float] = {}
         self.kinds: set[tuple[bool, bool]] = set()
-        self._sensors: dict[tuple[str, str], Sensor] = {}
+        self._sensors: dict[tuple[str, str], Sensor | ReferenceSensor] = {}
 
     def set(self, user: str | None, client: str | None, bound: float | None) -> None:
         user = user if user in (None, DEFAULT) else _sanitised(user)
@@ -221,8 +263,8 @@ class Manager:
             "" if entity[0] is None else _sanitised(user), "" if entity[1] is None else client
         )
 
-    def sensor(self, user: str, client: str) -> Sensor:
-        s = self._sensors.setdefault(self.tags(user, client), Sensor(*self.make, None))
+    def sensor(self, user: str, client: str) -> Sensor | ReferenceSensor:
+        s = self._sensors.setdefault(self.tags(user, client), self.make(*self.shape, None))
         s.set_bound(self.bound(user, client))
         return s
 
@@ -233,7 +275,7 @@ def _sanitised(user: str) -> str:
 
 def _about(m: Manager, op: list[Any]) -> Any:
     """What operations on quotas alone answer."""
-    samples, window_ms = m.make[1:]
+    samples, window_ms = m.shape[1:]
     if op[0] == "e":
         return bool(m.kinds)
     if op[0] == "l":
@@ -248,10 +290,10 @@ def _about(m: Manager, op: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("file", MANAGERS)
-def test_recorded_managers_that_record_then_check(file: str) -> None:
+def test_recorded_managers_that_record_then_check(file: str, make: Made) -> None:
     for case in cases(file):
         window_ms = case["window_s"] * 1000
-        m = Manager("sampled_rate", case["samples"], window_ms)
+        m = Manager(make, "sampled_rate", case["samples"], window_ms)
         for i, (op, expected) in enumerate(zip(case["ops"], case["out"], strict=True)):
             if op[0] == "m":
                 got: Any = m.sensor(*op[1:3]).rate(op[3])[0]
@@ -268,9 +310,9 @@ def test_recorded_managers_that_record_then_check(file: str) -> None:
             assert got == expected, (case["id"], i, op)
 
 
-def test_recorded_requests_strict_and_permissive() -> None:
+def test_recorded_requests_strict_and_permissive(make: Made) -> None:
     for case in cases(MUTATION):
-        m = Manager("token_bucket", case["samples"], case["window_s"] * 1000)
+        m = Manager(make, "token_bucket", case["samples"], case["window_s"] * 1000)
         for i, (op, expected) in enumerate(zip(case["ops"], case["out"], strict=True)):
             where = (case["id"], i, op)
             if op[0] == "m":
@@ -311,9 +353,9 @@ def _close(params: dict[str, Any], value: float) -> Any:
 
 @pytest.mark.parametrize("stat", quota.STATS)
 @pytest.mark.parametrize("vector", vectors(VECTORS, "sampled_rate"), ids=lambda v: v["id"])
-def test_sampled_rate_vector(vector: dict[str, Any], stat: str) -> None:
+def test_sampled_rate_vector(vector: dict[str, Any], stat: str, make: Made) -> None:
     p, given = vector["params"], vector["given"]
-    s = Sensor("sampled_rate", p["samples"], p["sample_ms"], None, stat)
+    s = make("sampled_rate", p["samples"], p["sample_ms"], None, stat)
     for r in given["records"]:
         s.record(r["value"], r["at_ms"])
     for read, expect in zip(given["reads"], vector["expect"][stat], strict=True):
@@ -326,10 +368,10 @@ def test_sampled_rate_vector(vector: dict[str, Any], stat: str) -> None:
 
 @pytest.mark.parametrize("stat", quota.STATS)
 @pytest.mark.parametrize("vector", vectors(VECTORS, "sampled_rate_read"), ids=lambda v: v["id"])
-def test_sampled_rate_read_vector(vector: dict[str, Any], stat: str) -> None:
+def test_sampled_rate_read_vector(vector: dict[str, Any], stat: str, make: Made) -> None:
     p, given = vector["params"], vector["given"]
     for reads in ("with_read_between", "without"):
-        s = Sensor("sampled_rate", p["samples"], p["sample_ms"], None, stat)
+        s = make("sampled_rate", p["samples"], p["sample_ms"], None, stat)
         first, second = given["records"]
         s.record(first["value"], first["at_ms"])
         if reads == "with_read_between":
@@ -341,9 +383,9 @@ def test_sampled_rate_read_vector(vector: dict[str, Any], stat: str) -> None:
 
 
 @pytest.mark.parametrize("vector", vectors(VECTORS, "token_bucket"), ids=lambda v: v["id"])
-def test_token_bucket_vector(vector: dict[str, Any]) -> None:
+def test_token_bucket_vector(vector: dict[str, Any], make: Made) -> None:
     p = vector["params"]
-    s = Sensor("token_bucket", p["samples"], p["sample_s"] * 1000, p["bound_per_s"])
+    s = make("token_bucket", p["samples"], p["sample_s"] * 1000, p["bound_per_s"])
     throttled = decided = 0
     for step in vector["steps"]:
         now, expect = step["at_ms"], step["expect"]
@@ -384,7 +426,7 @@ def test_bound_of_a_user_without_quotas() -> None:
 
 @pytest.mark.parametrize("vector", vectors(VECTORS, "precedence"), ids=lambda v: v["id"])
 def test_precedence_vector(vector: dict[str, Any]) -> None:
-    m = Manager("token_bucket", 11, 1000)
+    m = Manager(Sensor, "token_bucket", 11, 1000)
     for q in vector["params"]["quotas"]:
         m.set(q["user"], q["client_id"], q["bound"])
     for step in vector["steps"]:
@@ -417,6 +459,10 @@ def test_throttle_range_vector(vector: dict[str, Any]) -> None:
     assert {
         "[Q1]": quota.reported_throttle(throttle_ms, True),
         "[]": quota.reported_throttle(throttle_ms, False),
+    } == vector["expect"]
+    given = vector["given"]["throttle_ms_64bit"]
+    assert {
+        "[Q1]": reference.reported(given, ["Q1"]), "[]": reference.reported(given)
     } == vector["expect"]
 
 
@@ -503,6 +549,8 @@ def test_rounding() -> None:
     for x in values:
         exact = math.floor(Fraction(x) + Fraction(1, 2))
         assert quota.round_half_up(x) == max(min(exact, 2**63 - 1), -(2**63)), x
+        assert reference.round_half_up(x) == quota.round_half_up(x)
+    assert reference.round_half_up(math.nan) == 0
 
 
 @pytest.mark.parametrize("enforcement", quota.ENFORCEMENTS)

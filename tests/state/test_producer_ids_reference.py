@@ -1,9 +1,8 @@
-"""The reference of producer_ids against its vectors, Kafka's classes, and random traces."""
+"""The reference of producer_ids: filters step by step, and what holds for every trace."""
 
 from __future__ import annotations
 
 import json
-import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -19,176 +18,21 @@ from tests.reference.producer_ids import (
     TABLES,
     WINDOW_S,
     Row,
-    Rules,
-    Sensor,
     User,
     judge,
     key_of,
     keys_of,
     play,
     records_of,
-    reported,
-    round_half_up,
     user_of,
 )
 from tests.state.producer_id_trace import batch
 from tests.state.producer_id_traces import Trace, traces
-from tests.state.recorded import cases, vectors
-from tests.state.test_producer_id_quota import Manager
+from tests.state.recorded import vectors
 
 VECTORS = "producer_ids.json"
-RATES = (("last_event", "rate-4.1.0.jsonl.gz"), ("start_time", "rate-3.7.2.jsonl.gz"))
 LONG = 2**63 - 1
 random_traces = drawn(60)
-
-
-# -- Kafka's classes -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("stat", "file"), RATES)
-def test_recorded_rates(stat: str, file: str) -> None:
-    for case in cases(file):
-        s, by = Sensor(), Rules(
-            case["samples"], case["window_ms"], case["bound"], "sampled_rate", stat
-        )
-        for i, (op, expected) in enumerate(zip(case["ops"], case["out"], strict=True)):
-            if op[0] == "q":
-                by.bound = op[1]
-                continue
-            if op[0] in ("r", "c"):
-                s.record(op[1], op[-1], by)
-            if op[0] == "r":
-                continue
-            violated, throttle_ms = s.violation(op[-1], by)
-            rate, span = s.rate(op[-1], by)
-            seen = [violated, rate, throttle_ms, min(throttle_ms, 1000)] if violated else [
-                False, None, None, None
-            ]
-            for got, told in zip([*seen, rate, span], expected[:6], strict=True):
-                assert told == "absent" or got == told, (case["id"], i, op)
-            if len(expected) > 6:
-                assert [(x.start, x.total) for x in s.samples] == [
-                    (x[0], x[3]) for x in expected[6]
-                ]
-
-
-def test_recorded_buckets() -> None:
-    for case in cases("bucket-4.1.0.jsonl.gz"):
-        s, by = Sensor(), Rules(case["samples"], case["window_ms"], case["bound"])
-        for i, (op, expected) in enumerate(zip(case["ops"], case["out"], strict=True)):
-            if op[0] == "q":
-                by.bound = op[1]
-                continue
-            if op[0] in ("r", "c"):
-                s.record(op[1], op[-1], by)
-            if op[0] == "r":
-                continue
-            violated, _ = s.violation(op[-1], by)
-            tokens = s.tokens(op[-1], by)
-            assert [violated, tokens if violated else None, tokens] == expected, (case["id"], i)
-
-
-def test_recorded_requests_strict_and_permissive() -> None:
-    for case in cases("quota-mutation-4.1.0.jsonl.gz"):
-        quotas = Manager("token_bucket", case["samples"], case["window_s"] * 1000)
-        sensors: dict[tuple[str, str], Sensor] = defaultdict(Sensor)
-        for i, (op, expected) in enumerate(zip(case["ops"], case["out"], strict=True)):
-            if op[0] == "q":
-                quotas.set(*op[1:])
-                continue
-            if op[0] not in ("m", "r", "s", "p"):
-                continue
-            where, tags = (case["id"], i, op), quotas.tags(*op[1:3])
-            s, bound = sensors[tags], quotas.bound(*op[1:3])
-            by = Rules(case["samples"], case["window_s"] * 1000, float(bound))
-            if op[0] == "m":
-                assert s.rate(op[3], by)[0] == expected, where
-            elif op[0] == "r":
-                _, throttle_ms = s.charge(op[3], op[4], by, "strict")
-                assert reported(throttle_ms, ["Q1"]) == expected[0], where
-            else:
-                answers = [
-                    s.charge(value, op[4], by, "strict" if op[0] == "s" else "permissive")
-                    for value in op[3]
-                ]
-                assert [
-                    reported(throttle_ms, ["Q1"]) if verdict == "rejected" else "ok"
-                    for verdict, throttle_ms in answers
-                ] == expected[0], where
-
-
-# -- vectors of the arithmetic ---------------------------------------------------------------
-
-
-def close(params: dict[str, Any], value: float) -> Any:
-    return pytest.approx(value, abs=params.get("tolerance", 0.0), rel=0.0)
-
-
-@pytest.mark.parametrize("stat", ("last_event", "start_time"))
-@pytest.mark.parametrize("vector", vectors(VECTORS, "sampled_rate"), ids=lambda v: v["id"])
-def test_sampled_rate_vector(vector: dict[str, Any], stat: str) -> None:
-    p, asked = vector["params"], vector["given"]
-    s, by = Sensor(), Rules(p["samples"], p["sample_ms"], None, "sampled_rate", stat)
-    for r in asked["records"]:
-        s.record(r["value"], r["at_ms"], by)
-    for read, expect in zip(asked["reads"], vector["expect"][stat], strict=True):
-        rate, span = s.rate(read["at_ms"], by)
-        assert (rate, span) == (close(p, expect["rate"]), expect["window_ms"])
-        for bound in read["bounds"]:
-            by.bound = bound
-            assert s.violation(read["at_ms"], by)[1] == expect["throttle_ms"][str(bound)]
-
-
-@pytest.mark.parametrize("stat", ("last_event", "start_time"))
-@pytest.mark.parametrize("vector", vectors(VECTORS, "sampled_rate_read"), ids=lambda v: v["id"])
-def test_sampled_rate_read_vector(vector: dict[str, Any], stat: str) -> None:
-    p, asked = vector["params"], vector["given"]
-    for reads in ("with_read_between", "without"):
-        s, by = Sensor(), Rules(p["samples"], p["sample_ms"], None, "sampled_rate", stat)
-        first, second = asked["records"]
-        s.record(first["value"], first["at_ms"], by)
-        if reads == "with_read_between":
-            s.rate(asked["read_between_at_ms"], by)
-        s.record(second["value"], second["at_ms"], by)
-        expect = vector["expect"][reads][stat]
-        assert s.rate(asked["read_at_ms"], by) == (close(p, expect["rate"]), expect["window_ms"])
-
-
-@pytest.mark.parametrize("vector", vectors(VECTORS, "token_bucket"), ids=lambda v: v["id"])
-def test_token_bucket_vector(vector: dict[str, Any]) -> None:
-    p = vector["params"]
-    s, by = Sensor(), Rules(p["samples"], p["sample_s"] * 1000, p["bound_per_s"])
-    throttle_ms = decided = 0
-    for step in vector["steps"]:
-        now, expect = step["at_ms"], step["expect"]
-        if step["op"] == "set_bound":
-            by.bound = step["bound_per_s"]
-        elif step["op"] == "tokens":
-            assert s.tokens(now, by) == expect["tokens"]
-        elif step["op"] == "wait":
-            assert max(throttle_ms - (now - decided), 0) == expect["throttle_ms"]
-        else:
-            verdict, throttle_ms = s.charge(step["value"], now, by, p["enforcement"])
-            decided = now
-            assert {
-                "outcome": "rejected" if verdict == "rejected" else "accepted",
-                "throttle_ms": throttle_ms, "tokens": s.tokens(now, by),
-            } == expect
-
-
-@pytest.mark.parametrize("vector", vectors(VECTORS, "throttle_range"), ids=lambda v: v["id"])
-def test_throttle_range_vector(vector: dict[str, Any]) -> None:
-    throttle_ms = vector["given"]["throttle_ms_64bit"]
-    assert {
-        "[Q1]": reported(throttle_ms, ["Q1"]), "[]": reported(throttle_ms)
-    } == vector["expect"]
-
-
-def test_rounding() -> None:
-    halves = {0.5: 1, -0.5: 0, 1.5: 2, -1.5: -1, 0.49999999999999994: 0, math.nan: 0}
-    assert {x: round_half_up(x) for x in halves} == halves
-    assert round_half_up(1e300) == LONG
-    assert round_half_up(-math.inf) == -(2**63)
 
 
 # -- vectors of the job ----------------------------------------------------------------------
