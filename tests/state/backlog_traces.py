@@ -9,11 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.state.drawn_trace import BROKERS, EVERYWHERE, Trace, WallWriter, clocks, operations
 from tests.state.trace import START_MS
 
-NS_PER_MS = 1_000_000
-BROKERS = ("b1", "b2")
-EVERYWHERE = "*"
 TOPICS = (
     "persistent://t/a/x", "persistent://t/a/x", "persistent://t/a/p-partition-0",
     "persistent://t/a/p-partition-1", "persistent://t/b/y", "orders-partition-0",
@@ -78,31 +76,6 @@ PARAMS: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass
-class Trace:
-    """Records in the order in which they arrive, parameters, policies of the configuration, and
-    a time after all records.
-
-    A policy may be up to 400 ms older than what arrived before it.
-    """
-
-    records: list[dict[str, Any]]
-    params: dict[str, Any]
-    configured: list[str]
-    end_ms: int
-
-    def __repr__(self) -> str:
-        def shown(record: dict[str, Any]) -> dict[str, Any]:
-            left_out = ("cluster", "source_feed", "ts_mono_ns")
-            kept = {k: v for k, v in record.items() if v is not None and k not in left_out}
-            return kept | {"ts_wall_ms": record["ts_wall_ms"] - START_MS}
-
-        lines = "\n  ".join(str(shown(r)) for r in self.records)
-        return (
-            f"Trace({self.params}, {self.configured}, end {self.end_ms - START_MS},\n  {lines})"
-        )
-
-
-@dataclass
 class _Topic:
     """What the writer knows of a topic, so that most of what it writes makes sense."""
 
@@ -116,15 +89,13 @@ class _Topic:
         return max(self.ledgers, default=0)
 
 
-class _Writer:
+class _Writer(WallWriter):
     """Turns drawn numbers into records."""
 
     def __init__(self, brokers: int, topics: list[str], plain: dict[str, Any]) -> None:
-        self.records: list[dict[str, Any]] = []
-        self.now = START_MS
-        self._brokers, self._plain = BROKERS[:brokers], plain
+        super().__init__(plain)
+        self._brokers = BROKERS[:brokers]
         self._topics = [_Topic(name, {}, {}) for name in topics]
-        self._seq = dict.fromkeys((*BROKERS, EVERYWHERE), 0)
         self._next_ledger = 3
         self._count = 0
 
@@ -160,7 +131,7 @@ class _Writer:
             if entry >= t.ledgers[ledger][0]:
                 t.ledgers[ledger][0] = entry + 1
                 t.ledgers[ledger][1] += size
-            self._put(
+            self.put(
                 broker, "entry_added", topic=t.name, ledger_id=ledger, entry_id=entry,
                 entry_bytes=size, **self._times(b, c + i),
             )
@@ -180,7 +151,7 @@ class _Writer:
 
     def _ledger(self, broker: str, t: _Topic, ledger: int, close: int | None) -> None:
         entries, size, _ = t.ledgers[ledger]
-        self._put(
+        self.put(
             broker, "ledger_state", topic=t.name, ledger_id=ledger, ledger_entries=entries,
             ledger_bytes=size, ledger_close_ms=close,
         )
@@ -223,7 +194,7 @@ class _Writer:
         gone = ids if c == 0 else ids[: 1 + (c == 1)] if c % 4 else [77]
         for ledger in gone:
             t.ledgers.pop(ledger, None)
-            self._put(broker, "ledger_deleted", topic=t.name, ledger_id=ledger)
+            self.put(broker, "ledger_deleted", topic=t.name, ledger_id=ledger)
 
     def _poll(self, broker: str, t: _Topic, b: int, c: int) -> None:
         """All that is known, at one time."""
@@ -245,7 +216,7 @@ class _Writer:
         if c == 19:
             durable = not durable
         timed = c % 4 == 0
-        self._put(
+        self.put(
             broker, "cursor_state", topic=t.name, subscription=name, durable=durable,
             mark_delete=f"{at[0]}:{at[1]}", read_pos=None if b % 4 else f"{at[0]}:{at[1] + 1}",
             publish_time_ms=self.now - (0, 700, 2500, 60_000)[b % 4] if timed else None,
@@ -272,27 +243,27 @@ class _Writer:
         places = ((ids[0], -1), (ids[0], 0), (ids[-1], last + 3), (1, 7), (ids[-1] + 5, 0),
                   (ids[-1], last - 1), (ids[-1] - 1, 2), (FAR, FAR))
         if c == 23:
-            self._put(broker, "cursor_state", topic=t.name, subscription=name,
+            self.put(broker, "cursor_state", topic=t.name, subscription=name,
                       read_pos=f"{ids[0]}:0")
         else:
             self._cursor(broker, t, name, places[c % len(places)], b, c // 3)
 
     def _gone(self, broker: str, t: _Topic, b: int, c: int) -> None:
         t.marks.pop(self._name(b), None)
-        self._put(broker, "cursor_deleted", topic=t.name, subscription=self._name(b))
+        self.put(broker, "cursor_deleted", topic=t.name, subscription=self._name(b))
 
     def _ack(self, broker: str, t: _Topic, b: int, c: int) -> None:
         """Single entries after the mark-delete, with holes that close."""
         name = self._name(b) if c % 3 else next(iter(t.marks), "s")
         ledger, entry = t.marks.get(name, (t.newest, -1))
         for distance in ((1,), (2, 1), (3, 1, 2), (2, 4), (5, 3, 4))[c % 5]:
-            self._put(
+            self.put(
                 broker, "ack", topic=t.name, subscription=name, ledger_id=ledger,
                 entry_id=max(entry, -1) + distance, consumer="k",
                 ack_cumulative=None if b % 2 else False,
             )
         if c % 7 == 0 and t.newest > ledger:
-            self._put(broker, "ack", topic=t.name, subscription=name, ledger_id=t.newest,
+            self.put(broker, "ack", topic=t.name, subscription=name, ledger_id=t.newest,
                       entry_id=0)
 
     def _upto(self, broker: str, t: _Topic, b: int, c: int) -> None:
@@ -303,7 +274,7 @@ class _Writer:
         entry = max(entry, -1) + 1 + c % 3
         if name in t.marks:
             t.marks[name] = ledger, entry
-        self._put(
+        self.put(
             broker, "ack", topic=t.name, subscription=name, ledger_id=ledger, entry_id=entry,
             ack_cumulative=True,
         )
@@ -311,11 +282,11 @@ class _Writer:
     # -- producers -------------------------------------------------------------------------------
 
     def _created(self, broker: str, t: _Topic, b: int, c: int) -> None:
-        self._put(broker, "producer_created", topic=t.name, cnx_id=f"c{b % 3}",
+        self.put(broker, "producer_created", topic=t.name, cnx_id=f"c{b % 3}",
                   producer_id=c % 3, producer_name=None if c % 2 else "p")
 
     def _closed(self, broker: str, t: _Topic, b: int, c: int) -> None:
-        self._put(broker, "producer_closed", topic=t.name, cnx_id=f"c{b % 3}", producer_id=c % 3)
+        self.put(broker, "producer_closed", topic=t.name, cnx_id=f"c{b % 3}", producer_id=c % 3)
 
     # -- policies --------------------------------------------------------------------------------
 
@@ -323,7 +294,7 @@ class _Writer:
         self, broker: str, scope: str, name: str, limits: dict[str, Any], late_ms: int = 0
     ) -> None:
         document = {"scope": scope, "name": name, "limits": limits}
-        self._put(broker, "policy", late_ms, policy_json=json.dumps(document))
+        self.put(broker, "policy", late_ms, policy_json=json.dumps(document))
 
     def _topic(self, broker: str, t: _Topic, b: int, c: int) -> None:
         name = POLICY_TOPICS[b % len(POLICY_TOPICS)]
@@ -357,27 +328,11 @@ class _Writer:
     # -- others ----------------------------------------------------------------------------------
 
     def _started(self, broker: str, t: _Topic, b: int, c: int) -> None:
-        self._put(broker, "broker_started")
+        self.put(broker, "broker_started")
 
     def _stray(self, broker: str, t: _Topic, b: int, c: int) -> None:
         """Something that other jobs read."""
-        self._put(broker, "connection_opened", cnx_id="x", principal="User:carol")
-
-    def _put(self, broker: str, kind: str, late_ms: int = 0, **columns: Any) -> None:
-        if self._plain["ticks"] and not late_ms:
-            self.now += 1
-        seq = None
-        if self._plain["seq"]:
-            seq = self._seq[broker] = self._seq[broker] + 1
-        at = self.now - late_ms
-        offset = self._plain["offsets"][(*BROKERS, EVERYWHERE).index(broker)]
-        holey = self._plain["holey"] and len(self.records) % 5 == 0
-        self.records.append({
-            "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": broker,
-            "seq": seq, "ts_wall_ms": at,
-            "ts_mono_ns": None if offset is None or holey else at * NS_PER_MS + offset,
-            **columns,
-        })
+        self.put(broker, "connection_opened", cnx_id="x", principal="User:carol")
 
 
 def quotas(b: int, c: int) -> dict[str, Any]:
@@ -405,11 +360,7 @@ def settings_of(b: int, c: int) -> dict[str, Any]:
     return {k: BROKER_VALUES[k][(b + c) % len(BROKER_VALUES[k])] for k in sorted(chosen)}
 
 
-OPS = st.tuples(
-    st.sampled_from(KINDS), st.sampled_from(STEPS_MS), st.integers(0, 11), st.integers(0, 15),
-    st.integers(0, 23),
-)
-OFFSETS = (0, 7_000_001, -(5 * 10**15), 123_456_789_012, None)
+OPS = operations(KINDS, STEPS_MS)
 
 
 @st.composite
@@ -418,13 +369,7 @@ def traces(draw: st.DrawFn, most: int = 60, least: int = 20) -> Trace:
     ops = draw(st.lists(OPS, min_size=least, max_size=most))
     params = {name: draw(st.sampled_from(values)) for name, values in PARAMS.items()}
     topics = draw(st.lists(st.sampled_from(TOPICS), min_size=1, max_size=4, unique=True))
-    offsets = st.sampled_from(OFFSETS)
-    plain = {
-        "seq": draw(st.sampled_from((True, True, False))),
-        "offsets": (draw(offsets), draw(offsets), draw(offsets)),
-        "holey": draw(st.sampled_from((False, False, True))),
-        "ticks": draw(st.sampled_from((False, False, True))),
-    }
+    plain = clocks(draw)
     numbers = st.tuples(st.integers(0, 15), st.integers(0, 23))
     configured = []
     for b, c in draw(st.lists(numbers, max_size=3)):
@@ -445,3 +390,6 @@ def traces(draw: st.DrawFn, most: int = 60, least: int = 20) -> Trace:
     return Trace(
         writer.records, dict(params), [json.dumps(d) for d in configured], writer.now + rest
     )
+
+
+__all__ = ["Trace", "traces"]

@@ -23,6 +23,7 @@ from tests.reference.entry_cache import (
     TTL_MS,
     WATERMARK,
 )
+from tests.state.drawn_trace import Trace
 from tests.state.trace import START_MS, START_NS
 
 MS = 1_000_000
@@ -86,32 +87,6 @@ VARIANT_VALUES: dict[str, tuple[Any, ...]] = {
     BACKLOG_BETWEEN: (2, 0, 1, 6),
 }
 """What a variant may fix and parameters may set, `variants` aside."""
-
-
-@dataclass
-class Trace:
-    """Records in the order in which they arrive, parameters, policies of the configuration, and
-    a time after all records."""
-
-    records: list[dict[str, Any]]
-    params: dict[str, Any]
-    configured: list[str]
-    end_ms: int
-
-    def __repr__(self) -> str:
-        def shown(record: dict[str, Any]) -> dict[str, Any]:
-            left_out = ("cluster", "source_feed")
-            kept = {k: v for k, v in record.items() if v is not None and k not in left_out}
-            if record["ts_wall_ms"] is not None:
-                kept["ts_wall_ms"] = record["ts_wall_ms"] - START_MS
-            if record["ts_mono_ns"] is not None:
-                kept["ts_mono_ns"] = record["ts_mono_ns"] - START_NS
-            return kept
-
-        lines = "\n  ".join(str(shown(r)) for r in self.records)
-        return (
-            f"Trace({self.params}, {self.configured}, end {self.end_ms - START_MS},\n  {lines})"
-        )
 
 
 @dataclass
@@ -507,3 +482,6 @@ def traces(
         writer.step(kind, a, b, c)
     rest = draw(st.sampled_from((0, 1, 1000, 7000, 61_000, 130_001)))
     return Trace(writer.records, params, configured, START_MS + writer.now // MS + rest)
+
+
+__all__ = ["Trace", "traces"]

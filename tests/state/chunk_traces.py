@@ -8,14 +8,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.state.trace import START_MS
+from tests.state.drawn_trace import BROKERS, Trace, WallWriter, clocks, operations
 
-NS_PER_MS = 1_000_000
 TOPICS = ("persistent://t/ns/a", "persistent://t/ns/b-partition-1")
 SUBSCRIPTIONS = ("s1", "s2", "s3")
 CONSUMERS = ("c1", "c2", "c3")
 PRODUCERS = ("p1", "p2", "p3", None)
-BROKERS = ("b1", "b2")
 SUB_TYPES = ("exclusive", "failover", "shared", "shared", "key_shared", None)
 STEPS_MS = (
     *(0,) * 8, 1, 1, 2, 5, 40, 399, 400, 499, 500, 501, 999, 1000, 1001, 3000, 7000, 30_000,
@@ -49,25 +47,6 @@ PARAMS: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass
-class Trace:
-    """Records in the order in which they happened, parameters, and a time after them."""
-
-    records: list[dict[str, Any]]
-    params: dict[str, Any]
-    end_ms: int
-
-    def __repr__(self) -> str:
-        def shown(record: dict[str, Any]) -> dict[str, Any]:
-            left_out = ("cluster", "source_feed", "ts_mono_ns")
-            kept = {k: v for k, v in record.items() if v is not None and k not in left_out}
-            times = {k: kept[k] - START_MS for k in ("ts_wall_ms", "publish_time_ms") if k in kept}
-            return kept | times
-
-        lines = "\n  ".join(str(shown(r)) for r in self.records)
-        return f"Trace({self.params}, end {self.end_ms - START_MS},\n  {lines})"
-
-
-@dataclass
 class _Message:
     """A message that a producer is sending."""
 
@@ -92,16 +71,13 @@ class _Topic:
     markers: list[dict[str, Any]] = field(default_factory=list)
 
 
-class _Writer:
+class _Writer(WallWriter):
     """Turns drawn numbers into records."""
 
     def __init__(self, topics: int, subscriptions: list[tuple[str, int]], plain: dict[str, Any]):
-        self.records: list[dict[str, Any]] = []
-        self.now = START_MS
+        super().__init__(plain)
         self._topics = [_Topic(TOPICS[i], BROKERS[0]) for i in range(topics)]
         self._subscriptions = subscriptions
-        self._plain = plain
-        self._seq = dict.fromkeys(BROKERS, 0)
         self._sequence_id = 0
 
     def step(self, kind: str, a: int, b: int, c: int) -> None:
@@ -159,7 +135,7 @@ class _Writer:
         t.entries.append(entry)
         if self._plain["added"]:
             added = {k: v for k, v in entry.items() if k != "payload"}
-            self._put(t, "entry_added", **added | {"entry_bytes": size + 40})
+            self.put(t.broker, "entry_added", **added | {"entry_bytes": size + 40})
         return entry
 
     def _send(self, t: _Topic, m: _Message, chunk_id: int, a: int, b: int, c: int) -> None:
@@ -236,9 +212,9 @@ class _Writer:
         self, t: _Topic, entry: dict[str, Any], which: int, a: int, b: int, c: int, **more: Any
     ) -> None:
         name, pick = self._subscriptions[which]
-        self._put(
-            t, "dispatch", **entry | more, subscription=name, sub_type=self._sub_type(pick, a, c),
-            consumer=self._consumer_of(pick, a, b, c),
+        self.put(
+            t.broker, "dispatch", **entry | more, subscription=name,
+            sub_type=self._sub_type(pick, a, c), consumer=self._consumer_of(pick, a, b, c),
         )
 
     @staticmethod
@@ -272,8 +248,8 @@ class _Writer:
         self._dispatch_all(t, entry | more, a, b, c)
 
     def _ordinary_added(self, t: _Topic, a: int, b: int, c: int) -> None:
-        self._put(
-            t, "entry_added", topic=t.name, ledger_id=t.ledger_id, entry_id=t.entry_id,
+        self.put(
+            t.broker, "entry_added", topic=t.name, ledger_id=t.ledger_id, entry_id=t.entry_id,
             entry_bytes=c, num_chunks=(None, 1, 0)[b % 3],
         )
         t.entry_id += 1
@@ -281,7 +257,7 @@ class _Writer:
     def _stray(self, t: _Topic, a: int, b: int, c: int) -> None:
         """Something that other jobs read."""
         kind = ("entry_released", "producer_closed", "cursor_state")[b % 3]
-        self._put(t, kind, topic=t.name, subscription="s1", mark_delete="1:0")
+        self.put(t.broker, kind, topic=t.name, subscription="s1", mark_delete="1:0")
 
     def _marker(self, t: _Topic, a: int, b: int, c: int, m: _Message | None = None) -> None:
         """A marker that lists the chunks of a message, sometimes not quite."""
@@ -320,8 +296,8 @@ class _Writer:
         if t.markers and (a + c) % 3 == 1:
             entry = t.markers[-1 - b % min(len(t.markers), 3)]
         name, _ = self._subscriptions[c % len(self._subscriptions)]
-        self._put(
-            t, "ack", topic=t.name, subscription=name, ledger_id=entry["ledger_id"],
+        self.put(
+            t.broker, "ack", topic=t.name, subscription=name, ledger_id=entry["ledger_id"],
             entry_id=entry["entry_id"], ack_cumulative=(None, False, False, True)[c % 4],
             consumer=None if b % 2 else CONSUMERS[0],
         )
@@ -334,8 +310,8 @@ class _Writer:
     ) -> None:
         name, pick = self._subscriptions[c % len(self._subscriptions)]
         sub_type = self._sub_type(pick, a, c) if kind == "consumer_created" else None
-        self._put(
-            t, kind, topic=t.name, subscription=name, sub_type=sub_type,
+        self.put(
+            t.broker, kind, topic=t.name, subscription=name, sub_type=sub_type,
             consumer=CONSUMERS[(a + b) % 3 if b % 3 == 0 else 0],
         )
 
@@ -348,27 +324,8 @@ class _Writer:
 
     # -- records ---------------------------------------------------------------------------------
 
-    def _put(self, t: _Topic, kind: str, **columns: Any) -> None:
-        if self._plain["ticks"]:
-            self.now += 1
-        seq = None
-        if self._plain["seq"]:
-            seq = self._seq[t.broker] = self._seq[t.broker] + 1
-        offset = self._plain["offsets"][BROKERS.index(t.broker)]
-        holey = self._plain["holey"] and len(self.records) % 5 == 0
-        self.records.append({
-            "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": t.broker,
-            "seq": seq, "ts_wall_ms": self.now,
-            "ts_mono_ns": None if offset is None or holey else self.now * NS_PER_MS + offset,
-            **columns,
-        })
 
-
-OPS = st.tuples(
-    st.sampled_from(KINDS), st.sampled_from(STEPS_MS), st.integers(0, 11), st.integers(0, 15),
-    st.integers(0, 23),
-)
-OFFSETS = (0, 7_000_001, -(5 * 10**15), 123_456_789_012, None)
+OPS = operations(KINDS, STEPS_MS)
 
 
 @st.composite
@@ -381,17 +338,17 @@ def traces(draw: st.DrawFn, most: int = 60, least: int = 20) -> Trace:
     ))
     subscriptions = list(zip(SUBSCRIPTIONS, picks, strict=False))
     plain = {
-        "seq": draw(st.sampled_from((True, True, False))),
-        "offsets": (draw(st.sampled_from(OFFSETS)), draw(st.sampled_from(OFFSETS))),
-        "holey": draw(st.sampled_from((False, False, True))),
+        **clocks(draw, (False, True)),
         "added": draw(st.sampled_from((True, True, False))),
         "markers": params["shared_mode"] == "marker" or draw(st.integers(0, 3)) == 0,
         "shape": draw(st.integers(0, 2)),
-        "ticks": draw(st.booleans()),
     }
     writer = _Writer(draw(st.integers(1, 2)), subscriptions, plain)
     for kind, step, a, b, c in ops:
         writer.now += step
         writer.step(kind, a, b, c)
     rest = draw(st.sampled_from((0, 1, 1000, 61_000, 130_001)))
-    return Trace(writer.records, dict(params), writer.now + rest)
+    return Trace(writer.records, dict(params), [], writer.now + rest)
+
+
+__all__ = ["Trace", "traces"]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.state.drawn_trace import BROKERS, EVERYWHERE, Trace, WallWriter, clocks, operations
 from tests.state.trace import START_MS
 
-NS_PER_MS = 1_000_000
-BROKERS = ("b1", "b2")
-EVERYWHERE = "*"
 PRINCIPALS = (
     "User:alice", "User:alice", "alice", "ServiceAccount:alice", "User:bob", "bob", "User:a:b",
     "Group:a:b", "User:Alice", "User:<default>", "User:",
@@ -69,40 +66,13 @@ BROKER_VALUES: dict[str, tuple[Any, ...]] = {
 """What policies of the scope `broker` say, where traces have any."""
 
 
-@dataclass
-class Trace:
-    """Records in the order in which they arrive, parameters, policies of the configuration, and
-    a time after all records.
-
-    A policy may be up to 400 ms older than what arrived before it.
-    """
-
-    records: list[dict[str, Any]]
-    params: dict[str, Any]
-    configured: list[str]
-    end_ms: int
-
-    def __repr__(self) -> str:
-        def shown(record: dict[str, Any]) -> dict[str, Any]:
-            left_out = ("cluster", "source_feed", "ts_mono_ns")
-            kept = {k: v for k, v in record.items() if v is not None and k not in left_out}
-            return kept | {"ts_wall_ms": record["ts_wall_ms"] - START_MS}
-
-        lines = "\n  ".join(str(shown(r)) for r in self.records)
-        return (
-            f"Trace({self.params}, {self.configured}, end {self.end_ms - START_MS},\n  {lines})"
-        )
-
-
-class _Writer:
+class _Writer(WallWriter):
     """Turns drawn numbers into records."""
 
     def __init__(self, brokers: int, principals: list[str], plain: dict[str, Any]) -> None:
-        self.records: list[dict[str, Any]] = []
-        self.now = START_MS
+        super().__init__(plain)
         self._brokers = BROKERS[:brokers]
-        self._principals, self._plain = principals, plain
-        self._seq = dict.fromkeys((*BROKERS, EVERYWHERE), 0)
+        self._principals = principals
         self._pids = [7]
         self._sent: list[tuple[str, int, int]] = []
         """Broker, number of the user and producer id of every batch."""
@@ -125,7 +95,7 @@ class _Writer:
         self._sent.append((broker, b, pid))
         topic, partition = TOPICS[(b + c) % len(TOPICS)]
         self._offset += 1
-        self._put(
+        self.put(
             broker, "produce_batch", principal=self._principals[b % len(self._principals)],
             client_id=CLIENTS[c % len(CLIENTS)], topic=topic, partition=partition,
             producer_id=pid, entry_bytes=c, num_messages=None if c % 5 else 1,
@@ -167,7 +137,7 @@ class _Writer:
 
     def _assigned(self, broker: str, a: int, b: int, c: int) -> None:
         pid = -1 if c == 23 else self._fresh() if c % 2 else self._pids[-1]
-        self._put(
+        self.put(
             broker, "producer_id_assigned", principal=self._principals[b % len(self._principals)],
             client_id=CLIENTS[c % len(CLIENTS)], producer_id=pid,
         )
@@ -181,7 +151,7 @@ class _Writer:
         self, broker: str, name: str, limits: dict[str, Any], late_ms: int = 0, scope: str = "user"
     ) -> None:
         document = {"scope": scope, "name": name, "limits": limits}
-        self._put(broker, "policy", late_ms, policy_json=json.dumps(document))
+        self.put(broker, "policy", late_ms, policy_json=json.dumps(document))
 
     def _user(self, broker: str, a: int, b: int, c: int) -> None:
         self._policy(broker, NAMES[b % len(NAMES)], self._limits(c))
@@ -215,38 +185,15 @@ class _Writer:
     # -- others ----------------------------------------------------------------------------------
 
     def _started(self, broker: str, a: int, b: int, c: int) -> None:
-        self._put(broker, "broker_started")
+        self.put(broker, "broker_started")
 
     def _stray(self, broker: str, a: int, b: int, c: int) -> None:
         """Something that other jobs read."""
-        self._put(broker, "connection_opened", cnx_id="x", principal="User:carol")
-
-    def _put(self, broker: str, kind: str, late_ms: int = 0, **columns: Any) -> None:
-        if self._plain["ticks"] and not late_ms:
-            self.now += 1
-        seq = None
-        if self._plain["seq"]:
-            seq = self._seq[broker] = self._seq[broker] + 1
-        at = self.now - late_ms
-        offset = self._plain["offsets"][(*BROKERS, EVERYWHERE).index(broker)]
-        holey = self._plain["holey"] and len(self.records) % 5 == 0
-        self.records.append({
-            "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": broker,
-            "seq": seq, "ts_wall_ms": at,
-            "ts_mono_ns": None if offset is None or holey else at * NS_PER_MS + offset,
-            **columns,
-        })
+        self.put(broker, "connection_opened", cnx_id="x", principal="User:carol")
 
 
-OPS = st.tuples(
-    st.sampled_from(KINDS), st.sampled_from(STEPS_MS), st.integers(0, 11), st.integers(0, 15),
-    st.integers(0, 23),
-)
-BROKER_OPS = st.tuples(
-    st.sampled_from((*KINDS, *("broker",) * 6)), st.sampled_from(STEPS_MS), st.integers(0, 11),
-    st.integers(0, 15), st.integers(0, 23),
-)
-OFFSETS = (0, 7_000_001, -(5 * 10**15), 123_456_789_012, None)
+OPS = operations(KINDS, STEPS_MS)
+BROKER_OPS = operations((*KINDS, *("broker",) * 6), STEPS_MS)
 
 
 @st.composite
@@ -260,13 +207,7 @@ def traces(
     ops = draw(st.lists(BROKER_OPS if broker_keys else OPS, min_size=least, max_size=most))
     params = {name: draw(st.sampled_from(values)) for name, values in PARAMS.items()}
     principals = draw(st.lists(st.sampled_from(PRINCIPALS), min_size=1, max_size=4))
-    offsets = st.sampled_from(OFFSETS)
-    plain = {
-        "seq": draw(st.sampled_from((True, True, False))),
-        "offsets": (draw(offsets), draw(offsets), draw(offsets)),
-        "holey": draw(st.sampled_from((False, False, True))),
-        "ticks": draw(st.sampled_from((False, False, True))),
-    }
+    plain = clocks(draw)
     configured = [
         {"scope": "user", "name": name, "limits": {"producer_ids_rate": bound}}
         for name, bound in draw(st.lists(
@@ -286,3 +227,6 @@ def traces(
     return Trace(
         writer.records, dict(params), [json.dumps(d) for d in configured], writer.now + rest
     )
+
+
+__all__ = ["Trace", "traces"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.state.drawn_trace import Trace
 from tests.state.trace import START_MS, START_NS
 
 MS = 1_000_000
@@ -42,27 +42,6 @@ SWITCHES = {
     "timeout_rule": ("active", "seen"),
 }
 """Values of the version parameters, those that lead furthest more often."""
-
-
-@dataclass
-class Trace:
-    """Records in the order in which they happened, configured documents and parameters."""
-
-    records: list[dict[str, Any]]
-    configured: list[str]
-    params: dict[str, Any]
-    end_ms: int
-
-    def __repr__(self) -> str:
-        lines = [
-            {k: v for k, v in r.items() if v is not None} | {
-                "ts_mono_ns": None if r["ts_mono_ns"] is None else r["ts_mono_ns"] - START_NS,
-                "ts_wall_ms": None if r["ts_wall_ms"] is None else r["ts_wall_ms"] - START_MS,
-            }
-            for r in self.records
-        ]
-        shown = "\n  ".join(map(str, lines))
-        return f"Trace({self.params}, {self.configured},\n  {shown})"
 
 
 def document(scope: str, name: str, **limits: Any) -> str:
@@ -107,8 +86,6 @@ def _document(scope: int, pick: int, broker: str) -> str:
     if pick & 32:
         limits["throttleProducerReceiptWaitTimeMillis"] = (0, 10, 16, 50)[pick % 4]
     return of_a_broker("broker", (broker, "*")[pick % 3 == 0], **limits)
-
-
 
 
 def _ops(kinds: tuple[str, ...]) -> st.SearchStrategy[tuple[str, int, int, int, int]]:
@@ -234,4 +211,7 @@ def traces(
         if kind == "broker_started":
             ns += 2 * MS
     last = START_MS + ns // MS
-    return Trace(records, configured, params, last + 60_000)
+    return Trace(records, params, configured, last + 60_000)
+
+
+__all__ = ["Trace", "traces"]
