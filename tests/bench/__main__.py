@@ -3,9 +3,10 @@
     python -m tests.bench [--small] [--out FOLDER] [NAME...]
     python -m tests.bench --table
 
-Without names all of them run but `suite`. Results go to tests/bench/results/NAME.json, each with
-the machine, its load and the floors that were measured beside the figures; small runs write nothing
-without --out. `--table` measures nothing: it puts the results into docs/benchmarks.md.
+Without names all of them run but `suite` and `compile`. Results go to
+tests/bench/results/NAME.json, each with the machine, its load and the floors that were measured
+beside the figures; small runs write nothing without --out. `--table` measures nothing: it puts the
+results into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ BENCHES = {
     "generator": "generator.run",
     "core": "core.run",
     "state": "core.state_size",
+    "steps": "steps.run",
     "columnar": "columnar.run",
     "govern": "end_to_end.run",
     "demo": "end_to_end.demo",
@@ -42,14 +44,14 @@ BENCHES = {
     "flood": "flood.run",
     "first_hour": "first_hour.run",
 }
-ALONE = {"suite": "suite.run"}
+ALONE = {"suite": "suite.run", "compile": "compiling.run"}
 """Benchmarks that run only if they are named."""
 RESULTS = ("govern", "govern-demo", "govern-all", "small-batches", "columnar", "transport", "core",
-           "topics", "state", "freshness", "generator", "claim", "chunks", "producer_ids",
+           "steps", "topics", "state", "freshness", "generator", "claim", "chunks", "producer_ids",
            "backlog", "backlog_job", "entry_cache", "query", "flood", "first_hour", "suite")
 """Result files in the order of docs/benchmarks.md."""
-WITHOUT_SPARK = ("generator", "core", "state", "freshness", "claim", "backlog", "entry_cache",
-                 "query", "flood", "first_hour", "suite")
+WITHOUT_SPARK = ("generator", "core", "state", "steps", "freshness", "claim", "backlog",
+                 "entry_cache", "query", "flood", "first_hour", "suite", "compile")
 
 
 def environment() -> None:

@@ -119,7 +119,7 @@ class _Core:
     """The core over all shards, as tasks call it one after the other."""
 
     def __init__(self, **params: Any) -> None:
-        self._job = Backlog(params_of(JOB.name, **LIMITS, **params))
+        self._job = Backlog(params_of(JOB.name, **{**LIMITS, **params}))
         self.states: States = dict.fromkeys(range(SHARDS))
         self.rows = 0
 

@@ -9,9 +9,11 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from app.ingest.routing import Route
+from state.engine import mono
 from state.jobs import DECLARED
-from state.rate_limits import broker, flow, operator, rows, shard
+from state.rate_limits import broker, flow, rows
 from state.rate_limits.operator import RateLimits
+from state.rate_limits.shard import Brokers
 from tests.bench.columnar import blobs_of
 from tests.bench.result import Result, middle
 from tests.bench.stages import Stages
@@ -25,14 +27,14 @@ SHARDS = 16
 KERNEL = SimpleNamespace(**vars(flow))
 """The kernel as the broker calls it; what calls itself inside stays unwrapped and compiles."""
 STAGES = {
-    "read state": [(shard, "read")],
-    "read blobs": [(operator, "read_blob")],
-    "join and pick records": [(operator, "concat"), (operator, "take")],
-    "order": [(operator.order, "order"), (operator.order, "runs"), (operator.order, "repeated")],
+    "read state": [(Brokers, "__init__"), (Brokers, "open")],
+    "read blobs": [(mono, "read_blobs")],
+    "join and pick records": [(mono, "concat"), (mono, "take")],
+    "order": [(mono.order, "order"), (mono.order, "runs"), (mono.order, "repeated")],
     "feed": [(broker.Broker, "feed")],
     "kernel": [(KERNEL, "run"), (KERNEL, "advance")],
     "rows": [(rows, "of")],
-    "write state": [(shard, "write")],
+    "write state": [(Brokers, "write")],
     "everything else": [(RateLimits, "step")],
 }
 

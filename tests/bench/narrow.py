@@ -11,7 +11,7 @@ answers, so hashes are no complete way: they show what the best of this kind cou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -25,9 +25,9 @@ from app.stream.govern import ANSWERS, STATE, Committer, stepper
 from app.stream.operators import operators
 from app.warehouse.commit import Writer
 from app.warehouse.small_files import path_in
+from state.engine import mono
 from state.engine.names import Names
-from state.engine.records import NULL, Records
-from state.rate_limits import operator
+from state.engine.records import NULL, SHIPPED, Records, concat, empty
 from state.rate_limits.shard import COLUMNS, NAME_COLUMNS
 from tests.bench import floors
 from tests.bench.inputs import Input
@@ -89,16 +89,24 @@ def _stepper(group: dict[str, Any]) -> Callable[..., Iterator[pd.DataFrame]]:
     def step(
         key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Any
     ) -> Iterator[pd.DataFrame]:
-        with patch.object(operator, "read_blob", _records):
+        with patch.object(mono, "read_blobs", _records):
             yield from packed(key, ({"blob": [f]} for f in frames), state)
 
     return step
 
 
-def _records(frame: pd.DataFrame, names: Names, columns: tuple[str, ...]) -> Records:
+def _records(
+    frames: Sequence[pd.DataFrame], names: Names, columns: tuple[str, ...]
+) -> Records:
+    """As `read_blobs`."""
+    return concat([_of_frame(f, names, columns) for f in frames]) if frames else empty(columns)
+
+
+def _of_frame(frame: pd.DataFrame, names: Names, columns: tuple[str, ...]) -> Records:
     import pandas as pd
 
-    records: Records = {}
+    data = np.zeros((len(columns) + len(SHIPPED) + 1, len(frame)), np.int64)
+    records = Records((*columns, *SHIPPED, "held"), data)
     for name in (*columns, "source_partition", "source_offset"):
         values = frame[name]
         if name in NAME_COLUMNS:
@@ -108,9 +116,6 @@ def _records(frame: pd.DataFrame, names: Names, columns: tuple[str, ...]) -> Rec
             records[name] = ids[codes]
         else:
             records[name] = values.to_numpy(np.int64)
-    count = len(frame)
-    records["has_seq"] = (records["seq"] != NULL).astype(np.int8)
-    records["home"] = np.ones(count, np.int8)
-    records["held"] = np.zeros(count, np.int8)
-    records["ingest_ms"] = np.zeros(count, np.int64)
+    records["has_seq"] = records["seq"] != NULL
+    records["home"] = 1
     return records

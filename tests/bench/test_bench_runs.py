@@ -14,7 +14,8 @@ from tests.bench.stream import Bench
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LONG = {"demo", "topics", "transport", "columnar", "chunks", "producer_ids", "backlog_job"}
+LONG = {"demo", "topics", "transport", "columnar", "chunks", "producer_ids", "backlog_job",
+        "compile"}
 """Those that share the most code with another, and take longest."""
 NEEDS_A_BROKER = {"freshness", "flood"}
 """Those are in test_bench_brokers.py."""
@@ -27,7 +28,7 @@ def small(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Benc
 
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
-    for name in BENCHES if name not in NEEDS_A_BROKER
+    for name in (*BENCHES, "compile") if name not in NEEDS_A_BROKER
 ])
 def test_benchmark_finds_its_figures(name: str, small: Bench, tmp_path: Path) -> None:
     finds_its_figures(name, small, tmp_path)
