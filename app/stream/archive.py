@@ -24,7 +24,7 @@ from app.ingest.batches import regrouped
 from app.ingest.contract import DIGESTS, Limits, Parsed, parse_batch
 from app.ingest.payloads import redact
 from app.ingest.sources import open_stream
-from app.stream.govern import ANSWERS, decode, encode
+from app.stream.step import ANSWERS, decode, encode
 from app.warehouse import checkpoints
 from app.warehouse.commit import Writer
 from app.warehouse.small_files import local_path, path_in

@@ -10,35 +10,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from app.ingest.contract import Limits
 from app.ingest.messages import Kind, Message
-from app.ingest.payloads import WHOLE
 from app.ingest.routing import PACKED, packer
 from app.ingest.sources import open_stream
-from app.ingest.worker import settle
 from app.stream.assignment import query_name
 from app.stream.operators import Operator, operators
+from app.stream.step import ANSWERS, STATE, decode, stepper
 from app.stream.throttle_feed import COMMANDS, ThrottleFeed
 from app.warehouse import checkpoints
-from app.warehouse.commit import Writer, shaped
+from app.warehouse.commit import Writer
+from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
-from state.chunks.operator import PARTS
-from state.engine.job import Step
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from app.config.settings import Settings
-
-ANSWERS = "table_name string, blob binary"
-STATE = "state binary"
 
 
 def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> DataFrame:
@@ -66,69 +61,8 @@ def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> Data
     )
 
 
-def stepper(
-    group: dict[str, Operator],
-) -> Callable[[tuple[str, int], Iterator[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """The function of the stateful operator: one call per shard with records or a due timer."""
-    jobs = {name: operator.job for name, operator in group.items()}
-
-    def step(
-        key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Any
-    ) -> Iterator[pd.DataFrame]:
-        settle()
-        job = jobs.get(key[0])
-        blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
-        if job is None:
-            about = Message.of(key[0])
-            if about.kind is Kind.FILE:  # on its way to the committer
-                yield _frame([Message(about.kind, about.name, blob) for blob in blobs])
-            return
-        stream_ms = max(state.getCurrentWatermarkMs(), 0)
-        answer = job.step(state.get[0] if state.exists else None, blobs, stream_ms)
-        state.update((answer.state,))
-        if answer.wake_at_ms is not None:
-            state.setTimeoutTimestamp(max(answer.wake_at_ms, stream_ms + 1))
-        yield _answers(answer, group[key[0]])
-
-    return step
-
-
-def _answers(answer: Step, operator: Operator) -> pd.DataFrame:
-    """The rows of a step; messages with payloads go into a file of their table here."""
-    found = []
-    for name, rows in answer.tables.items():
-        if operator.payloads is not None and name == WHOLE:
-            whole = shaped(rows, TABLES[name], operator.constants)
-            for part in PARTS:
-                whole = whole.append_column(part, rows.column(part))
-            operator.payloads.write_whole(whole)
-        else:
-            found.append(Message(Kind.DATA, name, encode(rows)))
-    if operator.payloads is not None:
-        found += operator.payloads.drain()
-    if answer.needed_idle_advance_ms is not None:
-        found.append(Message(Kind.LATE, body=str(answer.needed_idle_advance_ms).encode()))
-    return _frame(found)
-
-
-def _frame(answers: Sequence[Message]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame({"table_name": pd.Series([a.address for a in answers], dtype=object),
-                         "blob": pd.Series([a.body for a in answers], dtype=object)})
-
-
-def encode(rows: pa.Table) -> bytes:
-    """Rows as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue().to_pybytes()
-
-
-def decode(blobs: Sequence[Any]) -> pa.Table:
-    """The rows of several blobs of one table."""
-    return pa.concat_tables([pa.ipc.open_stream(blob).read_all() for blob in blobs])
+COMMITS = 3
+"""Tables that are appended to at a time: each waits for its file system most of the time."""
 
 
 class Committer:
@@ -168,9 +102,15 @@ class Committer:
         rows = found[Kind.DATA]
         if self._feed is not None and COMMANDS in rows:
             self._feed.publish(self._rows(COMMANDS, rows[COMMANDS]))
-        for table, parts in rows.items():
-            self._writer.append(table, self._rows(table, parts), batch)
+        with ThreadPoolExecutor(1 if self._writer.by_spark else COMMITS) as pool:
+            for done in [
+                pool.submit(self._append, table, parts, batch) for table, parts in rows.items()
+            ]:
+                done.result()
         self._writer.settle()
+
+    def _append(self, table: str, parts: Sequence[Any], batch: int) -> None:
+        self._writer.append(table, self._rows(table, parts), batch)
 
     def _add_files(self, table: str, listed: Sequence[Any], batch: int) -> None:
         from deltalake.transaction import AddAction

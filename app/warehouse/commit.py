@@ -8,7 +8,6 @@ cannot reach.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,19 +25,6 @@ if TYPE_CHECKING:
 CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 7 days"}
 
 
-def shaped(rows: pa.Table, table: Table, constants: Mapping[str, pa.Scalar]) -> pa.Table:
-    """Rows with the columns of their table, in order; `constants` are the same for every row."""
-    columns = []
-    for column in table.schema:
-        if column.name in rows.column_names:
-            columns.append(rows.column(column.name).cast(column.type))
-        elif column.name in constants:
-            columns.append(pa.repeat(constants[column.name], rows.num_rows).cast(column.type))
-        else:
-            columns.append(pa.nulls(rows.num_rows, column.type))
-    return pa.table(columns, schema=table.schema)
-
-
 class Writer:
     """Appends to the tables of one warehouse under the application id of one query."""
 
@@ -50,20 +36,20 @@ class Writer:
         self._local = local_path(settings.warehouse)
         self._commits = checkpoints.committed(settings, query)
         self._spark = spark
-        self._by_spark = settings.commit == "spark"
+        self.by_spark = settings.commit == "spark"
         self._open: dict[str, Any] = {}
 
     def prepare(self, names: list[str]) -> None:
         """Create the tables that are missing, so that readers find them from the start."""
         for name in names:
-            if self._by_spark:
+            if self.by_spark:
                 self._create_by_spark(TABLES[name])
             else:
                 self._table(name)
 
     def append(self, name: str, rows: pa.Table, batch: int) -> None:
         """Append the rows of a batch to a table, unless that has been done."""
-        if self._by_spark:
+        if self.by_spark:
             self._append_by_spark(name, rows, batch)
             return
         from deltalake import CommitProperties, Transaction, write_deltalake

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from app.ingest.payloads import joined
 from app.ingest.routing import CLOCK, PACKED, Route, needed, typed_packer
-from app.stream.govern import ANSWERS, decode, encode
 from app.stream.operators import Operator, operators
-from app.warehouse.commit import shaped
+from app.stream.step import ANSWERS, decode, encode
+from app.warehouse.shape import shaped
 from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
 from state.chunks.operator import PARTS

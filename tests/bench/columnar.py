@@ -12,8 +12,8 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from app.ingest.contract import from_table
 from app.ingest.routing import PACKED, Route, pack_parsed, typed_packer
-from app.stream.govern import ANSWERS, STATE, stepper
 from app.stream.operators import operators
+from app.stream.step import ANSWERS, STATE, stepper
 from app.whatif.replay import narrowed
 from tests.bench import floors, per_topic
 from tests.bench.result import Result

@@ -21,8 +21,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from app.stream.govern import ANSWERS, STATE, Committer, stepper
+from app.stream.govern import Committer
 from app.stream.operators import operators
+from app.stream.step import ANSWERS, STATE, stepper
 from app.warehouse.commit import Writer
 from app.warehouse.small_files import path_in
 from state.engine import mono

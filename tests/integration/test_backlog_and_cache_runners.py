@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.ingest.contract import Limits, parse_batch
 from app.stream.operators import operators
-from app.warehouse.commit import shaped
+from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 from app.whatif import replay
 from tests.integration.test_chunk_runners import assert_same, source, stream, table, text

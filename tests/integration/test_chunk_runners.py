@@ -21,7 +21,7 @@ from app.ingest.payloads import joined
 from app.stream import archive, govern, staging
 from app.stream.operators import operators
 from app.stream.run import run
-from app.warehouse.commit import shaped
+from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 from app.whatif import replay
 from state.chunks.operator import PARTS

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from app.stream.operators import operators
-from app.warehouse.commit import shaped
+from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 from app.whatif import replay
 from tests.integration.test_chunk_runners import assert_same, source, stream, table, text

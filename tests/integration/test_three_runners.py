@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from app.stream import archive, govern
 from app.stream.operators import operators
-from app.warehouse.commit import shaped
+from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 from app.whatif import replay
 from state.jobs import DECLARED, readers

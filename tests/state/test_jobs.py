@@ -65,12 +65,14 @@ def test_the_key_of_a_row_is_of_columns_of_every_table(job: Declaration) -> None
         assert set(job.row_key) <= set(table.names)
 
 
-def test_cores_and_routing_load_neither_pydantic_nor_the_configuration() -> None:
-    """They are what a Python worker unpickles; the parameters come as a dictionary."""
+def test_what_a_worker_runs_loads_neither_pydantic_nor_the_configuration() -> None:
+    """Cores, routing, step and a source's reader are what a Python worker unpickles; the
+    parameters come as a dictionary."""
     cores = ", ".join(job.core_class.partition(":")[0] for job in DECLARED.values())
     script = (
-        f"import sys, {cores}, state.jobs, app.ingest.routing, app.ingest.worker\n"
-        "print([m for m in sys.modules if m == 'pydantic' or m.startswith('app.config')])"
+        f"import sys, {cores}, state.jobs, app.stream.step, app.ingest.sources.files\n"
+        "apart = ('pydantic', 'deltalake', 'app.config', 'app.generate')\n"
+        "print([m for m in sys.modules if m.startswith(apart)])"
     )
     ran = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True

@@ -21,7 +21,7 @@ from app.ingest.routing import packer
 from app.stream import archive, govern
 from app.stream.operators import operators
 from app.stream.session import build_session
-from app.warehouse.commit import shaped
+from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 from app.whatif import replay
 

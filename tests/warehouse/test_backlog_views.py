@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 from app.config.settings import Settings
 from app.stream.operators import operators
-from app.warehouse.commit import shaped
+from app.warehouse.shape import shaped
 from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES, VIEWS
 from state.jobs import DECLARED

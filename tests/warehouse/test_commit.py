@@ -10,7 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from app.config.settings import Settings
 from app.warehouse import checkpoints
-from app.warehouse.commit import Writer, shaped
+from app.warehouse.commit import Writer
+from app.warehouse.shape import shaped
 from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
 

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from app.cli import main
 from app.config.settings import Settings
 from app.stream.operators import operators
-from app.warehouse.commit import shaped
+from app.warehouse.shape import shaped
 from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES, VIEWS
 from tests.state.producer_id_trace import blob, numbered

@@ -10,19 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from app.ingest.sources import (
-    delta,
-    demo,
-    files,
-    kafka,
-    kafka_groups,
-    kafka_logs,
-    kafka_messages,
-    pulsar_admin,
-)
 from app.ingest.sources.raw import SCHEMA, Raw
 
 if TYPE_CHECKING:
@@ -34,23 +25,25 @@ __all__ = [
     "SCHEMA", "Raw", "beside", "check", "open_batch", "open_stream", "read_batch", "read_stream",
 ]
 
-SOURCES: dict[str, ModuleType] = {
-    "kafka": kafka, "kafka_messages": kafka_messages, "kafka_logs": kafka_logs, "files": files,
-    "delta": delta, "demo": demo, "pulsar_admin": pulsar_admin,
-    "kafka_groups": kafka_groups,
-}
+
+def _module(settings: Settings) -> ModuleType:
+    """The source that is configured: its module has the name of its format.
+
+    Only that one is imported, for a worker that needs one function of it imports this package.
+    """
+    return import_module(f"{__name__}.{settings.feed.format}")
 
 
 def check(settings: Settings) -> None:
     """UserError for a source that cannot be read, with the remedy."""
-    SOURCES[settings.feed.format].check(settings)
+    _module(settings).check(settings)
 
 
 def beside(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
     """Poll during a run, for a source that polls."""
-    module = SOURCES[settings.feed.format]
+    module = _module(settings)
     if not hasattr(module, "beside"):
         return nullcontext()
     context: AbstractContextManager[None] = module.beside(settings, endless, say)
@@ -59,12 +52,12 @@ def beside(
 
 def open_stream(spark: SparkSession, settings: Settings) -> Raw:
     """The records of the source as a stream."""
-    return SOURCES[settings.feed.format].read(spark.readStream, settings)
+    return _module(settings).read(spark.readStream, settings)
 
 
 def open_batch(spark: SparkSession, settings: Settings) -> Raw:
     """The records that the source holds now."""
-    return SOURCES[settings.feed.format].read(spark.read, settings)
+    return _module(settings).read(spark.read, settings)
 
 
 def read_stream(spark: SparkSession, settings: Settings) -> DataFrame:
