@@ -1,61 +1,87 @@
-"""Produces records of the synthetic trace to Kafka at a constant rate, stamped with the present.
+"""Produces the demo's fleet to Kafka as if it ran now: each record at its time, moved to today.
 
     python -m tests.bench.produce SERVERS TOPIC RATE SECONDS
 
-The key is the broker, so one broker's records stay in one partition and in order.
+RATE is the mean of the trace, which swings as the demo does. The key is the broker, so one
+broker's records stay in one partition and in order. Prints when it begins (ms since the epoch),
+and at the end how many records were sent.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 
+import numpy as np
 from confluent_kafka import Producer
 
-from tests.bench.trace import START_MS, START_NS, Traffic
+from app.generate.scenario import load_scenario
+from app.generate.trace import Trace, plan_trace
 
 STEP_S = 0.005
-TIMES = (b'"ts_mono_ns":', b'"ts_wall_ms":', b'"publish_time_ms":')
+MOMENT = re.compile(rb'(?<=_ms":)\d{13}(?!\d)')
+"""A time since the epoch; monotonic times and durations stay as they are."""
+WALL = re.compile(rb'"ts_wall_ms":(\d{13})(?!\d)')
+
+
+def demo(rate: int) -> Trace:
+    """The demo's fleet with a mean rate of records per second until its quiet end."""
+    scenario = load_scenario("demo")
+    return plan_trace(scenario, rate * scenario.active_s, 7)
 
 
 def main() -> None:
-    """Send until the time is over; print how many were sent."""
+    """Send until the time is over."""
     servers, topic = sys.argv[1:3]
     rate, seconds = int(sys.argv[3]), float(sys.argv[4])
-    traffic = Traffic(topics=5_000, late=0.0, rate=rate)
-    (part,) = traffic.parts(1, min(int(rate * seconds), 200_000))
-    lines, keys = part["value"].to_pylist(), [b.encode() for b in part["broker"].to_pylist()]
+    trace = demo(rate)
+    keys = [key.encode() for key in trace.fleet.keys]
+    lines, brokers, due = planned(trace, seconds)
     producer = Producer({
         "bootstrap.servers": servers, "linger.ms": 5, "batch.size": 500_000,
         "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000,
     })
     began, sent = time.time(), 0
-    while time.time() - began < seconds:
-        due = int((time.time() - began) * rate)
-        while sent < due:
-            at = sent % len(lines)
-            producer.produce(topic, _stamped(lines[at], sent), keys[at])
-            sent += 1
+    moved = round(1000 * began) - trace.scenario.start_ms
+    print(round(1000 * began), flush=True)
+    while sent < len(lines) and time.time() - began < seconds:
+        until = int(np.searchsorted(due, time.time() * 1000 - moved, "right"))
+        for at in range(sent, until):
+            producer.produce(topic, moved_by(lines[at], moved), keys[brokers[at]])
+        sent = until
         producer.poll(0)
         time.sleep(STEP_S)
     producer.flush(30)
     print(sent)
 
 
-def _stamped(line: bytes, number: int) -> bytes:
-    """The record as if it happened now; the clocks of a broker never stand still."""
-    now_ns = time.time_ns()
-    wall = now_ns // 1_000_000
-    mono = START_NS + now_ns - START_MS * 1_000_000
-    for key, value in zip(TIMES, (mono, wall, wall - 3), strict=True):
-        begin = line.index(key) + len(key)
-        end = begin
-        while line[end] in b"0123456789":
-            end += 1
-        line = line[:begin] + str(value).encode() + line[end:]
-    begin = line.index(b'"seq":') + 6
-    end = line.index(b",", begin)
-    return line[:begin] + str(number).encode() + line[end:]
+def planned(trace: Trace, seconds: float) -> tuple[list[bytes], list[int], np.ndarray]:
+    """Lines of the first seconds in order of arrival, their brokers, and when each is sent: at the
+    latest wall time (ms) so far, since a late record arrives with newer ones."""
+    lines: list[bytes] = []
+    brokers: list[int] = []
+    due: list[int] = []
+    latest = trace.scenario.start_ms
+    end = latest + 1000 * seconds
+    for part in trace.slices():
+        if latest >= end:
+            break
+        for line in part.lines():
+            wall = WALL.search(line)
+            at = int(wall[1]) if wall else 0
+            if at <= part.wall_ms:  # another clock is a record that breaks the contract
+                latest = max(latest, at)
+            lines.append(line)
+            due.append(latest)
+        brokers += part.brokers.tolist()
+        latest = max(latest, part.wall_ms)
+    return lines, brokers, np.array(due)
+
+
+def moved_by(line: bytes, ms: int) -> bytes:
+    """The record with its wall times moved."""
+    return MOMENT.sub(lambda found: b"%d" % (int(found[0]) + ms), line)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from app.ingest.contract import Limits
 from app.ingest.routing import packer
 from app.stream.operators import Operator, operators
 from state.engine.blobs import Blob
+from state.engine.job import Step
+from state.engine.refused import TOO_LATE
 from state.jobs import JOBS
 from tests.bench.result import Result, middle
 from tests.bench.stream import Bench
@@ -33,6 +35,8 @@ WARM, FEW, CALLS, MANY, REPEATED = 5_000, 100, 100, 10_000, 3
 """Records before the first step that counts; records of a small step and how many there are, each
 followed by one without records; records of a larger step, and how often each of them is called,
 always with the same state."""
+LATE_AT_MOST = 0.01
+"""Share of records that come too late: what is refused does not cost what is judged costs."""
 PACK, STEPS, SHUFFLED = "pack, five jobs", "steps, five jobs", "shuffled"
 WANTED = {PACK: 1.8, STEPS: 2.5, SHUFFLED: 150}
 STEP_MS = 1
@@ -52,6 +56,7 @@ def run(bench: Bench) -> Result:
     for batch in _batches(trace, size):
         large.take(batch, 2 * size if bench.small else STEPPED_AT_ONCE)
     result.events = large.packed.events
+    assert large.refused <= LATE_AT_MOST * result.events, f"{large.refused:,} records too late"
     for name, (value, spread), unit in (
         (PACK, large.packed.cost(), "µs per event"),
         (STEPS, large.stepped.cost(), "µs per event"),
@@ -111,7 +116,9 @@ class Large:
         self._pack = _packer(settings, jobs)
         self._states: dict[tuple[str, int], bytes] = {}
         self._blobs: dict[tuple[str, int], list[bytes]] = defaultdict(list)
-        self._latest_ms = self._waiting = 0
+        self._latest_ms = self._clock_ms = self._waiting = 0
+        self.refused = 0
+        """Records that came too late."""
 
     def take(self, batch: pa.RecordBatch, stepped_at_once: int) -> None:
         """Pack a batch; once as many events wait, the cores judge them."""
@@ -126,24 +133,26 @@ class Large:
             if self._shards[job] == shard:
                 self.lines[job].append(batch.take(pa.array(_offsets(blob) - first)))
         self._waiting += batch.num_rows
+        self._latest_ms = max(self._latest_ms, _latest_ms(packed))
         if self._waiting >= stepped_at_once:
             self._step()
-        self._latest_ms = max(self._latest_ms, _latest_ms(packed))
 
     def _step(self) -> None:
-        """Judge what waits, by the stream's clock as it was before."""
-        clock = max(self._latest_ms - self._settings.idle_advance_ms, 0)
+        """Judge what waits, by the stream's clock as the batch before left it."""
         used = dict.fromkeys(self._jobs, 0.0)
         for key, blobs in self._blobs.items():
-            job = self._jobs[key[0]].job
+            core = self._jobs[key[0]].job
             began = time.process_time()
-            self._states[key] = job.step(self._states.get(key), blobs, clock).state
+            answer = core.step(self._states.get(key), blobs, self._clock_ms)
             used[key[0]] += time.process_time() - began
+            self._states[key] = answer.state
+            self.refused += _too_late(answer)
         for job, costs in self.by_job.items():
             costs.append(used[job])
         self.stepped.seconds.append(sum(used.values()))
         self.stepped.counts.append(self._waiting)
         self._blobs.clear()
+        self._clock_ms = max(self._latest_ms - self._settings.idle_advance_ms, 0)
         self._waiting = 0
 
 
@@ -157,30 +166,39 @@ def _small_steps(
     found: dict[int, list[float]] = {0: [], FEW: [], many: []}
     sizes = [warm] + [FEW] * calls
     sizes += [many] * ((records.num_rows - sum(sizes)) // many)
-    state, clock, at = None, 0, 0
+    state, clock, at, refused = None, 0, 0, 0
     for number, size in enumerate(sizes):
         packed = list(pack(iter(records.slice(at, size).combine_chunks().to_batches())))
         blobs = [blob for _, place, blob in _blobs(packed) if place == shard]
         at += size
         for _ in range(1 if number <= calls else REPEATED):
-            spent, after = _step(operator, state, blobs, clock)
+            spent, answer = _step(operator, state, blobs, clock)
             if number:
                 found[size].append(spent)
-        state = after
+        state, refused = answer.state, refused + _too_late(answer)
         clock = max(clock, _latest_ms(packed) - settings.idle_advance_ms)
         if 0 < number <= calls:
             spent, _ = _step(operator, state, [], clock)
             found[0].append(spent)
+    assert refused <= LATE_AT_MOST * at, f"{operator.job.name}: {refused:,} records too late"
     return found
 
 
 def _step(
     operator: Operator, state: bytes | None, blobs: Sequence[bytes], clock: int
-) -> tuple[float, bytes]:
-    """Milliseconds of CPU, and the state after the step."""
+) -> tuple[float, Step]:
+    """Milliseconds of CPU, and the answer."""
     began = time.process_time()
     answer = operator.job.step(state, blobs, clock)
-    return 1000 * (time.process_time() - began), answer.state
+    return 1000 * (time.process_time() - began), answer
+
+
+def _too_late(answer: Step) -> int:
+    """Records that a step refused because they came too late."""
+    quarantine = answer.tables.get("quarantine")
+    if quarantine is None:
+        return 0
+    return int(pc.sum(pc.equal(quarantine["reason_code"], TOO_LATE)).as_py())
 
 
 def _busiest(trace: Trace, settings: Settings, jobs: dict[str, Operator]) -> dict[str, int]:
