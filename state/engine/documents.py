@@ -25,6 +25,8 @@ class Policy(NamedTuple):
     limits: dict[str, Any]
     text: int
     wall_ms: int
+    document: str
+    """The text itself; empty for a document that was taken away."""
 
     @property
     def source(self) -> Source:
@@ -59,14 +61,15 @@ def parsed(text: str) -> tuple[str, str, dict[str, Any]]:
 
 def policy_of(names: Names, text: int, wall_ms: int) -> Policy:
     """The document behind a kept text."""
-    return Policy(*parsed(names.get(text)), text, wall_ms)
+    document = names.get(text)
+    return Policy(*parsed(document), text, wall_ms, document)
 
 
 def in_force(texts: Iterable[str], numbers: Iterable[int], wall_ms: int) -> dict[Source, Policy]:
     """Documents by their source; `numbers` are the names of the texts."""
     found = {}
     for text, number in zip(texts, numbers, strict=True):
-        policy = Policy(*parsed(text), number, wall_ms)
+        policy = Policy(*parsed(text), number, wall_ms, text)
         found[policy.source] = policy
     return found
 

@@ -65,7 +65,7 @@ def _change_configured(s: Shard[Any]) -> None:
             old = b.documents.get(source)
             wall = max(wall, old.wall_ms if old else wall)
             if text is None:
-                policy = Policy(*source, {}, -1, int(NULL))
+                policy = Policy(*source, {}, -1, int(NULL), "")
             else:
                 policy = policy_of(s.names, s.names.intern_one(text), int(NULL))
             at = int(k["clock_ns"]) if k["has_clock"] else int(k["last_ns"])

@@ -15,6 +15,8 @@ from udfs.arrow import bytes_of, offsets_of
 Array = np.ndarray
 NONE = -1
 """The integer of a null name."""
+_MOST_BYTES = 2**31 - 1
+"""Of an Arrow array of strings."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -128,9 +130,21 @@ class Names:
         start, end = self._offsets[name], self._offsets[name + 1]
         return self._data[start:end].tobytes().decode()
 
-    def strings(self) -> pa.StringArray:
+    def texts(self, ids: Array) -> list[str]:
+        """Names of an array of integers, none of them NONE."""
+        data = self._data[: int(self._offsets[self._count])].tobytes()
+        starts, ends = self._offsets[ids].tolist(), self._offsets[ids + 1].tolist()
+        return [data[start:end].decode() for start, end in zip(starts, ends, strict=True)]
+
+    def strings(self) -> pa.StringArray | pa.LargeStringArray:
         """All names as one Arrow array, position = integer."""
         used = int(self._offsets[self._count])
+        if used <= _MOST_BYTES:
+            return pa.StringArray.from_buffers(
+                self._count,
+                pa.py_buffer(self._offsets[: self._count + 1].astype(np.int32)),
+                pa.py_buffer(self._data[:used]),
+            )
         return pa.LargeStringArray.from_buffers(
             self._count,
             pa.py_buffer(self._offsets[: self._count + 1]),
@@ -140,7 +154,8 @@ class Names:
     def lookup(self, ids: Array) -> pa.StringArray:
         """Names of an array of integers; NONE gives null."""
         picked = pa.array(ids, mask=ids < 0) if len(ids) else pa.array([], pa.int64())
-        return self.strings().take(picked).cast(pa.string())
+        found = self.strings().take(picked)
+        return found if found.type == pa.string() else found.cast(pa.string())
 
     def arrays(self) -> tuple[Array, Array]:
         """UTF-8 bytes and lengths, as the constructor takes them."""

@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from state.engine.clocks import NS_PER_MS, mono_at, wall_at
 from state.engine.documents import Policy, Source, Star, changes, in_force, policy_of
-from state.engine.kernel import NULL, Array, Record
+from state.engine.kernel import NULL, Array, Int, Record
 from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.store import Plain, RecordSet, Store, Struct
 from state.engine.structs import joined
+from state.events import KINDS
 
 Pair = tuple[int, int]
 """Cluster and broker."""
@@ -31,6 +32,11 @@ _STAR = np.dtype(
      ("seq", "<i8"), ("has_seq", "|i1")]
 )
 _APPLIED = np.dtype([("key", "<i8"), ("id", "<i8")])
+
+
+def among(*kinds: Int) -> Array:
+    """By kind of record whether it is one of these."""
+    return np.isin(np.arange(len(KINDS)), kinds)
 
 
 class Form:

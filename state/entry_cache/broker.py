@@ -15,7 +15,7 @@ from state.engine.clocks import window_clock
 from state.engine.documents import EVERY_BROKER, Policy, Source
 from state.engine.names import Names
 from state.engine.records import Records
-from state.engine.worlds import Key, Row
+from state.engine.worlds import Key, Row, among
 from state.entry_cache import flow
 from state.entry_cache import layout as L
 from state.entry_cache.layout import NULL, Array, Feed, Out, World
@@ -29,7 +29,8 @@ from state.entry_cache.world import (
     with_topics,
 )
 
-CREATES_CURSOR = (flow.CURSOR_STATE, flow.REPLAY_QUEUED)
+CREATES_CURSOR = among(flow.CURSOR_STATE, flow.REPLAY_QUEUED)
+"""By kind of record whether it brings a subscription."""
 _POSITION = r"^(?P<ledger>-?\d{1,18}):(?P<entry>-?\d{1,18})$"
 _NONE: dict[str, Any] = {}
 
@@ -120,7 +121,7 @@ class Broker(Key):
         if not len(kind):
             return empty_feed()
         topic = self._topics(rows["topic"])
-        cursor = self._cursors(topic, rows["subscription"], np.isin(kind, CREATES_CURSOR))
+        cursor = self._cursors(topic, rows["subscription"], CREATES_CURSOR[kind])
         has_read, read_ledger, read_entry = self._positions(rows["read_pos"])
         has_mark, mark_ledger, mark_entry = self._positions(rows["mark_delete"])
         columns = (

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from state.engine.clocks import NS_PER_MS
 from state.engine.documents import Policy, Source
-from state.engine.worlds import Closed, Form, Pair, Row, Shard
+from state.engine.worlds import Closed, Form, Pair, Row, Shard, among
 from state.entry_cache import flow, rows, store
 from state.entry_cache.broker import Broker
 from state.entry_cache.declaration import COLUMNS, NAME
@@ -18,19 +18,18 @@ from state.entry_cache.passes import next_effect
 from state.entry_cache.settings import Variant
 from state.entry_cache.store import LAYOUTS, NAME_FIELDS
 from state.entry_cache.world import blank, new_world
-from state.events import KINDS
 
 VERSION = 2
 NAME_COLUMNS = (
     "source_feed", "cluster", "broker", "cnx_id", "topic", "producer_name", "uuid", "subscription",
     "sub_type", "consumer", "mark_delete", "read_pos", "policy_json", "source_partition",
 )
-READ = (
+READ = among(
     flow.BROKER_STARTED, flow.ENTRY_ADDED, flow.DISPATCH, flow.ENTRY_READ, flow.ENTRY_RELEASED,
     flow.REPLAY_QUEUED, flow.ENTRY_INVALIDATED, flow.CURSOR_STATE, flow.CURSOR_DELETED,
     flow.LEDGER_DELETED, flow.POLICY,
 )
-"""Kinds of this job; others are left out before they could move a clock."""
+"""By kind whether it is one of this job; others are left out before they could move a clock."""
 
 
 class Brokers(Shard[Broker]):
@@ -38,7 +37,7 @@ class Brokers(Shard[Broker]):
 
     form = Form(NAME, VERSION, COLUMNS, NAME_COLUMNS, LAYOUTS, NAME_FIELDS, ("fresh",))
     scopes = frozenset({"broker"})
-    kinds = np.isin(np.arange(len(KINDS)), READ)
+    kinds = READ
 
     def __init__(
         self, config: Sequence[str], variants: Sequence[Variant],

@@ -11,20 +11,21 @@ from state.engine.clocks import NS_PER_MS, wall_at, window_clock
 from state.engine.documents import Policy, Source, Star
 from state.engine.names import Names
 from state.engine.records import Records
-from state.engine.worlds import Key
+from state.engine.worlds import Key, among
 from state.rate_limits import flow
 from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
 from state.rate_limits.layout import NEVER, NULL, Array, Feed, Int, Out, World
 from state.rate_limits.limiter import change_limits, forget, use
-from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT, Limits
+from state.rate_limits.limits import Limits, limits_of
 from state.rate_limits.tracker import regroup, settle_all
 from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
 
 UNKNOWN = -2
 """Place of a connection that a record names and nobody has opened; -1 = it names none."""
-CREATES_CNX = (flow.CONNECTION_OPENED, flow.PUBLISH, flow.PRODUCER_CREATED)
-CREATES_PRODUCER = (flow.PUBLISH, flow.PRODUCER_CREATED)
+CREATES_CNX = among(flow.CONNECTION_OPENED, flow.PUBLISH, flow.PRODUCER_CREATED)
+CREATES_PRODUCER = among(flow.PUBLISH, flow.PRODUCER_CREATED)
+"""By kind of record whether it brings a connection or a producer."""
 
 
 @dataclass
@@ -54,11 +55,11 @@ class Broker(Key):
     world: World
     names: Names
     documents: dict[Source, Policy]
+    receipt_wait_ms: int
+    """Time to wait for a receipt where no policy sets it."""
     out: Out = field(default_factory=new_out)
     windows: list[Window] = field(default_factory=list)
     applied: set[int] = field(default_factory=set)
-    receipt_wait_ms: int = RECEIPT_WAIT_MS_DEFAULT
-    """Time to wait for a receipt where no policy sets it."""
     limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,8 +67,8 @@ class Broker(Key):
 
     def _resolve(self) -> None:
         broker = self.names.get(int(self.key["broker"]))
-        texts = {source: policy.limits for source, policy in self.documents.items()}
-        self.limits = Limits(texts, broker)
+        texts = tuple((source, policy.document) for source, policy in self.documents.items())
+        self.limits = limits_of(texts, broker)
 
     def set_receipt_wait(self) -> None:
         """The time to wait for a receipt that is in force."""
@@ -105,14 +106,16 @@ class Broker(Key):
         kind = rows["event_type"]
         if not len(kind):
             return empty_feed()
-        topic = self._places("topics", rows["topic"], np.isin(kind, CREATES_PRODUCER))
-        cnx = self._places("cnxs", rows["cnx_id"], np.isin(kind, CREATES_CNX))
+        create = CREATES_PRODUCER[kind]
+        topic = self._places("topics", rows["topic"], create)
+        cnx = self._places("cnxs", rows["cnx_id"], CREATES_CNX[kind])
         cnx[(cnx < 0) & (rows["cnx_id"] >= 0)] = UNKNOWN
         thread = self._threads(rows["io_thread"])
-        self._limit_topics(np.unique(topic[topic >= 0]))
-        create = np.isin(kind, CREATES_PRODUCER)
+        named = np.zeros(len(self.world.topics), bool)
+        named[topic[topic >= 0]] = True
+        self._limit_topics(np.flatnonzero(named))
         found = np.empty(len(kind), np.int64)
-        w, more = self.world, int(create.sum())
+        w, more = self.world, int(np.count_nonzero(create))
         w = extend(w, producers=more, links=more)
         used, links = find_producers(
             w.producers, len(w.producers) - more, w.links, len(w.links) - more, cnx, topic,
@@ -147,14 +150,15 @@ class Broker(Key):
     def _threads(self, values: Array) -> Array:
         """Positions of IO threads, -1 without one."""
         known = self.world.threads["name"]
-        distinct = np.unique(values[values != NULL])
-        fresh = np.setdiff1d(distinct, known)
-        if len(fresh):
+        place = np.full(len(values), -1, np.int64)
+        for i, name in enumerate(known.tolist()):
+            place[values == name] = i
+        strange = (place < 0) & (values != NULL)
+        if strange.any():
+            fresh, number = np.unique(values[strange], return_inverse=True)
+            place[strange] = len(known) + number
             self.world = extend(self.world, threads=len(fresh))
             self.world.threads["name"][len(known) :] = fresh
-        place = np.full(len(values), -1, np.int64)
-        for i, name in enumerate(self.world.threads["name"]):
-            place[values == name] = i
         return place
 
     def _limit_topics(self, topics: Array) -> None:
@@ -162,7 +166,7 @@ class Broker(Key):
         bare = topics[self.world.topics["limiter"][topics] < 0]
         if len(bare):
             names = self.world.topics["name"][bare]
-            msgs, size, _ = self.limits.topics(self.names.lookup(names))
+            msgs, size, _ = self.limits.topics(self.names.texts(names))
             limited = (msgs > 0) | (size > 0)
             self.world.topics["limiter"][bare[limited]] = self._new_limiters(
                 L.TOPIC, names[limited], msgs[limited], size[limited]
@@ -177,7 +181,7 @@ class Broker(Key):
 
     def _group_topics(self, topics: Array) -> None:
         """Give topics the limiters of their resource groups, if these have a limit."""
-        group, groups = self.limits.groups(self.names.lookup(self.world.topics["name"][topics]))
+        group, groups = self.limits.groups(self.names.texts(self.world.topics["name"][topics]))
         for i, name in enumerate(groups):
             members = topics[group == i]
             if len(members):
@@ -253,7 +257,7 @@ class Broker(Key):
         touched = w.touched[: int(k["touched"])]
         topics = w.topics[touched].copy()
         # not from the limiters: an idle one may have been dropped within the window
-        names = self.names.lookup(topics["name"])
+        names = self.names.texts(topics["name"])
         limit_msgs, limit_bytes, _ = self.limits.topics(names)
         group, groups = self.limits.groups(names)
         start = int(k["window_start_ms"])
@@ -339,7 +343,7 @@ class Broker(Key):
         every = np.arange(len(self.world.topics))
         if not len(every):
             return
-        names = self.names.lookup(self.world.topics["name"])
+        names = self.names.texts(self.world.topics["name"])
         was = before.topics(names)[2]
         msgs, size, sources = self.limits.topics(names)
         changed = np.array(
@@ -353,14 +357,14 @@ class Broker(Key):
         seen = self._seen(every, now)
         limited = np.flatnonzero(changed & (self.world.topics["limiter"] >= 0))
         # in the order of names: places depend on what has been dropped and come back
-        for t in sorted(limited.tolist(), key=lambda t: names[t].as_py().encode()):
+        for t in sorted(limited.tolist(), key=lambda t: names[t].encode()):
             limiter = int(self.world.topics["limiter"][t])
             change_limits(self.world, limiter, int(msgs[t]), int(size[t]), now, bool(seen[t]))
 
     def _change_groups(self, source: Source, now: int) -> None:
         if source[0] not in ("namespace", "resource_group") or not len(self.world.topics):
             return
-        names = self.names.lookup(self.world.topics["name"])
+        names = self.names.texts(self.world.topics["name"])
         group, groups = self.limits.groups(names)
         places = np.array([self._group(name) for name in groups] + [-1], np.int64)
         settle_all(self.world, np.int64(now))

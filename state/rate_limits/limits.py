@@ -7,14 +7,14 @@ lacks is then off. -1 is like a missing limit, 0 switches off at that level.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from state.engine.documents import EVERY_BROKER, Source
+from state.engine.documents import EVERY_BROKER, Source, parsed
 
 Array = np.ndarray
 Documents = Mapping[Source, Mapping[str, Any]]
@@ -22,9 +22,10 @@ Documents = Mapping[Source, Mapping[str, Any]]
 
 MSGS, BYTES = "publishRateInMsgs", "publishRateInBytes"
 MAX_IN_FLIGHT_DEFAULT = 1000
-RECEIPT_WAIT_MS_DEFAULT = 100
 MOST_RECEIPT_WAIT_MS = 3_600_000
 """An hour: a longer wait is no wait for a receipt, and must not overflow the clock."""
+_PARTITION = re.compile(r"-partition-[0-9]+\Z")
+_NAMESPACE = re.compile(r"[a-z-]+://([^/]+/[^/]+)/")
 _MIB = 1024 * 1024
 _LARGEST = 2**63 - 1
 
@@ -66,6 +67,10 @@ class Limits:
         self._every = documents.get(("broker", EVERY_BROKER), {})
         self._own = documents.get(("broker", broker), {}) if broker != EVERY_BROKER else {}
         self._broker = broker
+        self._group_names = sorted(set(self._group_of.values()))
+        self._group_places: dict[str | None, int] = {
+            namespace: self._group_names.index(group) for namespace, group in self._group_of.items()
+        }
 
     def _broker_limit(self, key: str, default: int) -> int:
         for limits in (self._own, self._every):
@@ -106,63 +111,60 @@ class Limits:
         threads = self._broker_limit("numIOThreads", 0)
         return size * _MIB // threads if size > 0 and threads > 0 else 0
 
-    def topics(self, names: pa.StringArray) -> tuple[Array, Array, list[tuple[Source, ...]]]:
+    def topics(self, names: Sequence[str]) -> tuple[Array, Array, list[tuple[Source, ...]]]:
         """Message and byte rates per topic, 0 = off, and the documents that give them."""
         keys = ("maxPublishRatePerTopicInMessages", "maxPublishRatePerTopicInBytes")
         default = (self._broker_limit(keys[0], 0), self._broker_limit(keys[1], 0))
         msgs = np.full(len(names), default[0], np.int64)
         size = np.full(len(names), default[1], np.int64)
-        fallback = self._broker_sources(keys)
-        sources: list[tuple[Source, ...]] = [fallback] * len(names)
+        sources: list[tuple[Source, ...]] = [self._broker_sources(keys)] * len(names)
         if not self._topics and not self._namespaces:
             return msgs, size, sources
-        base = pc.replace_substring_regex(names, r"-partition-\d+$", "")
-        for table, keys_of, scope in (
-            (self._namespaces, _namespaces(base), "namespace"),
-            (self._topics, base, "topic"),
-        ):
-            if not table:
-                continue
-            encoded = keys_of.dictionary_encode()
-            codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            for code, value in enumerate(encoded.dictionary.to_pylist()):
-                rates = table.get(value)
-                if rates is None:
-                    continue
-                rows = np.flatnonzero(codes == code)
-                msgs[rows], size[rows] = rates
-                for row in rows:
-                    sources[row] = ((scope, value),)
+        for row, name in enumerate(names):
+            source = self._topic_source(name)
+            if source is not None:
+                table = self._topics if source[0] == "topic" else self._namespaces
+                msgs[row], size[row] = table[source[1]]
+                sources[row] = (source,)
         return msgs, size, sources
+
+    def _topic_source(self, name: str) -> Source | None:
+        """The document that gives the rates of a topic, None if they are the broker's defaults."""
+        base, namespace = _unpartitioned(name)
+        if base in self._topics:
+            return "topic", base
+        if namespace is not None and namespace in self._namespaces:
+            return "namespace", namespace
+        return None
 
     @property
     def has_groups(self) -> bool:
         """Some namespace belongs to a resource group."""
         return bool(self._group_of)
 
-    def groups(self, names: pa.StringArray) -> tuple[Array, list[str]]:
+    def groups(self, names: Sequence[str]) -> tuple[Array, list[str]]:
         """Resource group per topic as a position in the list of groups, -1 without one."""
         if not self._group_of:
             return np.full(len(names), -1, np.int64), []
-        encoded = _namespaces(names).dictionary_encode()
-        groups = sorted(set(self._group_of.values()))
-        position = np.array(
-            [
-                groups.index(self._group_of[ns]) if ns in self._group_of else -1
-                for ns in encoded.dictionary.to_pylist()
-            ]
-            + [-1],
-            np.int64,
-        )
-        codes = encoded.indices.fill_null(len(position) - 1)
-        return position[codes.to_numpy(zero_copy_only=False)], groups
+        places = self._group_places
+        found = [places.get(_unpartitioned(name)[1], -1) for name in names]
+        return np.array(found, np.int64), self._group_names
 
     def group(self, name: str) -> tuple[int, int]:
         """Message and byte rate of a resource group; 0 = off."""
         return self._groups.get(name, (0, 0))
 
 
-def _namespaces(topics: pa.StringArray) -> pa.StringArray:
-    """tenant/namespace of Pulsar names, null for other names."""
-    found = pc.extract_regex(topics, r"^[a-z-]+://(?P<ns>[^/]+/[^/]+)/")
-    return found.field("ns")
+@lru_cache(maxsize=1024)
+def limits_of(documents: tuple[tuple[Source, str], ...], broker: str) -> Limits:
+    """The limits of a broker behind the texts of the documents in force; an empty text limits
+    nothing."""
+    return Limits({s: parsed(text)[2] if text else {} for s, text in documents}, broker)
+
+
+@lru_cache(maxsize=65536)
+def _unpartitioned(topic: str) -> tuple[str, str | None]:
+    """A topic's name without its partition, and its namespace: tenant/namespace of Pulsar names,
+    None for others."""
+    found = _NAMESPACE.match(topic)
+    return _PARTITION.sub("", topic), found[1] if found else None

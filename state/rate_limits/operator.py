@@ -64,5 +64,5 @@ class RateLimits:
             "verdicts": int(self._verdicts), "idle_ns": self._idle_ns,
             "window_ms": self._window_ms, **self._switches,
         }
-        s = Brokers(self._policies, parameters, self._receipt_wait_ms, state)
+        s = Brokers(self._policies, self._receipt_wait_ms, parameters, state)
         return mono.step(s, blobs, stream_ms, self._lateness_ns, self._idle_advance_ms)

@@ -13,7 +13,6 @@ from state.rate_limits import rows, store
 from state.rate_limits.broker import Broker
 from state.rate_limits.declaration import COLUMNS, NAME
 from state.rate_limits.layout import Array, World
-from state.rate_limits.limits import RECEIPT_WAIT_MS_DEFAULT
 from state.rate_limits.store import NAME_FIELDS, PARTS
 from state.rate_limits.world import LAYOUTS
 
@@ -32,8 +31,8 @@ class Brokers(Shard[Broker]):
     )
 
     def __init__(
-        self, config: Sequence[str], parameters: Mapping[str, int] | None = None,
-        receipt_wait_ms: int = RECEIPT_WAIT_MS_DEFAULT, data: bytes | None = None,
+        self, config: Sequence[str], receipt_wait_ms: int,
+        parameters: Mapping[str, int] | None = None, data: bytes | None = None,
     ) -> None:
         """`receipt_wait_ms` is the time to wait for a receipt where no policy sets it."""
         super().__init__(config, parameters, data)
@@ -41,17 +40,16 @@ class Brokers(Shard[Broker]):
 
     def new_key(self, pair: Pair, documents: dict[Source, Policy]) -> Broker:
         """A key that nothing is known of."""
-        return Broker(store.new_world(*pair), self.names, documents)
+        return Broker(store.new_world(*pair), self.names, documents, self._receipt_wait_ms)
 
     def read_key(
         self, parts: dict[str, Array], documents: dict[Source, Policy], more: dict[Source, Row]
     ) -> Broker:
         """The key behind its arrays."""
-        return Broker(store.unpack(parts), self.names, documents)
+        return Broker(store.unpack(parts), self.names, documents, self._receipt_wait_ms)
 
     def prepare(self, b: Broker) -> None:
         """The time to wait for a receipt."""
-        b.receipt_wait_ms = self._receipt_wait_ms
         b.set_receipt_wait()
 
     def pack(self, world: World) -> dict[str, Array]:
@@ -71,13 +69,3 @@ class Brokers(Shard[Broker]):
             yield int(k["last_wall_ms"]) + after - 1
         if k["touched"] or k["paused_cnxs"]:
             yield int(k["window_start_ms"]) + int(k["window_ms"]) - 1
-
-
-def read(data: bytes, config: Sequence[str]) -> Brokers:
-    """The shard behind its bytes; `config` are the documents configured now."""
-    return Brokers(config, data=data)
-
-
-def write(shard: Brokers) -> bytes:
-    """The bytes of a shard."""
-    return shard.write()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numba
 import numpy as np
 
+from state.engine.structs import grown, joined, words
 from state.rate_limits import layout as L
 from state.rate_limits.layout import NEVER, Array, Feed, Out, World
 from state.rate_limits.limiter import idle_and_full
@@ -22,7 +24,15 @@ LAYOUTS: Mapping[str, np.dtype] = {
 
 def blank(name: str, count: int) -> Array:
     """New elements of one array, empty as the kernel expects them."""
-    array = np.zeros(count, LAYOUTS[name])
+    array = np.empty(count, LAYOUTS[name])
+    words(array)[:] = words(_empty(name))
+    return array
+
+
+@lru_cache
+def _empty(name: str) -> Array:
+    """One empty element."""
+    array = np.zeros(1, LAYOUTS[name])
     if name == "buckets":
         array["last_ns"] = NEVER
     elif name == "limiters":
@@ -54,7 +64,7 @@ def extend(world: World, **more: int) -> World:
     """The world with more elements at the end of some arrays."""
     return world._replace(
         **{
-            name: np.concatenate([getattr(world, name), blank(name, count)])
+            name: joined([getattr(world, name), blank(name, count)])
             for name, count in more.items()
             if count
         }
@@ -84,12 +94,11 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
     }
     if not k["protocol"]:
         del need["commands"]
-    grown = {}
-    for name, count in need.items():
-        old = getattr(out, name)
-        more = max(2 * count - len(old), 0) if count > len(old) else 0
-        grown[name] = np.concatenate([old, np.zeros(more, old.dtype)]) if more else old
-    return world, out._replace(**grown)
+    room = {
+        name: grown(getattr(out, name), 2 * count)
+        for name, count in need.items() if count > len(getattr(out, name))
+    }
+    return world, out._replace(**room)
 
 
 def new_out() -> Out:
