@@ -79,6 +79,16 @@ def _intern(
     return count
 
 
+@numba.njit(cache=True, nogil=True)
+def _gather(data: Array, offsets: Array, picked: Array, found: Array) -> None:
+    """Bytes of the picked names, one after the other."""
+    at = 0
+    for name in picked:
+        for b in range(offsets[name], offsets[name + 1]):
+            found[at] = data[b]
+            at += 1
+
+
 class Names:
     """A growing set of strings; `intern` gives each its integer."""
 
@@ -123,7 +133,8 @@ class Names:
 
     def intern_one(self, value: str) -> int:
         """Integer of one name."""
-        return int(self.intern(pa.array([value], pa.string()))[0])
+        data = np.frombuffer(value.encode(), np.uint8)
+        return int(self.intern_utf8(data, np.array([0, len(data)], np.int64))[0])
 
     def get(self, name: int) -> str:
         """The name behind an integer."""
@@ -157,6 +168,10 @@ class Names:
         found = self.strings().take(picked)
         return found if found.type == pa.string() else found.cast(pa.string())
 
+    def utf8(self) -> tuple[Array, Array]:
+        """UTF-8 bytes, and where each name begins and the last ends."""
+        return self._data, self._offsets[: self._count + 1]
+
     def arrays(self) -> tuple[Array, Array]:
         """UTF-8 bytes and lengths, as the constructor takes them."""
         used = int(self._offsets[self._count])
@@ -167,9 +182,11 @@ class Names:
         renumber = np.full(self._count + 1, NONE, np.int64)
         kept = np.flatnonzero(keep)
         renumber[kept] = np.arange(len(kept))
-        smaller = Names(mask=int(self._mask))
-        smaller.intern(self.lookup(kept))
-        return smaller, renumber
+        offsets = self._offsets
+        lengths = offsets[kept + 1] - offsets[kept]
+        data = np.empty(int(lengths.sum()), np.uint8)
+        _gather(self._data, offsets, kept, data)
+        return Names(data, lengths, int(self._mask)), renumber
 
     def _reserve(self, count: int, size: int) -> None:
         if self._count + count + 1 > len(self._offsets):

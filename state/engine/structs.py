@@ -30,6 +30,11 @@ def grown(array: Array, length: int) -> Array:
     return found
 
 
+def copied(array: Array) -> Array:
+    """A copy."""
+    return words(array).copy().reshape(-1).view(array.dtype)
+
+
 def picked(array: Array, rows: Array) -> Array:
     """A copy of the elements at these positions, or where a mask holds."""
     if rows.dtype == np.bool_:
@@ -40,7 +45,8 @@ def picked(array: Array, rows: Array) -> Array:
 
 
 def joined(arrays: Sequence[Array]) -> Array:
-    """Arrays of one layout, one after the other; a single one is not copied."""
-    if len(arrays) == 1:
-        return arrays[0]
-    return np.concatenate([words(array) for array in arrays]).reshape(-1).view(arrays[0].dtype)
+    """Arrays of one layout, one after the other; if all but one are empty, that one itself."""
+    filled = [array for array in arrays if len(array)]
+    if len(filled) < 2:
+        return filled[0] if filled else arrays[0]
+    return np.concatenate([words(array) for array in filled]).reshape(-1).view(arrays[0].dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,8 @@ from state.engine.worlds import Key, Row, among
 from state.entry_cache import flow
 from state.entry_cache import layout as L
 from state.entry_cache.layout import NULL, Array, Feed, Out, World
-from state.entry_cache.settings import Documents, Variant
+from state.entry_cache.settings import Documents, Variant, documents_of, settings_of
+from state.entry_cache.texts import read_positions
 from state.entry_cache.world import (
     empty_feed,
     grow,
@@ -31,8 +31,6 @@ from state.entry_cache.world import (
 
 CREATES_CURSOR = among(flow.CURSOR_STATE, flow.REPLAY_QUEUED)
 """By kind of record whether it brings a subscription."""
-_POSITION = r"^(?P<ledger>-?\d{1,18}):(?P<entry>-?\d{1,18})$"
-_NONE: dict[str, Any] = {}
 
 
 @dataclass
@@ -51,14 +49,14 @@ class Broker(Key):
     # -- settings ----------------------------------------------------------------------------
 
     def _documents(self) -> Documents:
-        own, every = (
+        sources = (
             ("broker", self.names.get(int(self.key["broker"]))), ("broker", EVERY_BROKER)
         )
-        said = [
-            (self.documents[s].limits if s in self.documents else _NONE, s in self.fresh)
-            for s in (own, every)
-        ]
-        return Documents(said[0], said[1])
+        own, every = (
+            (self.documents[s].document if s in self.documents else "", s in self.fresh)
+            for s in sources
+        )
+        return documents_of(own, every)
 
     def resolve(self, begins: Array | None = None) -> None:
         """Put what is in force into the caches; those that begin get their policy."""
@@ -69,7 +67,7 @@ class Broker(Key):
             policy = int(cache["policy"])
             if begins is not None and begins[i]:
                 policy = variant.policy_at_start(documents)
-            for name, value in variant.settings(policy, documents).items():
+            for name, value in settings_of(variant, policy, documents).items():
                 cache[name] = value
             cache["idle_until_ns"] = NULL
         if begins is not None:
@@ -122,14 +120,12 @@ class Broker(Key):
             return empty_feed()
         topic = self._topics(rows["topic"])
         cursor = self._cursors(topic, rows["subscription"], CREATES_CURSOR[kind])
-        has_read, read_ledger, read_entry = self._positions(rows["read_pos"])
-        has_mark, mark_ledger, mark_entry = self._positions(rows["mark_delete"])
+        read, mark = self._positions(rows["read_pos"]), self._positions(rows["mark_delete"])
         columns = (
             rows["ts_mono_ns"], rows["ts_wall_ms"], rows["source_feed"], kind, topic, cursor,
             rows["subscription"], rows["ledger_id"], rows["entry_id"], rows["entry_bytes"],
             (rows["active"] != 0).astype(np.int64), rows["active"] >= 0, rows["durable"] != 0,
-            has_read, read_ledger, read_entry, has_mark,
-            mark_ledger, mark_entry, np.full(len(kind), L.NEVER_READ),
+            *read, *mark, np.full(len(kind), L.NEVER_READ),
         )
         return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
 
@@ -168,17 +164,11 @@ class Broker(Key):
         found[picked] = places
         return found
 
-    def _positions(self, ids: Array) -> tuple[Array, Array, Array]:
-        """Positions as written: whether there is one, ledger and entry."""
-        distinct, inverse = np.unique(ids, return_inverse=True)
-        texts = self.names.lookup(distinct)
-        parts = pc.extract_regex(texts, _POSITION)
-        known = parts.is_valid().to_numpy(zero_copy_only=False)
-        ledger, entry = (
-            pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-            for column in parts.flatten()
-        )
-        return known.astype(np.int64)[inverse], ledger[inverse], entry[inverse]
+    def _positions(self, ids: Array) -> Array:
+        """Positions as written, shape (3, records): whether there is one, ledger and entry."""
+        found = np.zeros((3, len(ids)), np.int64)
+        read_positions(*self.names.utf8(), ids, found)
+        return found
 
     def judge(
         self, f: Feed, start: int, end: int, rows: Records, policies: dict[int, Policy]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
+from state.engine.documents import parsed
 from state.entry_cache import layout as L
 
 MIB = 1_048_576
@@ -164,3 +166,17 @@ class Variant:
             "backlog_cursors": count(BACKLOG_CURSORS) if policy in (L.FIFO, L.PROPORTIONAL) else 0,
             "backlog_entries": count(BACKLOG_ENTRIES), "backlog_between": count(BACKLOG_BETWEEN),
         }
+
+
+@lru_cache(maxsize=1024)
+def documents_of(own: tuple[str, bool], every: tuple[str, bool]) -> Documents:
+    """The documents behind texts, each with whether it came on the stream since the broker
+    started; an empty text limits nothing. Equal arguments give one object."""
+    limits = [(parsed(text)[2] if text else {}, fresh) for text, fresh in (own, every)]
+    return Documents(limits[0], limits[1])
+
+
+@lru_cache(maxsize=1024)
+def settings_of(variant: Variant, policy: int, documents: Documents) -> Mapping[str, int]:
+    """`variant.settings` of documents from `documents_of`, remembered."""
+    return variant.settings(policy, documents)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state.engine.structs import copied, picked
 from state.entry_cache import layout as L
 from state.entry_cache.backlogs import push_ledger
 from state.entry_cache.cache import append, stash
@@ -21,7 +22,7 @@ from state.entry_cache.layout import (
     compiled,
 )
 from state.entry_cache.positions import add, entry_at, lowest
-from state.entry_cache.world import blank, empty_world, link_cursors, with_cursors, with_topics
+from state.entry_cache.world import blank, empty_world, link_cursors
 
 PARTS = ("key", "variants", "topics", "cells", "cursors", "flags", "entries", "ledgers")
 LAYOUTS = {
@@ -52,11 +53,11 @@ def pack(w: World) -> dict[str, Array]:
     order = w.by_rank[kept[w.by_rank]]
     place = np.full(len(topics) + 1, -1, np.int64)
     place[order] = np.arange(len(order))
-    cursors = w.cursors[kept_cursors].copy()
+    cursors = picked(w.cursors, kept_cursors)
     cursors["topic"], cursors["next"] = place[cursors["topic"]], -1
     packed = {
-        "key": w.key.copy(), "variants": w.variants.copy(), "topics": topics[order].copy(),
-        "cells": w.cells.reshape(len(topics), caches)[order].reshape(-1).copy(),
+        "key": copied(w.key), "variants": copied(w.variants), "topics": picked(topics, order),
+        "cells": picked(w.cells, (order[:, None] * caches + np.arange(caches)).reshape(-1)),
         "cursors": cursors,
     }
     packed["topics"]["rank"] = np.arange(len(order))
@@ -169,15 +170,18 @@ def unpack(parts: dict[str, Array], source: Array, variants: Array) -> World:
     key, topics, cursors = parts["key"], parts["topics"], parts["cursors"]
     caches, stored, n = len(variants), len(parts["variants"]), len(topics)
     w = empty_world(key, variants, int(key[0]["entries"]), int(key[0]["pages"]))
-    w = with_topics(w, topics["name"])
-    w.topics[:] = topics
     was = parts["cells"].reshape(n, stored)
-    now = blank("cells", n * caches).reshape(n, caches)
-    now[:, source >= 0] = was[:, source[source >= 0]]
-    w.cells[:] = now.reshape(-1)
-    w = with_cursors(w._replace(by_rank=np.arange(n)), cursors["topic"], cursors["name"])
-    w.cursors[:] = cursors
-    w.topics["first_cursor"] = -1
+    if np.array_equal(source, np.arange(stored)):
+        cells = parts["cells"]
+    else:
+        cells = blank("cells", n * caches)
+        cells.reshape(n, caches)[:, source >= 0] = was[:, source[source >= 0]]
+    w = w._replace(
+        topics=topics, by_rank=np.arange(n), cells=cells, sets=blank("sets", n * caches),
+        heads=np.zeros((caches, n), np.int64), scratch=np.zeros(n, np.int64),
+        cursors=cursors, flag_sets=blank("flag_sets", len(cursors)),
+    )
+    topics["first_cursor"] = -1
     link_cursors(w, 0)
     target = np.full(stored + 1, -1, np.int64)
     target[source[source >= 0]] = np.flatnonzero(source >= 0)

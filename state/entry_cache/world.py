@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
+from state.engine.structs import grown, joined, words
 from state.entry_cache import layout as L
 from state.entry_cache.layout import NOBODY, NULL, Array, Feed, Out, World, compiled
 from state.entry_cache.positions import place_of
@@ -32,7 +34,15 @@ _UNKNOWN = {
 
 def blank(name: str, count: int) -> Array:
     """New elements of one array, empty as the kernel expects them."""
-    array = np.zeros(count, LAYOUTS[name])
+    array = np.empty(count, LAYOUTS[name])
+    words(array)[:] = words(_empty(name))
+    return array
+
+
+@lru_cache
+def _empty(name: str) -> Array:
+    """One empty element."""
+    array = np.zeros(1, LAYOUTS[name])
     for field in _NO_PLACE.get(name, ()):
         array[field] = NOBODY
     for field in _UNKNOWN.get(name, ()):
@@ -42,9 +52,7 @@ def blank(name: str, count: int) -> Array:
 
 def more(array: Array, count: int) -> Array:
     """An array with zeros behind its elements."""
-    longer = np.zeros((len(array) + count, *array.shape[1:]), array.dtype)
-    longer[: len(array)] = array
-    return longer
+    return grown(array, len(array) + count)
 
 
 def new_world(cluster: int, broker: int, caches: int) -> World:
@@ -93,9 +101,9 @@ def with_topics(w: World, names: Array) -> World:
     heads = np.zeros((caches, len(w.topics) + count), np.int64)
     heads[:, : len(w.topics)] = w.heads
     return w._replace(
-        topics=np.concatenate([w.topics, topics]), heads=heads,
-        cells=np.concatenate([w.cells, blank("cells", count * caches)]),
-        sets=np.concatenate([w.sets, blank("sets", count * caches)]),
+        topics=joined([w.topics, topics]), heads=heads,
+        cells=joined([w.cells, blank("cells", count * caches)]),
+        sets=joined([w.sets, blank("sets", count * caches)]),
         scratch=np.zeros(len(w.topics) + count, np.int64),
     )
 
@@ -106,8 +114,8 @@ def with_cursors(w: World, topics: Array, names: Array) -> World:
     cursors = blank("cursors", count)
     cursors["topic"], cursors["name"] = topics, names
     w = w._replace(
-        cursors=np.concatenate([w.cursors, cursors]),
-        flag_sets=np.concatenate([w.flag_sets, blank("flag_sets", count)]),
+        cursors=joined([w.cursors, cursors]),
+        flag_sets=joined([w.flag_sets, blank("flag_sets", count)]),
     )
     link_cursors(w, first)
     return w

@@ -9,6 +9,7 @@ from state.engine.records import FLAGS, NULL
 from state.rate_limits import shard
 from state.rate_limits.broker import Broker
 from state.rate_limits.shard import COLUMNS, NAME_COLUMNS
+from tests.state.shipping import params_of
 
 _NOT_COMPARED = frozenset({
     "free_waiting", "free_flight", "waiting_used", "flight_used", "timer_order", "rows",
@@ -28,7 +29,8 @@ def _ranks(values: list[int]) -> dict[int, int]:
 
 def canonical(data: bytes, config: tuple[str, ...] = ()) -> dict[str, Any]:
     """Everything that a later call could notice."""
-    s = shard.read(data, config)
+    wait = params_of("rate_limits")["throttleProducerReceiptWaitTimeMillis"]
+    s = shard.Brokers(config, wait, data=data)
 
     def text(name: int) -> str | None:
         return s.names.get(int(name)) if name >= 0 else None

@@ -31,6 +31,9 @@ def test_structures_moved_as_words_are_those_that_numpy_moves(n: int) -> None:
     for rows in (odd, np.flatnonzero(odd)[::-1], np.zeros(0, np.int64)):
         assert structs.picked(array, rows).tolist() == array[rows].tolist()
     plain = np.arange(2.0 * n).reshape(n, 2)
+    copy = structs.copied(array)
+    array["on"] = 2
+    assert copy.tolist() == items(n).tolist()
     assert structs.grown(plain, n + 1).tolist() == [*plain.tolist(), [0.0, 0.0]]
 
 
