@@ -61,7 +61,7 @@ def _measure(
     result: Result,
 ) -> None:
     """Warm up, produce, stop, read the ages from the log of the tables."""
-    warm_s, measured_s = (10, 8) if bench.small else (45, 60)
+    warm_s, measured_s = (6, 5) if bench.small else (45, 60)
     topic = f"events-{len(jobs)}"
     broker.create_topic(topic, PARTITIONS)
     source = {"format": "kafka", "options": {
