@@ -29,14 +29,19 @@ from state.backlog.ledgers import (
     bytes_after,
     closed_at,
     entries_after,
+    find,
     first_after,
     forward,
     is_open,
+    plus,
 )
 from state.backlog.pool import lower
 
 REDUCTION = 0.9
 MOST_SKIPPED = np.int64(2**31 - 1)
+"""Entries that a round skips at most: a broker counts them as an `int`."""
+CLEARLY = 1 + 2.0**-20
+"""More than the rounding of a factor."""
 
 
 @compiled
@@ -66,6 +71,57 @@ def _slowest(w: Store, key: Int) -> Int:
 
 
 @compiled
+def _skips_most(w: Store, key: Int, ledger: Int, entry: Int, target: float) -> bool:
+    """Whether a round at a position skips the most, and at every earlier one of its ledger."""
+    backlog = bytes_after(w, key, ledger, entry)
+    if backlog <= target:
+        return False
+    wanted = (backlog - target) / backlog * entries_after(w, key, ledger, entry)
+    return bool(wanted >= MOST_SKIPPED * CLEARLY)
+
+
+@compiled
+def _overtake(w: Store, key: Int, oldest: Int, target: float) -> Int:
+    """Play the rounds in which nothing changes but positions; returns how many.
+
+    Cursors of one ledger that are less than MOST_SKIPPED apart overtake one another, each in its
+    turn. After a round of each they stand as before, MOST_SKIPPED entries on. That goes on as long
+    as the last of them stays in the ledger, behind the other cursors, and skips the most.
+    """
+    first, slots = w.cursors[oldest], w.spans[SLOTS, key]
+    ledger, entry, at = first["to_ledger"], first["to_entry"], find(w, key, first["to_ledger"])
+    if at < 0 or first["moves"] == 0:
+        return np.int64(0)
+    room, last, members = w.ledgers[at, ENTRIES] - 1, entry, np.int64(0)
+    for i in range(slots[AT], slots[AT] + slots[USED]):
+        c = w.cursors[w.slots[i, 0]]
+        if c["durable"] == 0 or c["to_ledger"] != ledger:
+            continue
+        if c["to_entry"] - entry >= MOST_SKIPPED:
+            room = min(room, c["to_entry"] - 1)
+        elif c["moves"] == 0:
+            return np.int64(0)
+        else:
+            last, members = max(last, c["to_entry"]), members + 1
+    if members < 2 or room <= last:
+        return np.int64(0)
+    turns, beyond = np.int64(0), (room - last) // MOST_SKIPPED + 1
+    while beyond - turns > 1:
+        middle = turns + (beyond - turns) // 2
+        if _skips_most(w, key, ledger, last + middle * MOST_SKIPPED, target):
+            turns = middle
+        else:
+            beyond = middle
+    for i in range(slots[AT], slots[AT] + slots[USED]):
+        c = w.cursors[w.slots[i, 0]]
+        if c["durable"] == 0 or c["to_ledger"] != ledger:
+            continue
+        if c["to_entry"] - entry < MOST_SKIPPED:
+            c["to_entry"] += turns * MOST_SKIPPED
+    return members * turns
+
+
+@compiled
 def _by_size(w: Store, key: Int, limit: Int) -> tuple[Int, Int, Int, float]:
     """Skip entries of the slowest cursor until the backlog fits again; returns how many cursors
     have moved (listed in `order`), rounds, why it ended and the first factor (NaN: none)."""
@@ -91,6 +147,11 @@ def _by_size(w: Store, key: Int, limit: Int) -> tuple[Int, Int, Int, float]:
         skip = np.int64(wanted) if wanted < MOST_SKIPPED else MOST_SKIPPED
         if skip == 0:
             return moved, rounds, L.SKIP_ZERO, first
+        if skip == MOST_SKIPPED:
+            passed = _overtake(w, key, oldest, target)
+            if passed > 0:
+                rounds, before = rounds + passed, NOBODY
+                continue
         if c["moves"] == 0:
             w.order[moved] = oldest
             moved += 1
@@ -260,7 +321,7 @@ def _write(
         row["skipped"] = entries_after(w, key, c["ledger"], c["entry"]) - entries_after(
             w, key, c["to_ledger"], c["to_entry"]
         )
-        skipped += row["skipped"]
+        skipped = plus(skipped, row["skipped"])
         if kind == L.SIZE:
             row["factor"] = first if moved == 0 else c["factor"]
     for i in range(begin, p["evictions"]):

@@ -6,8 +6,10 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from tests.reference.order import KINDS, Record
@@ -57,6 +59,8 @@ MOST_RANGES = 10_000
 SAMPLES_PER_SECOND = 4
 SAMPLE_MS = 1000
 INT_MAX = 2**31 - 1
+LARGEST = 2**63 - 1
+"""What a count or a sum is at most."""
 _LATER = (
     "source_feed", "cluster", "broker", "ts_mono_ns", "cnx_id", "producer_id", "producer_name",
     "sequence_id", "entry_bytes", "num_messages", "publish_time_ms", "broker_time_ms",
@@ -158,7 +162,7 @@ class Ledgers:
     @property
     def entries(self) -> int:
         """Entries of all ledgers."""
-        return sum(x.entries for x in self._ledgers.values())
+        return min(sum(x.entries for x in self._ledgers.values()), LARGEST)
 
     @property
     def open_id(self) -> int | None:
@@ -178,20 +182,21 @@ class Ledgers:
         if not self._ledgers or ledger > max(self._ledgers):
             self._ledgers[ledger] = Ledger()
         if ledger == self.open_id and entry >= self[ledger].entries:
-            self[ledger].entries = entry + 1
+            self[ledger].entries = min(entry + 1, LARGEST)
             self[ledger].size += size
 
     def delete(self, ledger: int) -> None:
         """A ledger that has been trimmed."""
         if ledger in self:
-            self.deleted_entries += self._ledgers.pop(ledger).entries
+            deleted = self._ledgers.pop(ledger).entries
+            self.deleted_entries = min(self.deleted_entries + deleted, LARGEST)
         self.has_state = self.has_state and bool(self._ledgers)
 
     def after(self, position: Position) -> int:
         """How many entries follow a position."""
         ledger, entry = position
         rest = max(self[ledger].entries - entry - 1, 0) if ledger in self else 0
-        return rest + sum(x.entries for i, x in self._ledgers.items() if i > ledger)
+        return min(rest + sum(x.entries for i, x in self._ledgers.items() if i > ledger), LARGEST)
 
     def first_after(self, position: Position) -> Position | None:
         """The first entry that follows a position."""
@@ -538,6 +543,32 @@ def skip_of(backlog: int, target: float, entries: int) -> tuple[float, int]:
     return factor, min(int(factor * entries), INT_MAX)
 
 
+def turns(
+    ledgers: Ledgers, at: Mapping[str, Position], moved: Collection[str], target: float
+) -> tuple[int, set[str]]:
+    """How often some cursors overtake one another, INT_MAX entries a round, with the slowest to
+    move next; and which.
+
+    Those within INT_MAX entries of the slowest, in its ledger, move once each, in their order,
+    and are then where they were relative to each other. This is so again until one of them comes
+    to another cursor, to the end of the ledger, or does not skip INT_MAX entries.
+    """
+    ledger, entry = min(at.values())
+    near = {n for n, p in at.items() if p[0] == ledger and p[1] < entry + INT_MAX}
+    if len(near) == 1 or not near <= set(moved):
+        return 0, set()
+    last = max(at[n][1] for n in near)
+    ends = [p[1] for n, p in at.items() if p[0] == ledger and n not in near]
+    wide = (min([ledgers[ledger].entries, *ends]) - 1 - last) // INT_MAX
+
+    def falls_short(turn: int) -> bool:
+        there = ledger, last + turn * INT_MAX
+        backlog, after = ledgers.backlog_bytes(there), ledgers.after(there)
+        return (backlog - Fraction(target)) * after < backlog * INT_MAX * Fraction(1_000_001, 10**6)
+
+    return max(bisect_left(range(1, wide + 1), True, key=falls_short), 0), near
+
+
 def evict_size(ledgers: Ledgers, marks: Mapping[str, Position], limit: int) -> Eviction:
     """Size eviction over durable cursors: section 6."""
     at, target = dict(marks), REDUCTION * limit
@@ -559,6 +590,14 @@ def evict_size(ledgers: Ledgers, marks: Mapping[str, Position], limit: int) -> E
         if skip == 0:
             rule = "skip_zero"
             break
+        if skip == INT_MAX:
+            times, overtaking = turns(ledgers, at, moves, target)
+            for each in overtaking if times else ():
+                at[each] = moves[each].end = at[each][0], at[each][1] + times * INT_MAX
+            rounds += times * len(overtaking)
+            if times:
+                before = None
+                continue
         move = moves.setdefault(name, Move(name, at[name], None, factor))
         at[name] = move.end = ledgers.forward(at[name], skip)
         rounds += 1

@@ -6,13 +6,17 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from state.backlog import shard
 from state.backlog.operator import Backlog
 from state.backlog.resting import all_awake
+from tests.effort import drawn
+from tests.reference import backlog as reference
 from tests.reference.backlog import judge
 from tests.state.backlog_trace import (
+    EVICTION,
     PARAMS,
     T0,
     TOPIC,
@@ -29,6 +33,7 @@ from tests.state.backlog_trace import (
     record,
 )
 from tests.state.contract.jobs import JOBS
+from tests.state.shipping import Row
 from tests.state.test_backlog_reference import (
     BROKER_QUOTAS,
     PHASE_MS,
@@ -42,6 +47,54 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 # -- random traces ---------------------------------------------------------------------------
+
+
+MOST = reference.INT_MAX
+"""Entries that a round of an eviction by size skips at most."""
+
+
+@st.composite
+def overtaking(draw: st.DrawFn) -> list[Row]:
+    """Cursors of a few ledgers of many entries that are about to be evicted by size."""
+    ledgers = draw(st.lists(
+        st.tuples(st.integers(0, 40 * MOST), st.sampled_from((0, 0.3, 1, 2.5, 700))),
+        min_size=1, max_size=3,
+    ))
+    records = [ledger(0, i, entries, int(entries * average) + 1000, T0 - 1000)
+               for i, (entries, average) in enumerate(ledgers)]
+    for i in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, 5)) * MOST + draw(st.integers(-1, 1))
+        number = draw(st.integers(0, len(ledgers) - 1))
+        records.append(cursor(0, f"s{i}", f"{number}:{max(at, -1)}", durable=i < 3))
+    size = sum(r["ledger_bytes"] for r in records if r["event_type"] == "ledger_state")
+    share = draw(st.sampled_from((0.0, 0.01, 0.3, 0.9)))
+    return [*records, policy(0, "topic", TOPIC, **quota(int(size * share), retention=EVICTION))]
+
+
+@pytest.mark.parametrize("estimate", ["consumed_average", "ledger_sum"])
+def test_rounds_that_are_played_at_once_are_those_played_one_by_one(
+    estimate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, many = reference.turns, []
+
+    def seen(*about: Any) -> Any:
+        many.append(turns(*about)[0])
+        return turns(*about)
+
+    @drawn(400)
+    @given(overtaking())
+    def check(records: list[Row]) -> None:
+        params = {**PARAMS, "backlogQuotaCheckIntervalInSeconds": 1, "size_estimate": estimate,
+                  "apply_evictions": True}
+        monkeypatch.setattr(reference, "turns", lambda *about: (0, set()))
+        expected = judge(records, params, [], T0 + 2001)
+        monkeypatch.setattr(reference, "turns", seen)
+        JOBS["backlog"].assert_same(judge(records, params, [], T0 + 2001), expected)
+        got = play([numbered(records)], params, [], T0 + 2001)
+        JOBS["backlog"].assert_same(got, expected)
+
+    check()
+    assert max(many) > 5 and 0 in many
 
 
 # -- late and repeated -----------------------------------------------------------------------

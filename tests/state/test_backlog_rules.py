@@ -51,6 +51,28 @@ def test_an_eviction_that_skips_nothing_counts() -> None:
         assert rows[0]["from_position"] == rows[0]["to_position"] == "1:-1"
 
 
+def test_a_ledger_of_2_63_entries_is_evicted_at_once() -> None:
+    """Two cursors overtake each other. A tenth of what is left is wanted, for all entries together
+    are 1000 bytes, and 2**31 - 1 entries are skipped at most: 2**32 - 7 times by each cursor, which
+    leaves 9 * (2**31 - 1) + 1 entries. From there a tenth is skipped 209 times, until 9 are left.
+    """
+    limit = quota_of("destination_storage", 1000, "consumer_backlog_eviction")
+    records = [ledger(0, 1, 0, 0), cursor(0, "s", "1:-1"), cursor(0, "r", "1:-1"),
+               entry(100, 1, 2**63 - 1, entry_bytes=1000),
+               policy(0, "topic", TOPIC, backlog_quota=limit)]
+    rows = checks(records, 1001, table="backlog_evictions")
+    assert [{k: r[k] for k in (
+        "rule", "subscription", "from_position", "to_position", "entries_skipped", "rounds",
+        "factor", "target_bytes", "backlog_before", "backlog_after", "phantom", "count_delta",
+    )} for r in rows] == [{
+        "rule": "skip_zero", "subscription": name, "from_position": "1:-1",
+        "to_position": f"1:{2**63 - 11}", "entries_skipped": 2**63 - 10,
+        "rounds": 2 * (2**32 - 7 + 209), "factor": 0.1, "target_bytes": 900,
+        "backlog_before": 1000, "backlog_after": 1000, "phantom": False,
+        "count_delta": int(name == "r"),
+    } for name in ("r", "s")]
+
+
 def test_forecasts() -> None:
     limits = {**quota_of("destination_storage", 1000), **quota_of("message_age", 60)}
     records = [policy(0, "topic", TOPIC, backlog_quota=limits), ledger(0, 1, 0, 0),
