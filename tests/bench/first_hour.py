@@ -34,7 +34,7 @@ build_session(load_settings(None, {"partitions": 2}), "floor").stop()
 
 def run(bench: Bench) -> Result:
     """Refusals some times each, and one run."""
-    events = 6_000 if bench.small else 300_000
+    events = 20_000 if bench.small else 300_000
     result = Result("first_hour", events, bench.small)
     _refusals(result, bench.folder, 1 if bench.small else 5)
     _first_lines(result, bench.folder, events)
