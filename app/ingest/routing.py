@@ -353,13 +353,16 @@ class _Packer:
         for place, values in enumerate(parsed.block.dictionaries):
             self._slots[place] = self._add(values)
         partition = identity.column("source_partition").dictionary_encode()
-        self._own: dict[str, Array] = {
+        base: dict[str, Array] = {
             "event_type": parsed.kind.astype(np.int64),
             "has_seq": parsed.block.has("seq").astype(np.int64),
             "source_offset": identity.column("source_offset").to_numpy(zero_copy_only=False),
             "source_partition": self._numbered(partition),
             "topic": self._numbered(parsed.topic),
         }
+        self._place = {name: i for i, name in enumerate(base)}
+        self._base = np.stack(list(base.values()))
+        self._marker_ids: Array | None = None
 
     def _add(self, values: pa.StringArray) -> int:
         """Distinct names of a column; answers the position of the first."""
@@ -382,9 +385,11 @@ class _Packer:
         return self._numbered(pc.binary_join(lists, ",").dictionary_encode())
 
     def _column(self, name: str, content: _Content | None) -> Array | None:
-        """A column that is not taken from the block as it is (per record)."""
-        if name == "marker_ids" and name not in self._own:
-            self._own[name] = self._markers()
+        """A column of one job alone that is not taken from the block as it is (per record)."""
+        if name == "marker_ids":
+            if self._marker_ids is None:
+                self._marker_ids = self._markers()
+            return self._marker_ids
         if name in DIGESTS:
             sizes, sums = self._parsed.block.digests
             return np.where(sizes < 0, NULL, sizes if name == DIGESTS[0] else sums)
@@ -395,7 +400,7 @@ class _Packer:
             if name == PLACES[1]:
                 return np.where(absent, NULL, content.row)
             return np.where(absent, -1, self._add(pa.array([content.file], pa.string())))
-        return self._own.get(name)
+        return None
 
     def blobs(
         self, columns: tuple[str, ...], parts: list[Array], homes: list[Array],
@@ -414,11 +419,10 @@ class _Packer:
         sources = np.zeros((len(names), 3), np.int64)
         for source, name in zip(sources, names, strict=True):
             # A job with the column `partition` gets the topic as recorded.
-            found = None if name == "topic" and "partition" in columns else (
-                self._column(name, content)
-            )
-            if found is not None:
-                source[:2] = _OWN, len(own)
+            if name in self._place and not (name == "topic" and "partition" in columns):
+                source[:2] = _OWN, self._place[name]
+            elif (found := self._column(name, content)) is not None:
+                source[:2] = _OWN, len(self._base) + len(own)
                 own.append(found)
             elif name in FILLED:
                 source[0] = _LATER
@@ -427,9 +431,8 @@ class _Packer:
             else:
                 source[:] = _NUMBER, slot(name), INDEX[name]
         values = np.empty((len(names), len(rows)), np.int64)
-        _gather(
-            rows, sources, block.numbers, block.codes, block.present, np.stack(own), values
-        )
+        every_own = np.concatenate([self._base, np.stack(own)]) if own else self._base
+        _gather(rows, sources, block.numbers, block.codes, block.present, every_own, values)
         values[names.index("home")] = np.concatenate(homes)
         values[names.index("ingest_ms")] = self._ingest_ms
         every = pa.concat_arrays(self._names)
