@@ -22,7 +22,7 @@ from state.engine.names import NONE, Names
 from state.engine.records import FLAGS, NULL, Array, Records, concat, length, take
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY, Sequence
-from state.engine.structs import picked, words
+from state.engine.structs import joined, picked, words
 from state.events import KIND_INDEX
 
 START = 0
@@ -102,7 +102,7 @@ class Standing(ABC):
             return records, meaning
         said = self.meanings(new, names)
         both = concat([records, new])
-        every = np.concatenate([meaning, said])
+        every = joined([meaning, said])
         zero = np.zeros(length(both), np.int64)
         rows, _ = self.sequence.ordered(zero, both["ts_wall_ms"], both, names)
         twice = _repeated(rows, both, len(meaning))
@@ -111,7 +111,7 @@ class Standing(ABC):
             refused.add(both, at_home, DUPLICATE, [""] * len(at_home))
             rows = rows[~np.isin(rows, twice)]
         rows = rows[np.concatenate([np.ones(len(meaning), bool), said["what"] >= 0])[rows]]
-        return take(both, rows), every[rows]
+        return take(both, rows), picked(every, rows)
 
     def needed(self, records: Records, meaning: Array, stream_ms: int) -> Array:
         """Which shared records can still matter: those that no later one, behind every key,
@@ -144,8 +144,8 @@ class Standing(ABC):
         ]
         begin = np.zeros(len(found) + 1, np.int64)
         np.cumsum([len(turns) for turns in found], out=begin[1:])
-        joined = b"".join(turns.tobytes() for turns in found)
-        return np.frombuffer(bytearray(joined), self.turn), begin
+        content = b"".join(turns.tobytes() for turns in found)
+        return np.frombuffer(bytearray(content), self.turn), begin
 
 
 # Most batches change nothing of what these are made of.
