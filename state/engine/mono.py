@@ -1,30 +1,25 @@
-"""Order, lateness and policies of jobs on the monotonic clock, whose key is (cluster, broker).
+"""The step of a job on the monotonic clock, whose key is (cluster, broker).
 
-Every key has a clock; records before it are judged, the rest waits, what is before it when its
-batch begins is refused (event contract, section 2). A job adds what a key does with its records.
-Records are handled by their positions until they are judged, refused or kept.
+A batch is read, configured documents that changed are applied, stars are taken out of it, the rest
+is admitted by the clocks of the keys and judged; a job adds what a key does with its records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from state.engine import clocks, order, stars
-from state.engine.clocks import NS_PER_MS, Moment
+from state.engine import stars
+from state.engine.admission import Admission
 from state.engine.documents import Policy, policy_of
 from state.engine.job import Step
-from state.engine.kernel import NULL, Array, Record
-from state.engine.order import BROKER_STARTED, FIRST
-from state.engine.records import Records, concat, length, read_blobs, take
-from state.engine.refused import DUPLICATE, TOO_LATE, Refused
-from state.engine.sequence import POLICY
-from state.engine.worlds import Key, Pair, Shard
-
-_NOTHING = np.zeros(0, np.int64)
+from state.engine.kernel import NULL
+from state.engine.key import Key
+from state.engine.records import read_blobs, take
+from state.engine.refused import Refused
+from state.engine.worlds import Shard
 
 
 def step(
@@ -39,7 +34,7 @@ def step(
             records = take(records, read)
     _change_configured(s)
     records = stars.taken(s, records, refused)
-    _Admission(s, records, stream_ms, lateness_ns, idle_advance_ms, refused).admit()
+    Admission(s, records, stream_ms, lateness_ns, idle_advance_ms, refused).admit()
     tables: dict[str, list[pa.Table]] = {}
     for b in s.keys.values():
         if isinstance(b, Key):
@@ -86,279 +81,3 @@ def _wake_ms(s: Shard[Any]) -> int | None:
             times += s.due_ms(b)
             times += [x.policy.wall_ms for x in stars.pending(s, b)]
     return max(min(times), 0) if times else None
-
-
-class _Admission:
-    """What one batch brings to a shard, sorted by key and judged as far as the clocks let."""
-
-    def __init__(
-        self, s: Shard[Any], records: Records, stream_ms: int, lateness_ns: int,
-        idle_advance_ms: int, refused: Refused,
-    ) -> None:
-        self._s, self._stream_ms, self._refused = s, stream_ms, refused
-        self._lateness_ns, self._idle_advance_ms = lateness_ns, idle_advance_ms
-        known = length(s.waiting)
-        self._r = concat([s.waiting, records]) if known else records
-        self._is_new = np.arange(length(self._r)) >= known
-
-    # -- admission ---------------------------------------------------------------------------
-
-    def admit(self) -> None:
-        """Sort new and waiting records by key, refuse what is late or repeated, judge the rest."""
-        s, left, seen = self._s, [_NOTHING], set()
-        resting = s.resting(self._stream_ms)
-        for pair, at in self._by_key():
-            seen.add(pair)
-            b = s.open(pair)
-            waiting = self._judge_key(b, at)
-            if b.key["any"] or b.key["has_clock"] or len(waiting):
-                s.keys[pair] = b
-            left.append(waiting)
-        for pair, found in s.keys.items():
-            if pair not in seen and (pair not in resting or isinstance(found, Key)
-                                     or stars.pending(s, found)):
-                self._judge_key(s.open(pair), _NOTHING)
-        s.waiting = take(self._r, np.concatenate(left))
-
-    def _by_key(self) -> Iterator[tuple[Pair, Array]]:
-        """Keys of the records, and the positions of their records."""
-        many = len(self._s.names) + 1
-        both = self._r["cluster"] * many + self._r["broker"]
-        if not len(both):
-            return
-        if (both == both[0]).all():
-            yield divmod(int(both[0]), many), np.arange(len(both))
-            return
-        keys, key = np.unique(both, return_inverse=True)
-        if len(keys) <= np.iinfo(np.int16).max:
-            key = key.astype(np.int16)  # numpy sorts these by counting
-        starts = np.argsort(key, kind="stable")
-        bounds = np.searchsorted(key[starts], np.arange(len(keys) + 1)).tolist()
-        for i, one in enumerate(keys.tolist()):
-            yield divmod(one, many), starts[bounds[i] : bounds[i + 1]]
-
-    def _judge_key(self, b: Key, at: Array) -> Array:
-        """One key's batch; returns the records that go on waiting."""
-        k, r = b.key, self._r
-        for name, value in self._s.parameters.items():
-            k[name] = value
-        self._s.prepare(b)
-        kind, mono, wall = (r[c][at] for c in ("event_type", "ts_mono_ns", "ts_wall_ms"))
-        fresh, held = self._is_new[at], r["held"][at] != 0
-        starts = kind == BROKER_STARTED
-        usable = ~fresh & ~held & (mono != NULL)
-        clock, clock_wall = self._begin(k, at, mono, wall, starts, usable)
-        if not len(at):
-            return at if clock is None else self._judge_rows(
-                b, at, at, at, at, at, at, at, clock
-            )
-        floats = (kind == POLICY) & (mono == NULL)
-        by_wall = (wall != NULL) & (wall < clock_wall)
-        late = fresh & (floats | starts) & by_wall
-        if late.any():
-            self._refuse_late(k, at[late])
-            at, mono, wall, fresh, held, starts, floats, by_wall = (
-                x[~late] for x in (at, mono, wall, fresh, held, starts, floats, by_wall)
-            )
-        run, time = self._run_and_time(at, mono, starts)
-        if clock is not None:
-            old = self._of_an_old_run(k, at, wall)
-            before = (fresh | held) & ~floats & (clocks.is_before(run, time, clock) | old)
-            held = before & ~old & (wall != NULL) & (wall > clock_wall) & (clock_wall != NULL)
-            late = before & ~held
-        else:
-            held = np.zeros(len(at), bool)
-            late = fresh & ~floats & by_wall
-        r["held"][at] = held
-        if late.any():
-            self._refuse_late(k, at[late])
-        aside, floating = at[held], at[floats]
-        normal = ~(held | floats | late)
-        if not normal.all():
-            at, run, time, mono, wall = (x[normal] for x in (at, run, time, mono, wall))
-        return self._judge_rows(b, at, run, time, mono, wall, floating, aside, clock)
-
-    def _run_and_time(self, at: Array, mono: Array, starts: Array) -> tuple[Array, Array]:
-        """Run of the broker and time in it, of records of one key."""
-        zero = np.zeros(len(at), np.int64)
-        if not starts.any():
-            return zero, mono
-        columns = ("event_type", "ts_wall_ms", "has_seq", "seq")
-        return (
-            order.runs(zero, Records.of({name: self._r[name][at] for name in columns})),
-            np.where(starts, FIRST, mono),
-        )
-
-    def _begin(
-        self, k: Record, at: Array, mono: Array, wall: Array, starts: Array, usable: Array
-    ) -> tuple[Moment | None, int]:
-        """The key's clock and its wall time when the batch begins."""
-        clock, clock_wall = clocks.present(k), int(k["clock_wall_ms"])
-        if self._stream_ms <= 0:
-            return clock, clock_wall
-        mono, wall = mono[usable], wall[usable]
-        run, time = self._run_and_time(at[usable], mono, starts[usable])
-        sort = np.lexsort((time, run))
-        moved = clocks.by_stream(k, run[sort], mono[sort], wall[sort], self._stream_ms)
-        if moved is not None and (clock is None or moved > clock):
-            clock = moved
-            clock_wall = max(clock_wall, self._stream_ms)
-        if clock is None:
-            clock_wall = max(clock_wall, self._stream_ms)
-        return clock, clock_wall
-
-    def _of_an_old_run(self, k: Record, at: Array, wall: Array) -> Array:
-        """Records that do not follow the start of the run the key lives in."""
-        if not k["has_run"]:
-            return np.zeros(len(at), bool)
-        start = k["run_wall_ms"]
-        seq = np.where(self._r["has_seq"][at] != 0, self._r["seq"][at], FIRST)
-        run_seq = k["run_seq"] if k["run_has_seq"] else FIRST
-        return np.where((wall != NULL) & (start != NULL), wall < start, seq < run_seq)
-
-    def _refuse_late(self, k: Record, picked: Array) -> None:
-        details = []
-        latest, stream = int(k["latest_ns"]), self._stream_ms
-        own = latest - self._lateness_ns if latest != NULL else None
-        for i in picked:
-            wall, mono = int(self._r["ts_wall_ms"][i]), int(self._r["ts_mono_ns"][i])
-            by_stream = wall != NULL and stream > wall
-            if by_stream and (own is None or mono == NULL or mono >= own):
-                needed = stream + self._idle_advance_ms - wall
-                details.append(f"idle_advance_ms of {needed} would have kept it")
-                self._refused.needed_idle_advance_ms = max(
-                    self._refused.needed_idle_advance_ms or 0, needed
-                )
-            elif own is not None and mono != NULL and mono < own:
-                behind = (own - mono + NS_PER_MS - 1) // NS_PER_MS
-                details.append(f"{behind} ms before the clock of its key")
-            else:
-                details.append("before the clock of its key")
-        self._refused.add(self._r, picked, TOO_LATE, details)
-
-    # -- judging -----------------------------------------------------------------------------
-
-    def _judge_rows(
-        self, b: Key, at: Array, run: Array, time: Array, mono: Array, wall: Array,
-        floating: Array, aside: Array, clock: Moment | None,
-    ) -> Array:
-        sort = self._ordered(at, run, time)
-        at, run, time, mono, wall = (x[sort] for x in (at, run, time, mono, wall))
-        floating = self._floating(floating)
-        if len(at):
-            k = b.key
-            own = clocks.by_records(k, run, mono, wall, self._lateness_ns)
-            clock = own if clock is None else max(clock, own)
-            latest = int(mono[-1])
-            k["latest_ns"] = max(int(k["latest_ns"]), latest) if run[-1] == 0 else latest
-        if clock is None:
-            return np.concatenate([at, floating, aside])
-        judged = int(np.count_nonzero(clocks.is_before(run, time, clock)))
-        next_ns, next_wall = None, int(NULL)
-        if judged < len(at):
-            # the monotonic one only within the run of the clock
-            next_ns = int(mono[judged]) if run[judged] == clock.run else None
-            next_wall = int(wall[judged])
-        floating = self._play(b, at[:judged], wall[:judged], clock, next_ns, next_wall, floating)
-        return np.concatenate([at[judged:], floating, aside])
-
-    def _ordered(self, at: Array, run: Array, time: Array) -> Array:
-        """The order of records of one key, without repeated ones."""
-        if not (run != run[:1]).any() and (time[1:] > time[:-1]).all():
-            return np.arange(len(at))
-        rows = take(self._r, at)
-        zero = np.zeros(len(at), np.int64)
-        sort, tied = order.order(zero, run, time, rows, self._s.names, self._s.form.columns)
-        twice = order.repeated(sort, tied, rows)
-        if not len(twice):
-            return sort
-        self._refused.add(rows, twice, DUPLICATE, [""] * len(twice))
-        return sort[~np.isin(sort, twice)]
-
-    def _floating(self, at: Array) -> Array:
-        """Policies that have only a wall time, in order, without repetitions."""
-        if len(at) < 2:
-            return at
-        r = self._r
-        levels = ("source_offset", "policy_json", "seq", "has_seq", "ts_wall_ms")
-        at = at[np.lexsort([r[name][at] for name in levels])]
-        known: set[tuple[int, int, int]] = set()
-        twice = np.zeros(len(at), bool)
-        for n, i in enumerate(at):
-            identity = (int(r["ts_wall_ms"][i]), int(r["seq"][i]), int(r["source_feed"][i]))
-            twice[n] = r["has_seq"][i] and identity in known
-            known.add(identity)
-        if twice.any():
-            self._refused.add(r, at[twice], DUPLICATE, [""] * int(twice.sum()))
-        return at[~twice]
-
-    def _play(
-        self, b: Key, picked: Array, wall: Array, clock: Moment, next_ns: int | None,
-        next_wall: int, floating: Array,
-    ) -> Array:
-        """Judge records of a key and move it to its clock; returns the policies that wait for
-        their time."""
-        s, k, judged = self._s, b.key, len(picked)
-        was_ns, was_wall = int(k["clock_ns"]), int(k["clock_wall_ms"])
-        if judged and not k["any"]:
-            b.before_first(int(wall[0]), stars.pending(s, b))
-        records = take(self._r, picked)
-        policies = {
-            int(i): policy_of(s.names, int(records["policy_json"][i]), int(wall[i]))
-            for i in np.flatnonzero(records["event_type"] == POLICY)
-        }
-        feed = b.feed(records)
-        timed: list[tuple[int, Policy, int]] = [
-            (star.policy.wall_ms, star.policy, -1 - star.id) for star in stars.pending(s, b)
-        ]
-        for n, i in enumerate(floating):
-            due = int(self._r["ts_wall_ms"][i])
-            timed.append((due, policy_of(s.names, int(self._r["policy_json"][i]), due), n))
-        timed.sort(key=lambda x: (x[0], x[1].scope, x[1].name))
-        at = 0
-        waiting = set(range(len(floating)))
-        for due, policy, origin in timed:
-            done = False
-            if not k["any"] and not judged:
-                continue
-            later = np.flatnonzero((wall[at:] != NULL) & (wall[at:] >= due))
-            last_wall = int(k["last_wall_ms"]) if k["any"] else int(NULL)
-            if k["any"] and at == 0 and last_wall != NULL and last_wall >= due:
-                b.apply(policy, max(was_ns, int(k["last_ns"])), max(was_wall, last_wall))
-                done = True
-            elif len(later):
-                stop = at + int(later[0])
-                b.judge(feed, at, stop, records, policies)
-                at = stop
-                ns = int(feed.mono[stop])
-                if k["any"] and feed.kind[stop] != BROKER_STARTED:
-                    ns = max(min(b.mono_at(due), ns), int(k["last_ns"]))
-                    b.advance(ns, int(feed.mono[stop]), int(wall[stop]))
-                elif k["any"]:
-                    ns = max(b.mono_at(due), int(k["last_ns"]))
-                    b.advance(ns, None, int(wall[stop]))
-                b.apply(policy, ns, due)
-                done = True
-            else:
-                b.judge(feed, at, judged, records, policies)
-                at = judged
-                ns = b.mono_at(due)
-                if next_ns is not None:
-                    ns = min(ns, next_ns)
-                if k["last_wall_ms"] != NULL and ns < clock.ns:
-                    ns = max(ns, int(k["last_ns"]))
-                    b.advance(ns, next_ns, next_wall)
-                    b.apply(policy, ns, due)
-                    done = True
-            if done and origin < 0:
-                b.applied.add(-1 - origin)
-            elif done:
-                waiting.discard(origin)
-        b.judge(feed, at, judged, records, policies)
-        k["has_clock"], k["clock_ns"] = 1, clock.ns
-        if k["any"]:
-            # a clock just behind a broker start is no time of its run
-            ns = max(clock.ns, int(k["last_ns"]))
-            b.advance(ns, next_ns, next_wall)
-            k["clock_wall_ms"] = max(int(k["clock_wall_ms"]), b.wall_at(ns, next_wall))
-        return floating[sorted(waiting)]

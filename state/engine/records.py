@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from state.engine.blobs import SOURCE_COLUMNS, Blob, places
-from state.engine.kernel import NULL
+from state.engine.kernel import NULL, Int
 from state.engine.names import Names
+from state.events import KINDS
 
-__all__ = ["FLAGS", "NULL", "SHIPPED", "SOURCE_COLUMNS", "Array", "Records", "concat", "empty",
-           "length", "read_blobs", "take"]
+__all__ = ["FLAGS", "NULL", "SHIPPED", "SOURCE_COLUMNS", "Array", "Records", "among", "concat",
+           "empty", "length", "read_blobs", "take"]
 Array = np.ndarray
 FLAGS = ("has_seq", "home", "held")
 """`home`: 0 on the copies of a record that other shards report; `held`: 1 on a record that looks
@@ -145,3 +146,8 @@ def empty(columns: tuple[str, ...]) -> Records:
     """No rows."""
     every = (*columns, *SHIPPED, "held")
     return Records(every, np.empty((len(every), 0), np.int64))
+
+
+def among(*kinds: Int) -> Array:
+    """By kind of record whether it is one of these."""
+    return np.isin(np.arange(len(KINDS)), kinds)

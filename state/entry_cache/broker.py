@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from state.engine import wall
 from state.engine.clocks import window_clock
 from state.engine.documents import EVERY_BROKER, Policy, Source
+from state.engine.key import Key, Row
 from state.engine.names import Names
-from state.engine.records import Records
-from state.engine.worlds import Key, Row, among
+from state.engine.records import Records, among
 from state.entry_cache import flow
 from state.entry_cache import layout as L
 from state.entry_cache.layout import NULL, Array, Feed, Out, World

@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from state.engine.clocks import NS_PER_MS
 from state.engine.documents import Policy, Source
-from state.engine.worlds import Closed, Form, Pair, Row, Shard, among
+from state.engine.key import Closed, Pair, Row
+from state.engine.records import among
+from state.engine.worlds import Form, Shard
 from state.entry_cache import flow, rows, store
 from state.entry_cache.broker import Broker
 from state.entry_cache.declaration import COLUMNS, NAME

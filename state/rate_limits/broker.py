@@ -9,9 +9,9 @@ import numpy as np
 
 from state.engine.clocks import NS_PER_MS, wall_at, window_clock
 from state.engine.documents import Policy, Source, Star
+from state.engine.key import Key
 from state.engine.names import Names
-from state.engine.records import Records
-from state.engine.worlds import Key, among
+from state.engine.records import Records, among
 from state.rate_limits import flow
 from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting

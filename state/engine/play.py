@@ -1,0 +1,89 @@
+"""A batch of one key on the monotonic clock: records, documents and passing time, in turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from state.engine import stars
+from state.engine.clocks import Moment
+from state.engine.documents import Policy, policy_of
+from state.engine.kernel import NULL, Array
+from state.engine.key import Key
+from state.engine.order import BROKER_STARTED
+from state.engine.records import Records, take
+from state.engine.sequence import POLICY
+from state.engine.worlds import Shard
+
+
+def play(
+    s: Shard[Any], b: Key, r: Records, picked: Array, wall: Array, clock: Moment,
+    next_ns: int | None, next_wall: int, floating: Array,
+) -> Array:
+    """Judge records of a key and move it to its clock; returns the policies that wait for
+    their time."""
+    k, judged = b.key, len(picked)
+    was_ns, was_wall = int(k["clock_ns"]), int(k["clock_wall_ms"])
+    if judged and not k["any"]:
+        b.before_first(int(wall[0]), stars.pending(s, b))
+    records = take(r, picked)
+    policies = {
+        int(i): policy_of(s.names, int(records["policy_json"][i]), int(wall[i]))
+        for i in np.flatnonzero(records["event_type"] == POLICY)
+    }
+    feed = b.feed(records)
+    timed: list[tuple[int, Policy, int]] = [
+        (star.policy.wall_ms, star.policy, -1 - star.id) for star in stars.pending(s, b)
+    ]
+    for n, i in enumerate(floating):
+        due = int(r["ts_wall_ms"][i])
+        timed.append((due, policy_of(s.names, int(r["policy_json"][i]), due), n))
+    timed.sort(key=lambda x: (x[0], x[1].scope, x[1].name))
+    at = 0
+    waiting = set(range(len(floating)))
+    for due, policy, origin in timed:
+        done = False
+        if not k["any"] and not judged:
+            continue
+        later = np.flatnonzero((wall[at:] != NULL) & (wall[at:] >= due))
+        last_wall = int(k["last_wall_ms"]) if k["any"] else int(NULL)
+        if k["any"] and at == 0 and last_wall != NULL and last_wall >= due:
+            b.apply(policy, max(was_ns, int(k["last_ns"])), max(was_wall, last_wall))
+            done = True
+        elif len(later):
+            stop = at + int(later[0])
+            b.judge(feed, at, stop, records, policies)
+            at = stop
+            ns = int(feed.mono[stop])
+            if k["any"] and feed.kind[stop] != BROKER_STARTED:
+                ns = max(min(b.mono_at(due), ns), int(k["last_ns"]))
+                b.advance(ns, int(feed.mono[stop]), int(wall[stop]))
+            elif k["any"]:
+                ns = max(b.mono_at(due), int(k["last_ns"]))
+                b.advance(ns, None, int(wall[stop]))
+            b.apply(policy, ns, due)
+            done = True
+        else:
+            b.judge(feed, at, judged, records, policies)
+            at = judged
+            ns = b.mono_at(due)
+            if next_ns is not None:
+                ns = min(ns, next_ns)
+            if k["last_wall_ms"] != NULL and ns < clock.ns:
+                ns = max(ns, int(k["last_ns"]))
+                b.advance(ns, next_ns, next_wall)
+                b.apply(policy, ns, due)
+                done = True
+        if done and origin < 0:
+            b.applied.add(-1 - origin)
+        elif done:
+            waiting.discard(origin)
+    b.judge(feed, at, judged, records, policies)
+    k["has_clock"], k["clock_ns"] = 1, clock.ns
+    if k["any"]:
+        # a clock just behind a broker start is no time of its run
+        ns = max(clock.ns, int(k["last_ns"]))
+        b.advance(ns, next_ns, next_wall)
+        k["clock_wall_ms"] = max(int(k["clock_wall_ms"]), b.wall_at(ns, next_wall))
+    return floating[sorted(waiting)]
