@@ -46,15 +46,14 @@ class _Plan:
 
 def encode(job: str, version: int, arrays: Mapping[str, Array]) -> bytes:
     """Write plain arrays, and structured ones of one dimension, under their names."""
-    header, types = _header(job, version, arrays)
+    header, types, same = _header(job, version, arrays)
     blocks = [np.fromiter(map(len, arrays.values()), np.int64, len(arrays)).tobytes()]
-    for array, wanted in zip(arrays.values(), types, strict=True):
+    for array, wanted, is_wanted in zip(arrays.values(), types, same, strict=True):
         fields = wanted.names
         if fields is None:
             blocks.append(array.tobytes())
         elif len(array) <= SHORT:
-            same = array.dtype is wanted or array.dtype == wanted
-            rows = array if same else array.astype(wanted)
+            rows = array if is_wanted else array.astype(wanted)
             blocks.append(_without_padding(rows) if len(rows) else b"")
         else:
             blocks.extend(array[field].tobytes() for field in fields)
@@ -127,13 +126,13 @@ def _require(job: str, version: int, found: str, its_version: int) -> None:
         )
 
 
-_headers: dict[tuple[str, int], tuple[tuple[str, ...], list[np.dtype[Any]], bytes, _Plan]] = {}
+_Header = tuple[bytes, tuple[np.dtype[Any], ...], list[bool]]
+"""Its bytes, the types of the arrays, and which arrays have them already."""
+_headers: dict[tuple[str, int], tuple[tuple[str, ...], list[np.dtype[Any]], _Header]] = {}
 """By job and version the arrays that were written last, and their header."""
 
 
-def _header(
-    job: str, version: int, arrays: Mapping[str, Array]
-) -> tuple[bytes, tuple[np.dtype[Any], ...]]:
+def _header(job: str, version: int, arrays: Mapping[str, Array]) -> _Header:
     names = tuple(arrays)
     types = [
         a.dtype if a.ndim == 1 else np.dtype((a.dtype, a.shape[1:])) for a in arrays.values()
@@ -145,8 +144,10 @@ def _header(
              "arrays": [[name, _fields(kind)] for name, kind in zip(names, types, strict=True)]},
             separators=(",", ":"),
         ).encode()
-        known = _headers[job, version] = names, types, header, _plan(header)
-    return known[2], known[3].types
+        wanted = _plan(header).types
+        same = [a == b for a, b in zip(types, wanted, strict=True)]
+        known = _headers[job, version] = names, types, (header, wanted, same)
+    return known[2]
 
 
 def _without_padding(rows: Array) -> bytes:

@@ -206,11 +206,12 @@ class Shard(ABC, Generic[K]):
             else Closed(self.pack(b.world), b.kept_documents(), b.applied)
             for b in self.keys.values()
         ]
-        values: dict[str, Any] = self.form.store.blank()
         if kept:
-            values |= {
+            values: dict[str, Any] = {
                 f"world.{name}": joined([b.parts[name] for b in kept]) for name in self.form.parts
             }
+        else:
+            values = self.form.store.blank()
         documents = [(i, *row) for i, b in enumerate(kept) for row in b.documents]
         stars = [
             (s.id, s.cluster, s.policy.text, s.policy.wall_ms, s.feed, s.seq or 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from state.engine.structs import copied, picked
 from state.rate_limits import layout as L
 from state.rate_limits.layout import NEVER, Array, World
 from state.rate_limits.world import (
@@ -30,20 +31,21 @@ def pack(w: World) -> dict[str, Array]:
     orders = np.empty(int(k["waiting"]), np.int64)
     places = np.empty(int(k["waiting"]), np.int64)
     line_up_waiting(w, orders, places)
-    waiting = w.waiting[places].copy()
+    waiting = picked(w.waiting, places)
     waiting["next"] = orders
     flight_topics = np.empty(int(k["flight_used"]), np.int64)
     flight_places = np.empty(int(k["flight_used"]), np.int64)
     flights_n = line_up_flights(w, flight_topics, flight_places)
-    flights = w.flights[flight_places[:flights_n]].copy()
+    flights = picked(w.flights, flight_places[:flights_n])
     flights["next"] = flight_topics[:flights_n]
 
     keep = _kept(w, int(clock), waiting, flights)
     number = {name: _renumber(mask) for name, mask in keep.items()}
-    packed = {name: getattr(w, name)[mask].copy() for name, mask in keep.items()}
-    packed["buckets"] = w.buckets[np.repeat(keep["limiters"], 2)]
-    packed["timers"] = np.sort(_live_timers(w), order=("due_ns", "order"))
-    packed["key"], packed["threads"] = w.key.copy(), w.threads
+    packed = {name: picked(getattr(w, name), mask) for name, mask in keep.items()}
+    packed["buckets"] = picked(w.buckets, np.repeat(keep["limiters"], 2))
+    timers = _live_timers(w)
+    packed["timers"] = picked(timers, np.lexsort((timers["order"], timers["due_ns"])))
+    packed["key"], packed["threads"] = copied(w.key), w.threads
     packed["waiting"], packed["flights"] = waiting, flights
     for part, field, target in (
         ("topics", "limiter", "limiters"), ("topics", "group", "limiters"),
@@ -89,7 +91,7 @@ def _live_timers(w: World) -> Array:
     live[flag] = (c["flag_mark"][row, kind] == timers["mark"][flag]) & (
         c["flag_receipt"][row, kind] == L.WAITING_FOR
     )
-    return timers[live]
+    return picked(timers, live)
 
 
 def _kept(w: World, clock: int, waiting: Array, flights: Array) -> dict[str, Array]:
