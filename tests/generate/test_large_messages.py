@@ -73,7 +73,7 @@ def found_by_core(trace: Trace, records: list[Record]) -> dict[str, list[Record]
     """Rows of the core under the default parameters, two expiries after the end."""
     own = [r for r in records if "/large-" in r.get("topic", "")]
     end = trace.scenario.start_ms + trace.scenario.duration_s * 1000 + 130_000
-    return play([numbered(own)], {"assemble_payload": True}, end)
+    return play([numbered(own)], {"assemble_payload": True}, until_ms=end)
 
 
 def assert_core_agrees(trace: Trace, records: list[Record]) -> None:

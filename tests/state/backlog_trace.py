@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from state.backlog.operator import Backlog
-from state.backlog.sequence import COLUMNS
-from state.backlog.shard import NAME
 from tests.reference.backlog import topic_of
-from tests.state.shipping import Row, called, params_of, read_by, shipped
+from tests.state.shipping import Row, Shipper, params_of
 
 PARAMS = params_of("backlog")
 
@@ -82,24 +79,11 @@ def quota_of(kind: str, limit: float, retention: str = "producer_request_hold") 
     return {kind: {key: limit, "policy": retention}}
 
 
-def blob(records: Sequence[Row], home: int = 1) -> bytes:
-    """Records as one blob of `backlog`; a topic goes by its full name."""
+def _full_names(records: Sequence[Row]) -> dict[str, pa.Array]:
+    """A topic goes by its full name."""
     full = [None if r.get("topic") is None else topic_of(r) for r in records]
-    topics = pa.array(full, pa.string()).dictionary_encode()
-    return shipped(records, COLUMNS, home, {"topic": topics})
+    return {"topic": pa.array(full, pa.string()).dictionary_encode()}
 
 
-def numbered(records: Iterable[Row]) -> list[Row]:
-    """The records that the job reads, with an identity each."""
-    return read_by(NAME, records)
-
-
-def play(
-    batches: Iterable[Sequence[Row]], params: dict[str, Any] | None = None,
-    policies: Sequence[str] = (), until_ms: int | None = None, states: list[bytes] | None = None,
-) -> dict[str, list[Row]]:
-    """Rows by table of the core; see `shipping.called`."""
-    chosen = {**PARAMS, **(params or {})}
-    return called(
-        Backlog(chosen, policies), batches, blob, chosen["idle_advance_ms"], until_ms, states
-    )
+_SHIPPER = Shipper("backlog", PARAMS, _full_names)
+blob, numbered, play = _SHIPPER.blob, _SHIPPER.numbered, _SHIPPER.play

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 
-from state.chunks.operator import PARTS, RELEASES, Chunks
-from state.chunks.shard import COLUMNS, NAME
-from tests.state.shipping import Row, called, params_of, read_by, shipped
+from state.chunks.operator import PARTS
+from state.chunks.shard import COLUMNS
+from tests.state.shipping import Row, Shipper, params_of
 
 PARAMS = params_of("chunks")
 
 
-def blob(records: Sequence[Row], payloads: bool = True) -> bytes:
-    """Records as one blob of `chunks`."""
-    made = {n: _about_payload(n, records) for n in COLUMNS if n.startswith("payload_")}
+def _payloads(records: Sequence[Row]) -> dict[str, pa.Array]:
     markers = [None if (v := r.get("marker_ids")) is None else ",".join(v) for r in records]
-    made["marker_ids"] = pa.array(markers, pa.string()).dictionary_encode()
-    if payloads:
-        made["payload"] = pa.array([r.get("payload") for r in records], pa.binary())
-    return shipped(records, COLUMNS, made=made)
+    return {
+        **{n: _about_payload(n, records) for n in COLUMNS if n.startswith("payload_")},
+        "marker_ids": pa.array(markers, pa.string()).dictionary_encode(),
+        "payload": pa.array([r.get("payload") for r in records], pa.binary()),
+    }
 
 
 def _about_payload(name: str, records: Sequence[Row]) -> pa.Array:
@@ -34,22 +32,6 @@ def _about_payload(name: str, records: Sequence[Row]) -> pa.Array:
     if name == "payload_file":
         return pa.nulls(len(records), pa.string()).dictionary_encode()
     return pa.nulls(len(records), pa.int64())
-
-
-def numbered(records: Iterable[Row]) -> list[Row]:
-    """The records that the job reads, with an identity each."""
-    return read_by(NAME, records)
-
-
-def play(
-    batches: Iterable[Sequence[Row]], params: dict[str, Any] | None = None,
-    until_ms: int | None = None, states: list[bytes] | None = None, **more: Any,
-) -> dict[str, list[Row]]:
-    """Rows by table of the core; see `shipping.called`."""
-    chosen = {**PARAMS, **(params or {})}
-    return called(
-        Chunks(chosen, **more), batches, blob, chosen["idle_advance_ms"], until_ms, states, plain
-    )
 
 
 def plain(table: pa.Table) -> list[Row]:
@@ -64,4 +46,5 @@ def plain(table: pa.Table) -> list[Row]:
     return rows
 
 
-__all__ = ["PARAMS", "RELEASES", "blob", "numbered", "plain", "play"]
+_SHIPPER = Shipper("chunks", PARAMS, _payloads, plain)
+blob, numbered, play = _SHIPPER.blob, _SHIPPER.numbered, _SHIPPER.play

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from app.config.settings import Settings
 from state.engine import blobs
+from state.engine.declaration import Stage
 from state.engine.job import Job
 from state.events import KIND_INDEX, SCHEMA
 from state.jobs import DECLARED
@@ -82,3 +84,36 @@ def called(
         stream = until_ms
         call([])
     return rows
+
+
+@dataclass(frozen=True)
+class Shipper:
+    """Ships records to the core of a job, and plays them there."""
+
+    job: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters unless others are given."""
+    made: Callable[[Sequence[Row]], Mapping[str, pa.Array]] = lambda records: {}
+    """Columns that are not those of the records."""
+    plain: Callable[[pa.Table], list[Row]] = pa.Table.to_pylist
+    """Rows of a table."""
+
+    def blob(self, records: Sequence[Row], home: int = 1) -> bytes:
+        """Records as one blob."""
+        return shipped(records, DECLARED[self.job].columns, home, self.made(records))
+
+    def numbered(self, records: Iterable[Row]) -> list[Row]:
+        """The records that the job reads, with an identity each."""
+        return read_by(self.job, records)
+
+    def play(
+        self, batches: Iterable[Sequence[Row]], params: Mapping[str, Any] | None = None,
+        policies: Sequence[str] = (), until_ms: int | None = None,
+        states: list[bytes] | None = None, stage: Stage | None = None,
+    ) -> dict[str, list[Row]]:
+        """Rows by table of the core; see `called`."""
+        chosen = {**self.params, **(params or {})}
+        core = DECLARED[self.job].core(chosen, policies, stage)
+        return called(
+            core, batches, self.blob, chosen["idle_advance_ms"], until_ms, states, self.plain
+        )

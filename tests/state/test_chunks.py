@@ -52,7 +52,7 @@ def test_any_interleaving_of_whole_messages_assembles_every_one(
     records = messages(count, chunks, producers, seed)
     rows = play(
         cut(numbered(records), random.Random(seed)), {"assemble_payload": True},
-        START_MS + 10_000,
+        until_ms=START_MS + 10_000,
     )
     sent: dict[str, bytes] = {}
     for r in records:

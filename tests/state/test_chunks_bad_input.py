@@ -23,7 +23,7 @@ def chunk(n: int, **columns: Any) -> dict[str, Any]:
 
 
 def outcomes(records: list[dict[str, Any]], **params: Any) -> list[str]:
-    rows = play([numbered(records)], params, START_MS + 10_000)
+    rows = play([numbered(records)], params, until_ms=START_MS + 10_000)
     return [r["outcome"] for r in rows.get("chunk_events", [])]
 
 
@@ -59,27 +59,27 @@ def test_a_declared_size_that_is_too_small_or_too_large() -> None:
     assert outcomes(small) == ["GIVEN_UP_OVERFLOW"]
     assert outcomes(small, defects=UPSTREAM) == ["OVERFLOW_EXCEPTION"]
     large = [chunk(i, chunk_id=i, total_chunk_bytes=2**63 - 1) for i in range(2)]
-    [message] = play([numbered(large)], {}, START_MS + 10_000)["chunk_messages"]
+    [message] = play([numbered(large)], {}, until_ms=START_MS + 10_000)["chunk_messages"]
     assert (message["integrity"], message["assembled_bytes"]) == ("too_large", 20)
 
 
 def test_absurd_sizes_do_not_add_up_to_nonsense() -> None:
     trace = [chunk(i, chunk_id=0, uuid=f"u{i}", total_chunk_bytes=2**63 - 1) for i in range(5)]
-    rows = play([numbered(trace)], {}, START_MS + 120_000)
+    rows = play([numbered(trace)], {}, until_ms=START_MS + 120_000)
     assert {r["declared_bytes"] for r in rows["chunk_state"] if r["contexts"]} == {2**63 - 1}
 
 
 def test_nothing_is_allocated_for_what_a_record_only_claims() -> None:
     states: list[bytes] = []
     claims = chunk(0, chunk_id=0, num_chunks=2**31 - 1, total_chunk_bytes=2**63 - 1)
-    play([numbered([claims])], {}, START_MS + 10_000, states)
+    play([numbered([claims])], {}, until_ms=START_MS + 10_000, states=states)
     assert len(states[-1]) < 20_000
 
 
 def test_empty_payloads() -> None:
     trace = [chunk(i, chunk_id=i, total_chunk_bytes=0, payload=b"") for i in range(2)]
     [message] = play(
-        [numbered(trace)], {"assemble_payload": True}, START_MS + 10_000
+        [numbered(trace)], {"assemble_payload": True}, until_ms=START_MS + 10_000
     )["chunk_messages"]
     assert (message["payload"], message["checksum"], message["integrity"]) == (b"", 0, "exact")
 
@@ -97,8 +97,8 @@ def test_uuids_of_64_kb() -> None:
     trace = [chunk(i, chunk_id=0, uuid=uuid) for i, uuid in enumerate(long)]
     trace += [chunk(30 + i, chunk_id=1, uuid=uuid) for i, uuid in enumerate(long)]
     states: list[bytes] = []
-    rows = play([numbered([r]) for r in trace], {"allowed_lateness_ms": 1}, START_MS + 600_000,
-                states)
+    rows = play([numbered([r]) for r in trace], {"allowed_lateness_ms": 1},
+                until_ms=START_MS + 600_000, states=states)
     # ten are assembled at once; the others were evicted before
     assert sorted(r["uuid"] for r in rows["chunk_messages"]) == sorted(long[20:])
     assert len(shard.read(states[-1]).names) < 10
@@ -121,7 +121,7 @@ def test_memory_stays_within_the_bound_of_the_consumer() -> None:
         [numbered(trace[i : i + 20]) for i in range(0, 200, 20)],
         {"assemble_payload": True, "max_bytes": 5000, "maxPendingChunkedMessage": 0,
          "allowed_lateness_ms": 1},
-        START_MS + 10_000, states, stage=stage,
+        until_ms=START_MS + 10_000, states=states, stage=stage,
     )
     assert staged
     for state in states:
@@ -145,7 +145,7 @@ def test_memory_stays_within_the_bound_of_the_shard() -> None:
     play(
         [numbered(trace[i : i + 20]) for i in range(0, 200, 20)],
         {"assemble_payload": True, "max_shard_bytes": 5000, "allowed_lateness_ms": 1},
-        START_MS + 10_000, states, stage=stage,
+        until_ms=START_MS + 10_000, states=states, stage=stage,
     )
     assert staged
     assert max(shard.read(state).store.nbytes for state in states) < 5000 + 500 * 8

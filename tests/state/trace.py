@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from state.rate_limits.operator import RateLimits
-from state.rate_limits.shard import COLUMNS
-from tests.state.shipping import called, params_of, shipped
+from tests.state.shipping import Shipper, params_of
 
 PARAMS = params_of("rate_limits", extra_outputs=("publish_verdicts",))
 START_MS = 1_767_621_600_000
@@ -35,9 +33,8 @@ def publish(
     )
 
 
-def blob(records: Sequence[dict[str, Any]], home: int = 1) -> bytes:
-    """Records as one blob of `rate_limits`."""
-    return shipped(records, COLUMNS, home)
+_SHIPPER = Shipper("rate_limits", PARAMS)
+blob = _SHIPPER.blob
 
 
 def play(
@@ -46,8 +43,5 @@ def play(
 ) -> dict[str, list[dict[str, Any]]]:
     """Rows by table of the core; see `shipping.called`. At the end the stream's clock is moved to
     `drain_ms` after the trace's start, if given."""
-    chosen = {**PARAMS, **(params or {})}
     until_ms = None if drain_ms is None else START_MS + drain_ms
-    return called(
-        RateLimits(chosen, policies), batches, blob, chosen["idle_advance_ms"], until_ms, states
-    )
+    return _SHIPPER.play(batches, params, policies, until_ms, states)
