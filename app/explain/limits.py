@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-
 from app.explain.reader import Reader
 from app.explain.sentence import Row
 from state.engine.documents import Source, full_topic_name
@@ -45,7 +43,7 @@ class Policies:
         limits, documents = self._at(decision, at_ms)
         if not documents:
             return None
-        msgs, size, (sources,) = limits.topics(pa.array([topic], pa.string()))
+        msgs, size, (sources,) = limits.topics([topic])
         if not sources:
             return None
         return Limit(int(msgs[0]), int(size[0]), documents[sources[0]])
@@ -59,7 +57,7 @@ class Policies:
         limits, documents = self._at(decision, decision["ts_wall_ms"])
         if not documents:
             return None
-        numbers, names = limits.groups(pa.array([topic], pa.string()))
+        numbers, names = limits.groups([topic])
         return names[numbers[0]] if names and numbers[0] >= 0 else None
 
     def _at(self, decision: Row, at_ms: int) -> tuple[Limits, dict[Source, Row]]:
