@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from app.ingest.routing import Route
-from state.engine import mono
+from state.engine import admission, mono
 from state.jobs import DECLARED
 from state.rate_limits import broker, flow, rows
 from state.rate_limits.operator import RateLimits
@@ -29,8 +29,8 @@ KERNEL = SimpleNamespace(**vars(flow))
 STAGES = {
     "read state": [(Brokers, "__init__"), (Brokers, "open")],
     "read blobs": [(mono, "read_blobs")],
-    "join and pick records": [(mono, "concat"), (mono, "take")],
-    "order": [(mono.order, "order"), (mono.order, "runs"), (mono.order, "repeated")],
+    "join and pick records": [(admission, "concat"), (admission, "take")],
+    "order": [(admission.order, "order"), (admission.order, "runs"), (admission.order, "repeated")],
     "feed": [(broker.Broker, "feed")],
     "kernel": [(KERNEL, "run"), (KERNEL, "advance")],
     "rows": [(rows, "of")],
