@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LONG = {"demo", "topics", "transport", "columnar", "chunks", "producer_ids", "backlog_job",
         "compile"}
 """Those that share the most code with another, and take longest."""
-NEEDS_A_BROKER = {"freshness", "flood"}
+NEEDS_A_BROKER = {"freshness", "flood", "govern_all"}
 """Those are in test_bench_brokers.py."""
 
 
