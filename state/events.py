@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+EVERY_BROKER = "*"
+"""As a broker: all of the cluster."""
 MONO = "ts_mono_ns"
 WALL = "ts_wall_ms"
 

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numba
 import numpy as np
@@ -27,10 +26,10 @@ from app.ingest.parsing.layout import INDEX, TEXT_SLOTS, slot
 from app.ingest.payloads import Payloads
 from state.engine.blobs import SOURCE_COLUMNS, TEXTS, with_payload, write
 from state.engine.records import NULL, SHIPPED
-from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
+from state.events import COMMON, EVERY_BROKER, KIND_INDEX, KINDS, SCHEMA
 from state.jobs import readers
 from state.producer_ids.declaration import USER
-from udfs.arrow import bytes_of, integers, offsets_of, plain
+from udfs.arrow import bytes_of, integers, offsets_of
 from udfs.hashing import NULL_HASH, combine_hashes, hash_strings, shard_of
 from udfs.users import user_of
 
@@ -44,7 +43,6 @@ _TS = pa.timestamp("us", tz="UTC")
 _SCHEMA = pa.schema(
     [("job", pa.string()), ("shard", pa.int32()), ("ts", _TS), ("blob", pa.binary())]
 )
-EVERY_BROKER = "*"
 PRINCIPAL = "principal"
 FILLED = ("home", "ingest_ms")
 """Columns of a blob that no block has."""
@@ -54,13 +52,6 @@ PLACES = ("payload_file", "payload_row")
 BLOB_BYTES = 3 << 19
 """Limit of one blob, which only a single record can exceed. Spark puts up to
 `app.stream.session.OPERATOR_ROWS` blobs into one Arrow vector, which holds less than 2 GiB."""
-COLUMN_BYTES = 12
-"""A number, or the place of a text among the distinct ones with the length of that text."""
-TOPIC_BYTES = 64
-"""What a topic's one spelling adds to the topic as it came: scheme and partition."""
-POSITION_BYTES = 42
-"""The longest position of a marker and a comma."""
-SMALL_BYTES = 2_048
 
 
 @dataclass(frozen=True)
@@ -184,16 +175,16 @@ def pack_parsed(
         if not len(rows):
             continue
         content = _content(parsed, identity, route) if route.assembles else None
-        widths = _widths(parsed, route, content)
-        parts = [
-            cut for part in _by_shard(parsed, route, rows, shards) for cut in _cut(*part, widths)
-        ]
-        jobs += [job] * len(parts)
-        places += [shard for shard, _, _ in parts]
-        picked = [chosen for _, _, chosen in parts]
-        blobs.append(
-            packer_.blobs(route.columns, picked, [home for _, home, _ in parts], content)
-        )
+        parts = list(_by_shard(parsed, route, rows, shards))
+        while parts:
+            found = packer_.blobs(route.columns, parts, content)
+            sizes = pc.binary_length(found).to_numpy()
+            large = (sizes > BLOB_BYTES) & np.array([len(part.rows) > 1 for part in parts])
+            jobs += [job] * int((~large).sum())
+            places += [part.shard for part, again in zip(parts, large, strict=True) if not again]
+            blobs.append(found.filter(pa.array(~large)))
+            parts = [half for part, again in zip(parts, large, strict=True) if again
+                     for half in part.halves()]
         for file in route.payloads.drain() if route.payloads is not None else ():
             jobs.append(file.address)
             places.append(0)
@@ -217,10 +208,23 @@ def _latest_ms(parsed: Parsed) -> int | None:
     return int(wall.max()) if len(wall) else None
 
 
-def _by_shard(
-    parsed: Parsed, route: Route, rows: Array, shards: int
-) -> Iterator[tuple[int, Array, Array]]:
-    """(shard, home flags, rows) of the records of a job; policies for all brokers go to all."""
+@dataclass(frozen=True)
+class _Part:
+    """Records that go to a shard of a job: their rows, and whether each is at home there."""
+
+    shard: int
+    home: Array
+    rows: Array
+
+    def halves(self) -> tuple[_Part, _Part]:
+        """The part, cut in two."""
+        half = len(self.rows) // 2
+        return (_Part(self.shard, self.home[:half], self.rows[:half]),
+                _Part(self.shard, self.home[half:], self.rows[half:]))
+
+
+def _by_shard(parsed: Parsed, route: Route, rows: Array, shards: int) -> Iterator[_Part]:
+    """The records of a job by shard; policies for all brokers go to all."""
     hashes = []
     for column in route.key:
         codes, values = parsed.block.text(PRINCIPAL if column == USER else column)
@@ -240,48 +244,7 @@ def _by_shard(
             mine = np.concatenate([mine, foreign])
             flags = np.concatenate([flags, np.zeros(len(foreign), np.int8)])
         if len(mine):
-            yield shard, flags, mine
-
-
-def _cut(
-    shard: int, home: Array, rows: Array, widths: Array | int
-) -> Iterator[tuple[int, Array, Array]]:
-    """The records of a shard in parts that each fit into one blob; `widths` are bytes a record."""
-    if isinstance(widths, int):
-        bounds = list(range(0, len(rows), max(BLOB_BYTES // widths, 1)))
-    else:
-        bounds, size = [0], 0
-        for i, width in enumerate(widths[rows].tolist()):
-            if i and size + width > BLOB_BYTES:
-                bounds.append(i)
-                size = 0
-            size += width
-    for begin, end in pairwise([*bounds, len(rows)]):
-        yield shard, home[begin:end], rows[begin:end]
-
-
-def _widths(parsed: Parsed, route: Route, content: _Content | None) -> Array | int:
-    """Bytes that a record takes in a blob, at most: one number where no record is large."""
-    block = parsed.block
-    texts = [block.text(name) for name in route.columns
-             if name in TEXTS and name in INDEX and name != "marker_ids"]
-    lengths = [np.append(np.diff(offsets_of(plain(values))), 0) for _, values in texts]
-    anywhere = int(np.bitwise_or.reduce(block.present))
-    present = [name for name in route.columns if name not in INDEX or anywhere >> INDEX[name] & 1]
-    fixed = COLUMN_BYTES * (len(present) + len(SHIPPED))
-    most = fixed + TOPIC_BYTES + sum(int(length.max()) for length in lengths)
-    inline = content is not None and bool(content.inline.any())
-    if most <= SMALL_BYTES and not inline and block.marker_ids is None:
-        return most
-    widths = np.full(block.n, fixed + TOPIC_BYTES, np.int64)
-    for (codes, _), length in zip(texts, lengths, strict=True):
-        widths += length[codes]
-    if content is not None and inline:
-        widths += np.where(content.inline, block.digests[0], 0)
-    if block.marker_ids is not None and "marker_ids" in route.columns:
-        listed = pc.list_value_length(block.marker_ids).fill_null(0)
-        widths += POSITION_BYTES * listed.to_numpy(zero_copy_only=False)
-    return widths
+            yield _Part(shard, flags, mine)
 
 
 def _for_all(parsed: Parsed, rows: Array, everywhere: tuple[str, ...]) -> Array:
@@ -403,16 +366,15 @@ class _Packer:
         return None
 
     def blobs(
-        self, columns: tuple[str, ...], parts: list[Array], homes: list[Array],
-        content: _Content | None = None,
+        self, columns: tuple[str, ...], parts: list[_Part], content: _Content | None = None
     ) -> pa.Array:
-        """The columns of a job as blobs (binary), one for the rows of each part.
+        """The columns of a job as blobs (binary), one for each part.
 
         Columns are gathered for all parts at once and cut as they are written.
         """
-        rows = np.concatenate(parts)
+        rows = np.concatenate([part.rows for part in parts])
         bounds = np.zeros(len(parts) + 1, np.int64)
-        np.cumsum([len(part) for part in parts], out=bounds[1:])
+        np.cumsum([len(part.rows) for part in parts], out=bounds[1:])
         names = (*columns, *SHIPPED)
         block = self._parsed.block
         own: list[Array] = []
@@ -433,7 +395,7 @@ class _Packer:
         values = np.empty((len(names), len(rows)), np.int64)
         every_own = np.concatenate([self._base, np.stack(own)]) if own else self._base
         _gather(rows, sources, block.numbers, block.codes, block.present, every_own, values)
-        values[names.index("home")] = np.concatenate(homes)
+        values[names.index("home")] = np.concatenate([part.home for part in parts])
         values[names.index("ingest_ms")] = self._ingest_ms
         every = pa.concat_arrays(self._names)
         data, ends = write(
@@ -447,6 +409,8 @@ class _Packer:
         if content is None or block.payload is None or not content.inline[rows].any():
             return found
         return pa.array([
-            with_payload(blob, block.payload.take(pa.array(part, mask=~content.inline[part])))
+            with_payload(
+                blob, block.payload.take(pa.array(part.rows, mask=~content.inline[part.rows]))
+            )
             for blob, part in zip(found.to_pylist(), parts, strict=True)
         ], pa.binary())

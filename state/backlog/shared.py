@@ -6,7 +6,6 @@ Every policy holds for all of its cluster, whichever broker it came from. See
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from functools import lru_cache
@@ -17,6 +16,7 @@ import numpy as np
 from state.backlog import layout as L
 from state.backlog.sequence import SEQUENCE
 from state.engine import standing, wall
+from state.engine.documents import parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Array, Records
 from state.engine.standing import Document, Settings
@@ -55,11 +55,6 @@ class Timeline(NamedTuple):
     shared_ms: Array
 
 
-def full_name(topic: str) -> str:
-    """The name of a topic as policies are compared by it: no scheme = persistent."""
-    return topic if "://" in topic or topic.count("/") < 2 else f"persistent://{topic}"
-
-
 def _whole(value: Any) -> int:
     """A limit as an integer of 64 bits; -1 for one that is missing or negative."""
     return -1 if value is None or value < 0 else min(math.floor(value), int(L.LARGEST))
@@ -93,22 +88,14 @@ def _quotas_of(limits: Mapping[str, Any]) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Document | None:
     """The content of a document; None for one that this job does not use."""
-    document = json.loads(text)
-    scope, name, limits = document["scope"], document["name"], document.get("limits") or {}
+    scope, name, limits = parsed(text)
     if scope == "broker":
         return BROKER, name, (*_quotas_of({}), *settings_of(limits))
     if scope == "namespace":
         return NAMESPACE, name, (*_quotas_of(limits), *settings_of({}))
     if scope == "topic":
-        return TOPIC, full_name(name), (*_quotas_of(limits), *settings_of({}))
+        return TOPIC, name, (*_quotas_of(limits), *settings_of({}))
     return None
-
-
-def source_of(text: str) -> tuple[str, str]:
-    """Scope and name of a document."""
-    document = json.loads(text)
-    scope, name = document["scope"], document["name"]
-    return scope, full_name(name) if scope == "topic" else name
 
 
 class Policies(standing.Standing):
@@ -125,10 +112,6 @@ class Policies(standing.Standing):
     def parsed(self, text: str) -> Document | None:
         """The content of a document; None for one that this job does not use."""
         return _parsed(text)
-
-    def source_of(self, text: str) -> tuple[str, str]:
-        """Scope and name of a document."""
-        return source_of(text)
 
     def sets(self, meaning: Array) -> Array:
         """Which documents set something."""

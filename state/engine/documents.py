@@ -14,7 +14,6 @@ from state.engine.names import Names
 
 Source = tuple[str, str]
 """Scope and name of a document; a topic by its full name."""
-EVERY_BROKER = "*"
 
 
 class Policy(NamedTuple):

@@ -12,23 +12,23 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from state.engine import documents
 from state.engine.names import NONE, Names
 from state.engine.records import FLAGS, NULL, Array, Records, concat, length, take
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY, Sequence
 from state.engine.structs import joined, picked, words
-from state.events import KIND_INDEX
+from state.events import EVERY_BROKER, KIND_INDEX
 
 START = 0
 """`what` of the start of a broker."""
 STARTED = KIND_INDEX["broker_started"]
-EVERYWHERE = "*"
 Settings = tuple[float, ...]
 Document = tuple[int, str, tuple[Any, ...]]
 """Kind and name of a policy document and what it sets, in the order of the job's fields."""
@@ -56,10 +56,6 @@ class Standing(ABC):
     @abstractmethod
     def parsed(self, text: str) -> Document | None:
         """The content of a document; None for one that the job does not use."""
-
-    @abstractmethod
-    def source_of(self, text: str) -> tuple[str, str]:
-        """Scope and name of a document."""
 
     @abstractmethod
     def sets(self, meaning: Array) -> Array:
@@ -137,7 +133,7 @@ class Standing(ABC):
             rows.tobytes(), picked(meaning, rows).tobytes(),
             *(records[name][rows].tobytes() for name in ("ts_wall_ms", "cluster", "broker")),
         )
-        everywhere = names.intern_one(EVERYWHERE)
+        everywhere = names.intern_one(EVERY_BROKER)
         found = [
             _turns(self, about, cluster, broker, everywhere, base)
             for cluster, broker in places[:, :2].tolist()
@@ -254,15 +250,9 @@ def configured(
     return records
 
 
-def changes(
-    was: Iterable[str], now: Iterable[str], source_of: Callable[[str], tuple[str, str]]
-) -> list[str]:
-    """Documents of the configuration that have changed; an empty one for each that is gone.
-
-    `source_of` gives scope and name of a document.
-    """
-    before = {source_of(text): text for text in was}
-    after = {source_of(text): text for text in now}
-    found = [text for source, text in after.items() if before.get(source) != text]
-    gone = [source for source in before if source not in after]
-    return found + [json.dumps({"scope": s, "name": n, "limits": {}}) for s, n in gone]
+def changes(was: tuple[str, ...], now: tuple[str, ...]) -> list[str]:
+    """Documents of the configuration that have changed; an empty one for each that is gone."""
+    return [
+        json.dumps({"scope": scope, "name": name, "limits": {}}) if text is None else text
+        for (scope, name), text in documents.changes(was, now, None).items()
+    ]

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from state.engine.documents import EVERY_BROKER, Star, policy_of
+from state.engine.documents import Star, policy_of
 from state.engine.key import Closed, Key
 from state.engine.records import Records, take
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY
 from state.engine.worlds import Shard
+from state.events import EVERY_BROKER
 
 
 def taken(s: Shard[Any], records: Records, refused: Refused) -> Records:

@@ -30,6 +30,13 @@ def grown(array: Array, length: int) -> Array:
     return found
 
 
+def repeated(element: Array, count: int) -> Array:
+    """So many copies of one element, given as an array of it."""
+    found = np.empty(count, element.dtype)
+    words(found)[:] = words(element)
+    return found
+
+
 def copied(array: Array) -> Array:
     """A copy."""
     return words(array).copy().reshape(-1).view(array.dtype)

@@ -152,7 +152,7 @@ class SharedWallJob(WallJob[T]):
         if s.config is None:
             texts = list(self._policies)
         elif s.config != self._policies:
-            texts = standing.changes(s.config, self._policies, self.standing.source_of)
+            texts = standing.changes(s.config, self._policies)
             clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
             at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
         s.config = self._policies

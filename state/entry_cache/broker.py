@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from state.engine import wall
 from state.engine.clocks import window_clock
-from state.engine.documents import EVERY_BROKER, Policy, Source
+from state.engine.documents import Policy, Source
 from state.engine.key import Key, Row
 from state.engine.names import Names
 from state.engine.records import Records, among
@@ -28,6 +28,7 @@ from state.entry_cache.world import (
     with_far,
     with_topics,
 )
+from state.events import EVERY_BROKER
 
 CREATES_CURSOR = among(flow.CURSOR_STATE, flow.REPLAY_QUEUED)
 """By kind of record whether it brings a subscription."""

@@ -16,7 +16,6 @@ TRIGGER = 0.98
 MOST_EXTENSIONS = 1000
 MOST = 2**62
 """Larger sizes and spans of time (ns) are cut to it: sums stay within 64 bits."""
-EVERY_BROKER = "*"
 
 _EVICTION = "managedLedgerCacheEviction"
 SIZE_MB = "managedLedgerCacheSizeMB"

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from state.engine.structs import grown, joined, words
+from state.engine.structs import grown, joined, repeated
 from state.entry_cache import layout as L
 from state.entry_cache.layout import NOBODY, NULL, Array, Feed, Out, World, compiled
 from state.entry_cache.positions import place_of
@@ -34,9 +34,7 @@ _UNKNOWN = {
 
 def blank(name: str, count: int) -> Array:
     """New elements of one array, empty as the kernel expects them."""
-    array = np.empty(count, LAYOUTS[name])
-    words(array)[:] = words(_empty(name))
-    return array
+    return repeated(_empty(name), count)
 
 
 @lru_cache

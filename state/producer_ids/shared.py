@@ -5,7 +5,6 @@ Every policy holds for all keys of the broker it came from. See `state.engine.st
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -13,9 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.engine import standing, wall
+from state.engine.documents import parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Array, Records
-from state.engine.standing import EVERYWHERE, Document, Settings
+from state.engine.standing import Document, Settings
+from state.events import EVERY_BROKER
 from state.producer_ids import layout as L
 from state.producer_ids.sequence import SEQUENCE
 
@@ -55,22 +56,15 @@ class Timeline(NamedTuple):
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Document | None:
     """The content of a document; None for one that this job does not use."""
-    document = json.loads(text)
-    limits = document.get("limits") or {}
-    if document["scope"] == "user":
+    scope, name, limits = parsed(text)
+    if scope == "user":
         bound = limits.get("producer_ids_rate")
         value = float("nan") if bound is None or bound < 0 else float(bound)
-        return USER, document["name"], (value, *(0,) * len(BROKER_KEYS))
-    if document["scope"] != "broker":
+        return USER, name, (value, *(0,) * len(BROKER_KEYS))
+    if scope != "broker":
         return None
     values = [int(min(max(limits.get(k) or 0, 0), most)) for k, most in BROKER_KEYS.items()]
-    return BROKER, document["name"], (float("nan"), *values)
-
-
-def source_of(text: str) -> tuple[str, str]:
-    """Scope and name of a document."""
-    document = json.loads(text)
-    return document["scope"], document["name"]
+    return BROKER, name, (float("nan"), *values)
 
 
 class Policies(standing.Standing):
@@ -88,10 +82,6 @@ class Policies(standing.Standing):
     def parsed(self, text: str) -> Document | None:
         """The content of a document; None for one that this job does not use."""
         return _parsed(text)
-
-    def source_of(self, text: str) -> tuple[str, str]:
-        """Scope and name of a document."""
-        return source_of(text)
 
     def sets(self, meaning: Array) -> Array:
         """Which documents set something."""
@@ -121,7 +111,7 @@ def timeline(
     turns, start = POLICIES.turns(records, meaning, places, names, base)
     users = np.flatnonzero(meaning["what"] == USER)
     default = names.intern_one(DEFAULT_USER)
-    everywhere = names.intern_one(EVERYWHERE)
+    everywhere = names.intern_one(EVERY_BROKER)
     known, count, member = _grouped(records, meaning, users)
     order = np.argsort(member, kind="stable")
     groups = np.searchsorted(member[order], np.arange(count + 1))

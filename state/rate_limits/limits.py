@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from state.engine.documents import EVERY_BROKER, Source, parsed
+from state.engine.documents import Source, parsed
+from state.events import EVERY_BROKER
 
 Array = np.ndarray
 Documents = Mapping[Source, Mapping[str, Any]]

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numba
 import numpy as np
 
-from state.engine.structs import grown, joined, words
+from state.engine.structs import grown, joined, repeated
 from state.rate_limits import layout as L
 from state.rate_limits.layout import NEVER, Array, Feed, Out, World
 from state.rate_limits.limiter import idle_and_full
@@ -24,9 +24,7 @@ LAYOUTS: Mapping[str, np.dtype] = {
 
 def blank(name: str, count: int) -> Array:
     """New elements of one array, empty as the kernel expects them."""
-    array = np.empty(count, LAYOUTS[name])
-    words(array)[:] = words(_empty(name))
-    return array
+    return repeated(_empty(name), count)
 
 
 @lru_cache

@@ -162,4 +162,4 @@ def test_a_blob_is_bounded_and_only_a_single_record_exceeds_the_bound(text: int)
         len(row["blob"]) <= BLOB_BYTES or count == 1
         for row, count in zip(rows, counted, strict=True)
     )
-    assert len(rows) <= 8 * (sum(len(row["blob"]) for row in rows) // BLOB_BYTES + 1) or text > 1000
+    assert len(rows) <= 4 * (sum(len(row["blob"]) for row in rows) // BLOB_BYTES + 1) or text > 1000

@@ -116,7 +116,7 @@ def test_every_broker_key_decides_something_or_is_listed_as_one_that_does_not() 
 def test_a_topic_of_a_policy_has_the_name_that_records_have(name: str) -> None:
     assert name_problem("topic", name) is None
     spelt = normal_topic(name, None, kafka="/" not in name)
-    for full_name in (backlog.full_name, full_topic_name, reference.full_name):
+    for full_name in (full_topic_name, reference.full_name):
         assert full_name(name) == spelt
 
 

@@ -87,7 +87,7 @@ def test_names_of_one_hash_stay_apart(
     job: Job, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names are compared byte by byte; here every one has the same hash."""
-    @checked(50, kind)
+    @checked(150, kind)
     @given(job.traces[kind])
     def check(trace: Any) -> None:
         sample = job.sample(trace)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from app.ingest.pollers.pulsar.documents import policy_key
+from state.events import EVERY_BROKER
 from state.policies import problem
 
 FEED = "kafka_groups"
-EVERY_BROKER = "*"
+
 LEDGER = 0
 EVICTS = "consumer_backlog_eviction"
 """The effect of a quota derived from a retention: Kafka deletes, and blocks no producer."""

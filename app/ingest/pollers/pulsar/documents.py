@@ -17,11 +17,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 
+from state.events import EVERY_BROKER
 from state.policies import FLAG, LIMIT_TYPES, NUMBER, limit_problem
 from udfs.topics import normal_topic, split_topic
 
 FEED = "pulsar_admin"
-EVERY_BROKER = "*"
+
 UNKNOWN_BROKER = "unknown"
 """The broker of a topic where neither the settings nor the poll name it."""
 QUOTA_LIMIT = {"destination_storage": "limitSize", "message_age": "limitTime"}
