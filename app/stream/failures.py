@@ -18,13 +18,8 @@ _PASSING = re.compile(
     r"|NotEnoughReplicas(?:AfterAppend)?)Exception"
     r"|Cannot fetch record for offset|No resolvable bootstrap urls"
 )
+_GONE = re.compile(r"failOnDataLoss|OffsetOutOfRange")
 _FIXABLE = (
-    (
-        re.compile(r"failOnDataLoss|OffsetOutOfRange"),
-        "Kafka no longer holds records that this run has not read yet\n"
-        "give the topic a longer retention; with source.options.failOnDataLoss false they are "
-        "skipped",
-    ),
     (
         re.compile(r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION"),
         "a topic or partition of source.options is gone\n"
@@ -44,7 +39,19 @@ _FIXABLE = (
         "{found}\nrun the release that wrote it; or take another warehouse and have the archive "
         "of this one processed: source {{format: delta, path: {warehouse}/events}}",
     ),
-    (re.compile(r"No space left on device"), "no space left on the device of the warehouse"),
+    (
+        re.compile(r"No space left on device|Disk quota exceeded"),
+        "no space left on the device of the warehouse\n"
+        "make room and start again: the run continues where it was",
+    ),
+    (
+        re.compile(r"Read-only file system"),
+        "the warehouse has become read-only\n"
+        "make it writable and start again: the run continues where it was",
+    ),
+)
+_WORKER = re.compile(
+    r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure"
 )
 _FEED = re.compile(r'throttle_feed\.py", line \d+, in publish')
 _FEED_FIXABLE = (
@@ -64,8 +71,28 @@ class QueryFailed(Exception):
     """A streaming query ended by an internal error."""
 
 
+class RecordsGone(UserError):
+    """Kafka does not have the records that come next."""
+
+
 class Passing(Exception):
     """A streaming query ended because an external service did not answer; it can start again."""
+
+    what = "Kafka does not answer"
+    remedy = "start again when it does: the run continues where it was"
+    endless = True
+    """Whether a run without an end starts the query again however often."""
+
+
+class WorkerDied(Passing):
+    """A streaming query ended because a Python worker or an executor was killed."""
+
+    what = "a worker process died"
+    remedy = (
+        "the system kills processes when memory is short: give it more, or take fewer records in a "
+        "batch (source.max_records_per_trigger), and start again: the run continues where it was"
+    )
+    endless = False
 
 
 def failure(name: str, text: str, settings: Settings) -> Exception:
@@ -75,6 +102,12 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
     if ours:
         return UserError(ours[1])
     feed = _FEED.search(text) is not None
+    if not feed and _GONE.search(text):
+        return RecordsGone(
+            f"query {name}: Kafka no longer holds records that this run has not read yet\n"
+            "give the topic a longer retention; with source.options.failOnDataLoss false they are "
+            "skipped"
+        )
     for pattern, message in _FEED_FIXABLE if feed else _FIXABLE:
         found = pattern.search(text)
         if found:
@@ -83,6 +116,9 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
     found = _PASSING.search(text)
     if found:
         return Passing(found[0].rpartition(".")[2] + (" of throttle_feed" if feed else ""))
+    found = _WORKER.search(text)
+    if found:
+        return WorkerDied(found[0])
     return QueryFailed(f"query {name}: {_cause(text)}")
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
+from app.stream import spark_logs
 from app.warehouse import checkpoints
 from app.warehouse.checkpoints import ARCHIVE, Commit
-from app.warehouse.log_files import commit_files, empty_commits
+from app.warehouse.log_files import empty_commits, unfinished_commit
 from app.warehouse.small_files import local_path, path_in
 from state.jobs import DECLARED
 
@@ -39,9 +40,12 @@ def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterat
         if not checkpoints.begun(settings, query):
             yield from _without_checkpoint(settings, query, tables)
             continue
+        yield from spark_logs.problems(settings, query, tables)
         commits = checkpoints.committed(settings, query)
-        for name, commit in commits.items():
-            yield from _lost(settings, query, name, commit)
+        for name in dict.fromkeys([*commits, *tables]):
+            commit = commits.get(name)
+            lost = [] if commit is None else list(_lost(settings, query, name, commit))
+            yield from lost or _unfinished(settings, name)
 
 
 def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
@@ -77,23 +81,52 @@ def _lost(settings: Settings, query: str, name: str, commit: Commit) -> Iterator
 
     path = path_in(settings, name)
     try:
-        table = _opened(settings, name)
-        has = None if table is None else table.transaction_version(commit.application)
+        has = _newest_batch(settings, name, commit)
     except (DeltaError, OSError, ValueError) as error:
         yield (
             f"warehouse: the table {path} cannot be read: {str(error).splitlines()[0][:200]}\n"
             "put it back from a copy, or take another warehouse"
         )
         return
-    if table is None:
+    if has is None:
         yield (
             f"warehouse: the table {path} is missing, and the query {query} has written to it\n"
             "put it back from a copy, or take another warehouse"
         )
-    elif not _kept(settings, query, commit, -1 if has is None else has):
+    elif has > checkpoints.last_planned(settings, query):
+        yield (
+            f"warehouse: the checkpoint {checkpoints.location(settings, query)} is older than the "
+            f"table {path}, which has batch {has} of the query {query}\n"
+            "put back tables and checkpoints of one time from a copy, or take another warehouse"
+        )
+    elif not _kept(settings, query, commit, has):
         yield (
             f"warehouse: the table {path} has lost batch {commit.batch} of the query {query}"
-            + _remedy(settings, query, path, commit, -1 if has is None else has)
+            + _remedy(settings, query, path, commit, has)
+        )
+
+
+def _newest_batch(settings: Settings, name: str, commit: Commit) -> int | None:
+    """The newest batch that a table has of a query, -1 for none; None where there is no table.
+
+    A commit at the end of the log whose file is not whole is no part of the table.
+    """
+    table = _opened(settings, name)
+    if table is None:
+        return None
+    has = table.transaction_version(commit.application)
+    return -1 if has is None else int(has)
+
+
+def _unfinished(settings: Settings, name: str) -> Iterator[str]:
+    """A commit at the end of a table's log whose file is not whole, where nothing is lost: its
+    batch has not ended and is processed again."""
+    path = path_in(settings, name)
+    file = unfinished_commit(path) if local_path(settings.warehouse) else None
+    if file is not None:
+        yield (
+            f"warehouse: the log of the table {path} ends with an unfinished file ({file}), of a "
+            f"batch that has not ended\nremove it, and the batch is processed again: rm {file}"
         )
 
 
@@ -106,13 +139,15 @@ def _kept(settings: Settings, query: str, commit: Commit, has: int) -> bool:
 
 def _remedy(settings: Settings, query: str, path: str, commit: Commit, has: int) -> str:
     """How the lost batch comes back: from the query, where it is its last one, else from a copy."""
-    files = commit_files(path)
-    empty = empty_commits(path)
+    empty, unfinished = empty_commits(path), unfinished_commit(path)
     there = f", whose log has an empty file ({empty[-1]})" if empty else ""
+    if unfinished is not None and not empty:
+        there = f", whose log has an unfinished file ({unfinished})"
     last = checkpoints.last_ended(settings, query)
-    at_end = not empty or empty[-1] == files[-1]
+    at_end = not empty or empty[-1] == unfinished
     if local_path(settings.warehouse) and commit.batch == last and has >= commit.before and at_end:
-        gone = [*map(str, empty[-1:]), f"{checkpoints.location(settings, query)}/commits/{last}"]
+        gone = [str(unfinished)] if unfinished is not None else []
+        gone.append(f"{checkpoints.location(settings, query)}/commits/{last}")
         return there + "\nhave the batch processed again: rm " + " ".join(gone)
     return there + "\nput the table back from a copy, or take another warehouse"
 
@@ -123,7 +158,11 @@ def _opened(settings: Settings, name: str) -> DeltaTable | None:
     path, options = path_in(settings, name), settings.storage()
     if not DeltaTable.is_deltatable(path, options):
         return None
-    return DeltaTable(path, storage_options=options)
+    file = unfinished_commit(path) if local_path(settings.warehouse) else None
+    if file is None:
+        return DeltaTable(path, storage_options=options)
+    before = int(file.stem) - 1
+    return None if before < 0 else DeltaTable(path, version=before, storage_options=options)
 
 
 def _has_rows(table: DeltaTable) -> bool:

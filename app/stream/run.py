@@ -13,9 +13,9 @@ from app.alerts import beside as alerts
 from app.errors import UserError
 from app.ingest import sources
 from app.quality.beside import beside as audits
-from app.stream import archive, assignment, govern, staging
+from app.stream import archive, assignment, govern, integrity, staging
 from app.stream.assignment import Plan
-from app.stream.failures import Passing, failure
+from app.stream.failures import Passing, QueryFailed, RecordsGone, failure
 from app.stream.preflight import refuse
 from app.stream.progress import Progress
 from app.stream.run_lock import only_run
@@ -38,7 +38,9 @@ POLL_S = 0.25
 LONGEST_PAUSE_S = 60.0
 SWEEP_S = 600.0
 ATTEMPTS = 5
-"""Restarts in a row of a query with `--available-now`; any other query restarts without limit."""
+"""Restarts in a row of a query with `--available-now`, or whose workers die; any other query
+restarts without limit."""
+
 
 def run(
     settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
@@ -95,6 +97,7 @@ def _with_spark(
             manifest.claim(settings, partitions)
             assignment.apply(settings, made)
             last_configuration.keep(settings)
+            sources.claim(settings)
         with listening(spark, stopping, python=not interactive):
             for note in made.notes():
                 progress.say(note)
@@ -247,18 +250,20 @@ class Service:
         """Restart the query after its pause; raise an error that is not passing."""
         reason = failure(name, text, self._settings)
         due, attempt = self._again.get(name, (0.0, 0))
+        # The cause may be damage, or another topic of the same name: then that is the message.
+        if isinstance(reason, QueryFailed):
+            integrity.check(self._settings, self._groups)
+        if isinstance(reason, RecordsGone):
+            sources.check(self._settings)
         if not isinstance(reason, Passing):
             raise reason
         if not due:
-            if attempt >= ATTEMPTS and not self._endless:
-                raise UserError(
-                    f"query {name}: Kafka does not answer ({reason})\n"
-                    "start again when it does: the run continues where it was"
-                )
+            if attempt >= ATTEMPTS and not (self._endless and reason.endless):
+                raise UserError(f"query {name}: {reason.what} ({reason})\n{reason.remedy}")
             pause = min(2.0**attempt, LONGEST_PAUSE_S)
             self._again[name] = (time.monotonic() + pause, attempt + 1)
             self._progress.warn(
-                f"{name}: Kafka does not answer ({reason}); again in {pause:.0f} s"
+                f"{name}: {reason.what} ({reason}); again in {pause:.0f} s"
             )
         elif time.monotonic() >= due:
             self._again[name] = (0.0, attempt)

@@ -54,7 +54,12 @@ def found(settings: Settings) -> list[str]:
 
 def begun(settings: Settings, query: str) -> bool:
     """Whether the query has planned a batch."""
-    return _last(settings, query, "offsets") >= 0
+    return last_planned(settings, query) >= 0
+
+
+def last_planned(settings: Settings, query: str) -> int:
+    """The newest batch that has begun; -1 = none."""
+    return _last(settings, query, "offsets")
 
 
 def last_ended(settings: Settings, query: str) -> int:
@@ -64,7 +69,7 @@ def last_ended(settings: Settings, query: str) -> int:
 
 def settled(settings: Settings, query: str) -> bool:
     """Whether every batch that was planned has ended."""
-    return _last(settings, query, "offsets") == last_ended(settings, query)
+    return last_planned(settings, query) == last_ended(settings, query)
 
 
 def _last(settings: Settings, query: str, log: str) -> int:

@@ -6,6 +6,7 @@ over such a commit: its rows are missing, and nothing says so.
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +24,12 @@ def empty_commits(location: str) -> list[Path]:
     return [path for path, size in _sizes(location) if size == 0]
 
 
+def unfinished_commit(location: str) -> Path | None:
+    """The newest commit, if its file is empty or ends within an action."""
+    newest = commit_files(location)[-1:]
+    return next((path for path in newest if not _ends_whole(path)), None)
+
+
 def require_contents(location: str, last: int | None = None) -> None:
     """UserError if a commit is empty, of those up to the version `last` if it is given."""
     for path in empty_commits(location):
@@ -32,6 +39,14 @@ def require_contents(location: str, last: int | None = None) -> None:
                 f"empty ({path})\nput the table back from a copy; ./spark-submit.sh doctor says "
                 "whether the query can write them again"
             )
+
+
+def _ends_whole(path: Path) -> bool:
+    lines = path.read_text(errors="replace").splitlines()
+    try:
+        return bool(lines) and isinstance(json.loads(lines[-1]), dict)
+    except ValueError:
+        return False
 
 
 def _sizes(location: str) -> list[tuple[Path, int]]:

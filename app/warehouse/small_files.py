@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 DELTA_RS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https")
 """Schemes of the object stores that delta-rs opens; every other is left to Spark's Hadoop."""
+_REMEDIES = {
+    errno.ENOSPC: "make room and start again: the run continues where it was",
+    errno.EDQUOT: "make room and start again: the run continues where it was",
+    errno.EROFS: "make it writable and start again: the run continues where it was",
+}
 
 
 def local_path(warehouse: str) -> Path | None:
@@ -66,7 +72,7 @@ def write_text(settings: Settings, name: str, text: str) -> None:
     except OSError as error:
         raise UserError(
             f"warehouse: cannot write {file}: {error.strerror}\n"
-            "choose a folder that this user may write"
+            + _REMEDIES.get(error.errno or 0, "choose a folder that this user may write")
         ) from error
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,22 +11,13 @@ import yaml
 from app.config.settings import load_settings
 from app.generate.write import write_files, write_policies
 from app.stream.run import run
-from tests.traces import demo_trace, every_row, identities
+from tests.crash.tables import Tables
+from tests.servers.fixtures import kafka
+from tests.traces import demo_trace
+
+__all__ = ["kafka"]
 
 EVENTS = 20_000
-
-
-@dataclass(frozen=True)
-class Tables:
-    """What runs over the same input must agree on."""
-
-    rows: dict[str, list[tuple[Any, ...]]]
-    records: list[tuple[str, int]]
-
-    @classmethod
-    def of(cls, warehouse: str) -> Tables:
-        """The tables of a warehouse."""
-        return cls(every_row(warehouse), identities(warehouse))
 
 
 @pytest.fixture(scope="session")

@@ -1,52 +1,123 @@
-"""A run that kills itself: `python -m tests.crash.killed_run CONFIG QUERY POINT NUMBER`.
+"""A run that kills itself: `python -m tests.crash.killed_run CONFIG QUERY STEP NUMBER`.
 
-POINT is `before`, `inside` or `after` a commit, NUMBER which commit of the query it is; with 0
-nothing is killed. Only this query runs, so that the other is not done before its own turn to be
-killed. Everything else is the product's own `run --available-now`.
+STEP is one of STEPS, and NUMBER says at which time it is reached; with 0 nothing is killed. Only
+this query runs, so that the other is not done before its own turn to be killed. Everything else is
+the product's own `run --available-now`.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.config.settings import load_settings
+from app.config.settings import Settings, load_settings
+from app.stream.archive import Archivist
+from app.stream.govern import Committer
 from app.stream.run import run
+from app.warehouse import checkpoints, durable, manifest
 from app.warehouse.commit import Writer
 
 INSIDE_S = 0.004
 """An append takes some ten milliseconds: the end comes while it is at work."""
+LOOK_S = 0.0005
 
 
-def main(config: str, query: str, point: str, number: str) -> int:
-    """Run to the end of the source, or to the commit at which the process is killed."""
-    count = 0
+@dataclass(frozen=True)
+class Step:
+    """Before, inside or after the functions of the product that a step is between."""
 
-    def killing(commit: Any) -> Any:
-        def wrapped(writer: Writer, *arguments: Any) -> None:
-            nonlocal count
-            mine = f"-{query}-" in writer.application
-            count += mine
-            now = mine and count == int(number)
-            if now and point == "before":
-                die()
-            if now and point == "inside":
-                threading.Timer(INSIDE_S, die).start()
-            commit(writer, *arguments)
-            if now:
-                die()
+    when: str
+    functions: tuple[tuple[Any, str], ...]
 
-        return wrapped
 
-    Writer.append = killing(Writer.append)  # type: ignore[method-assign]
-    Writer.add_files = killing(Writer.add_files)  # type: ignore[method-assign]
+@dataclass(frozen=True)
+class Logged:
+    """As soon as Spark has written a file of this log of the query's checkpoint."""
+
+    log: str
+
+
+COMMIT = ((Writer, "append"), (Writer, "add_files"))
+STEPS: dict[str, Step | Logged] = {
+    # The first start of a warehouse.
+    "manifest": Step("after", ((manifest, "claim"),)),
+    "table-created": Step("after", ((Writer, "_table"),)),
+    # A batch, in its order.
+    "planned": Logged("offsets"),
+    "begun": Step("before", ((Committer, "__call__"), (Archivist, "__call__"))),
+    "before": Step("before", COMMIT),
+    "inside": Step("inside", COMMIT),
+    "after": Step("after", COMMIT),
+    "all-tables": Step("before", ((Writer, "settle"),)),
+    "record-unfinished": Step("before", ((Path, "replace"),)),
+    "recorded": Step("after", ((checkpoints, "record"),)),
+    "synced": Step("after", ((durable, "sync"),)),
+    "answered": Step("after", ((Committer, "__call__"), (Archivist, "__call__"))),
+    "ended": Logged("commits"),
+}
+
+
+def main(config: str, query: str, step: str, number: str) -> int:
+    """Run to the end of the source, or to the step at which the process is killed."""
     settings = load_settings(Path(config))
+    reached, count = STEPS[step], int(number)
+    if isinstance(reached, Logged) and count:
+        threading.Thread(target=_watch, args=(settings, query, reached.log, count), daemon=True
+                         ).start()
+    elif isinstance(reached, Step):
+        counter = _Counter(count)
+        for owner, name in reached.functions:
+            setattr(owner, name, _killing(getattr(owner, name), reached.when, counter))
     jobs = list(settings.jobs) if query == "govern" else [query]
     return run(settings, available_now=True, jobs=jobs)
+
+
+class _Counter:
+    """How often the step has been reached, on whatever thread."""
+
+    def __init__(self, deadly: int) -> None:
+        self._deadly, self._count = deadly, 0
+        self._lock = threading.Lock()
+
+    def now(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether this is the time."""
+        if isinstance(arguments[0], Path) and checkpoints.COMMITTED not in arguments[0].name:
+            return False  # another small file than the record of the commits
+        with self._lock:
+            self._count += 1
+            return self._count == self._deadly
+
+
+def _killing(function: Callable[..., Any], when: str, counter: _Counter) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapped(*arguments: Any) -> Any:
+        now = counter.now(arguments)
+        if now and when == "before":
+            die()
+        if now and when == "inside":
+            threading.Timer(INSIDE_S, die).start()
+        answer = function(*arguments)
+        if now:
+            die()
+        return answer
+
+    return wrapped
+
+
+def _watch(settings: Settings, query: str, log: str, more: int) -> None:
+    folder = Path(checkpoints.location(settings, query), log)
+    ended = checkpoints.last_ended(settings, query)
+    while not (folder / str(ended + more)).exists():
+        time.sleep(LOOK_S)
+    die()
 
 
 def die() -> None:
@@ -54,7 +125,8 @@ def die() -> None:
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
-    os.kill(gateway.proc.pid, signal.SIGKILL)
+    if gateway is not None:
+        os.kill(gateway.proc.pid, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -113,6 +113,117 @@ def test_the_last_batch_of_a_table_is_processed_again(
     assert every_row(tmp_warehouse) == before
 
 
+@pytest.mark.parametrize("table", ["events", "throttle_events"])
+def test_a_log_file_that_is_half_written_is_treated_as_an_empty_one(
+    again: Run, tmp_warehouse: str, table: str
+) -> None:
+    before = every_row(tmp_warehouse)
+    last = log_of(tmp_warehouse, table)[-1]
+    last.write_bytes(last.read_bytes()[:-40])
+
+    first, second = refusal(again)
+
+    assert first.endswith(f", whose log has an unfinished file ({last})")
+    if second.startswith("have the batch processed again: rm "):
+        remove(second)
+        again()
+        assert every_row(tmp_warehouse) == before
+    else:
+        assert second == "put the table back from a copy, or take another warehouse"
+
+
+@pytest.mark.parametrize("kept", [0, 40])
+def test_a_log_file_of_a_batch_that_has_not_ended_is_removed_and_the_batch_repeated(
+    again: Run, tmp_warehouse: str, done: Settings, kept: int
+) -> None:
+    """As after a loss of power within a batch, before anything of it was synced."""
+    before = every_row(tmp_warehouse)
+    commits = checkpoints.committed(done, "govern")
+    last = checkpoints.last_ended(done, "govern")
+    table = next(name for name, commit in commits.items() if commit.batch == last)
+    remove(f"rm {tmp_warehouse}/_weir/checkpoints/govern/commits/{last}")
+    file = log_of(tmp_warehouse, table)[-1]
+    file.write_bytes(file.read_bytes()[:kept])
+
+    first, second = refusal(again)
+    assert first == (
+        f"warehouse: the log of the table {tmp_warehouse}/{table} ends with an unfinished file "
+        f"({file}), of a batch that has not ended"
+    )
+    assert second == f"remove it, and the batch is processed again: rm {file}"
+    remove(second)
+    again()
+
+    assert every_row(tmp_warehouse) == before
+
+
+def remove(remedy: str) -> None:
+    """Do what a remedy says."""
+    for name in remedy.rpartition("rm ")[2].split():
+        Path(name).unlink()
+
+
+@pytest.mark.parametrize("kept", [0, 20])
+def test_an_unfinished_mark_of_an_ended_batch_is_removed_and_the_batch_repeated(
+    again: Run, tmp_warehouse: str, done: Settings, kept: int
+) -> None:
+    before = every_row(tmp_warehouse)
+    folder = Path(tmp_warehouse, "_weir", "checkpoints", "govern", "commits")
+    mark = folder / str(checkpoints.last_ended(done, "govern"))
+    mark.write_bytes(mark.read_bytes()[:kept])
+
+    first, second = refusal(again)
+    assert first == f"warehouse: {mark} is empty or unfinished"
+    assert second == (
+        f"have the batch processed again: rm {mark} {folder}/.{mark.name}.crc")
+    remove(second)
+    again()
+
+    assert every_row(tmp_warehouse) == before
+
+
+def test_an_unfinished_plan_is_removed_unless_tables_have_rows_of_its_batch(
+    again: Run, tmp_warehouse: str, done: Settings
+) -> None:
+    before = every_row(tmp_warehouse)
+    folder = Path(tmp_warehouse, "_weir", "checkpoints", "archive", "offsets")
+    last = checkpoints.last_planned(done, "archive")
+    plan, new = folder / str(last), folder / str(last + 1)
+    new.write_bytes(plan.read_bytes()[:60])  # a batch that was being planned
+
+    assert refusal(again) == [
+        f"warehouse: {new} is empty or unfinished", f"have the batch planned again: rm {new}"]
+    new.unlink()
+    again()
+    assert every_row(tmp_warehouse) == before
+
+    plan.write_bytes(b"")
+    assert refusal(again) == [
+        f"warehouse: {plan} is empty or unfinished, and tables have the rows of its batch",
+        "put the warehouse back from a copy, or take another warehouse",
+    ]
+
+
+def test_a_checkpoint_that_is_older_than_the_tables_is_refused(
+    again: Run, tmp_warehouse: str, done: Settings
+) -> None:
+    """Its batches would be planned anew, and skipped as written."""
+    place = Path(tmp_warehouse, "_weir", "checkpoints", "archive")
+    last = checkpoints.last_planned(done, "archive")
+    for log in ("offsets", "commits"):
+        (place / log / str(last)).unlink()
+    kept = json.loads((place / checkpoints.COMMITTED).read_text())
+    for commit in kept.values():
+        commit["batch"] = min(commit["batch"], last - 1)
+    (place / checkpoints.COMMITTED).write_text(json.dumps(kept))
+
+    assert refusal(again) == [
+        f"warehouse: the checkpoint {place} is older than the table {tmp_warehouse}/events, which "
+        f"has batch {last} of the query archive",
+        "put back tables and checkpoints of one time from a copy, or take another warehouse",
+    ]
+
+
 def test_a_deleted_table_is_not_begun_anew(again: Run, tmp_warehouse: str) -> None:
     shutil.rmtree(Path(tmp_warehouse, "throttle_events"))
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.config.settings import load_settings
 from app.stream.run import run
-from tests.crash.conftest import Tables
+from tests.crash.tables import Tables
 
 KILLS = [
     ("archive", "before", 1),  # the tasks have written files that no commit names

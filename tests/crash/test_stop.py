@@ -21,7 +21,7 @@ from app.stream.jars import IN_SPARK, coordinates
 from app.stream.run import run
 from app.telemetry import health
 from tests.conftest import ROOT
-from tests.crash.conftest import Tables
+from tests.crash.tables import Tables
 from tests.servers.process import free_ports
 
 OF_PYTEST = (

@@ -8,7 +8,7 @@ import pytest
 
 from app.config.settings import Settings
 from app.errors import UserError
-from app.stream.failures import Passing, QueryFailed, failure
+from app.stream.failures import Passing, QueryFailed, RecordsGone, WorkerDied, failure
 
 MakeSettings = Callable[..., Settings]
 
@@ -50,14 +50,27 @@ def test_an_error_for_the_user_crosses_spark_with_its_two_lines(settings: Settin
         ),
         (
             "java.lang.IllegalStateException: ... set source option 'failOnDataLoss' to false",
-            UserError,
+            RecordsGone,
             "query archive: Kafka no longer holds records that this run has not read yet\n"
             "give the topic a longer retention; with source.options.failOnDataLoss false they "
             "are skipped",
         ),
         (
             "Caused by: java.io.IOException: No space left on device",
-            UserError, "query archive: no space left on the device of the warehouse",
+            UserError,
+            "query archive: no space left on the device of the warehouse\n"
+            "make room and start again: the run continues where it was",
+        ),
+        (
+            "OSError: Generic LocalFileSystem error: Read-only file system (os error 30)",
+            UserError,
+            "query archive: the warehouse has become read-only\n"
+            "make it writable and start again: the run continues where it was",
+        ),
+        (
+            "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly "
+            "(crashed)\nCaused by: java.io.EOFException",
+            WorkerDied, "Python worker exited unexpectedly",
         ),
         (
             "[X] failed\nCaused by: java.lang.Outer: a\n\tat b\nCaused by: java.lang.Inner: c",

@@ -3,7 +3,8 @@
 A source is a module with two functions. `check(settings)` raises a UserError for what cannot be
 read, before Spark starts; `read(reader, settings)` gives the records of a stream or a batch
 reader, which Spark configures alike. One that polls has `beside(settings, endless, say)` as well:
-a context that polls.
+a context that polls. One whose `check` compares with earlier runs has `claim(settings)`, which
+records what a run begins to read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 __all__ = [
-    "SCHEMA", "Raw", "beside", "check", "open_batch", "open_stream", "read_batch", "read_stream",
+    "SCHEMA", "Raw", "beside", "check", "claim", "open_batch", "open_stream", "read_batch",
+    "read_stream",
 ]
 
 
@@ -37,6 +39,13 @@ def _module(settings: Settings) -> ModuleType:
 def check(settings: Settings) -> None:
     """UserError for a source that cannot be read, with the remedy."""
     _module(settings).check(settings)
+
+
+def claim(settings: Settings) -> None:
+    """Record what the warehouse reads, for a source that checks it at the next start."""
+    module = _module(settings)
+    if hasattr(module, "claim"):
+        module.claim(settings)
 
 
 def beside(

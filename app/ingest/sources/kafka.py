@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
+from app.ingest.sources import kafka_topics
 from app.ingest.sources.kafka_probe import Unreachable, record_bytes, topics
 from app.ingest.sources.raw import Raw
 
@@ -59,6 +60,25 @@ def check(settings: Settings) -> None:
                 f"source.options: topic {name} does not exist at {servers}\n"
                 f"topics there: {there or 'none'}"
             )
+    kafka_topics.check(settings, _read(options, found))
+
+
+def claim(settings: Settings) -> None:
+    """Record which topics the warehouse reads."""
+    options = settings.feed.reader_options()
+    try:
+        found = topics(options)
+    except Unreachable:
+        return  # the queries meet it as well; the next start records them
+    kafka_topics.claim(settings, _read(options, found or set()))
+
+
+def _read(options: dict[str, str], there: set[str]) -> list[str]:
+    """Of the topics of a cluster, those that the options choose."""
+    pattern, names = options.get("subscribePattern"), chosen(options)
+    return sorted(
+        name for name in there if name in names or (pattern and re.fullmatch(pattern, name))
+    )
 
 
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:

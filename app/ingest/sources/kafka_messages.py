@@ -34,6 +34,7 @@ CONNECTION, PRODUCER = "kafka", 0
 """The connection and the producer of records, which do not have them."""
 INTEGERS = ("chunk_id", "num_chunks", "total_chunk_bytes", "producer_id")
 check = kafka.check
+claim = kafka.claim
 
 
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:

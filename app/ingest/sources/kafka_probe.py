@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 TIMEOUT_S = 5.0
 SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
 """Of a topic, and of each partition, when the size of its records is looked up."""
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What stands for the id of a topic that has none."""
 SAME = {
     "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password",
     "client.id", "ssl.endpoint.identification.algorithm",
@@ -32,6 +36,25 @@ def topics(options: dict[str, str]) -> set[str] | None:
     _knock(options["kafka.bootstrap.servers"])
     client = client_options(options)
     return None if client is None else _listed(client)
+
+
+def topic_ids(options: dict[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The ids of some topics, which change when a topic is created again; without those that the
+    cluster does not tell: before Kafka 2.8, or where only the Java client can log in."""
+    client = client_options(options)
+    if client is None or not names:
+        return {}
+    from confluent_kafka import KafkaException, TopicCollection
+    from confluent_kafka.admin import AdminClient
+
+    quiet = {"log_level": 0, "error_cb": lambda _: None}
+    found = {}
+    with AdminClient({**client, **quiet}) as admin:
+        asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_S)
+        for name, answer in asked.items():
+            with suppress(KafkaException):
+                found[name] = str(answer.result(TIMEOUT_S).topic_id)
+    return {name: topic for name, topic in found.items() if topic != NO_ID}
 
 
 def record_bytes(options: dict[str, str], names: list[str]) -> float | None:

@@ -1,0 +1,60 @@
+"""The topics that a warehouse has read, by id: one that is created again is another topic.
+
+Its offsets begin at 0, and Spark continues at the old ones: the records before them would be
+missing, and nothing would say so once the new topic has as many.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.ingest.sources.kafka_probe import topic_ids
+from app.warehouse.small_files import read_text, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.config.settings import Settings
+
+NAME = "_weir/topics.json"
+
+
+def check(settings: Settings, names: Sequence[str]) -> None:
+    """UserError for a topic that has been created again since the warehouse began to read it."""
+    options = settings.feed.reader_options()
+    kept = _kept(settings)
+    if not kept or options.get("failOnDataLoss", "true").lower() == "false":
+        return
+    now = topic_ids(options, [name for name in names if name in kept])
+    for name, topic in now.items():
+        if topic != kept[name]:
+            raise UserError(
+                f"source.options: topic {name} was deleted and created again since this warehouse "
+                f"has read it (id {kept[name]}, now {topic})\n"
+                "take a new warehouse: the tables have the records of the old topic; with "
+                "source.options.failOnDataLoss false the run continues at the old offsets"
+            )
+
+
+def claim(settings: Settings, names: Sequence[str]) -> None:
+    """Record the ids of the topics that the warehouse reads from now on."""
+    kept = _kept(settings)
+    wanted = {**kept, **topic_ids(settings.feed.reader_options(), names)}
+    if wanted != kept:
+        write_text(settings, NAME, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
+
+
+def _kept(settings: Settings) -> dict[str, str]:
+    text = read_text(settings, NAME)
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise UserError(
+            f"warehouse: {settings.warehouse.rstrip('/')}/{NAME} is damaged\n"
+            "remove it: whether a topic was created again is then not known"
+        )
+    return found

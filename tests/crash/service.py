@@ -1,0 +1,204 @@
+"""`run` as a user starts it: spark-submit.sh, the JVM, the driver, Python workers, executors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from itertools import takewhile
+from pathlib import Path
+
+import psutil
+
+from app.config.settings import load_settings
+from tests.conftest import ROOT
+
+OF_PYTEST = (
+    "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS",
+    "WEIR_JAVA_OPTIONS",
+)
+"""Variables that a user does not have."""
+WITHIN_S = 60.0
+"""Time in which a run has to stop that cannot go on."""
+PATIENCE_S = 180.0
+"""Time for anything else, on a machine that has other work."""
+LOCAL = "local[2]"
+WORKER = "pyspark.daemon"
+EXECUTOR = "CoarseGrainedExecutorBackend"
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]{4,7} +")
+
+
+class Failed(Exception):
+    """A run did not do what is expected of it."""
+
+
+class Service:
+    """One start of `run` without an end; what it says goes into a file."""
+
+    def __init__(
+        self, config: Path, *, master: str = LOCAL, variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._settings = load_settings(config)
+        self._said = config.with_name(f"{config.stem}.log")
+        confs = ["spark.ui.enabled=false", "spark.executor.memory=512m",
+                 "spark.driver.extraJavaOptions=-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
+        command = [
+            str(ROOT / "spark-submit.sh"), "--master", master,
+            *(word for conf in confs for word in ("--conf", conf)), "run", "--config", str(config),
+        ]
+        kept = {name: value for name, value in os.environ.items() if name not in OF_PYTEST}
+        with self._said.open("w") as out:
+            self._process = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+                env={**kept, **(variables or {})},
+            )
+
+    @property
+    def said(self) -> str:
+        """What it has written so far."""
+        return self._said.read_text(errors="replace")
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process that a service manager knows lives."""
+        return self._process.poll() is None
+
+    def batches(self, query: str, log: str) -> int:
+        """How many batches stand in one of the logs of a query's checkpoint."""
+        return batches(self._settings.warehouse, query, log)
+
+    def wait(self, what: Callable[[], bool], name: str = "it") -> None:
+        """Wait until something holds while the run goes on."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not what():
+            if not self.alive:
+                raise Failed(f"the run ended with {self._process.returncode}: {self.end}")
+            if time.monotonic() > deadline:
+                raise Failed(f"{name} did not happen within {PATIENCE_S:.0f} s: {self.end}")
+            time.sleep(0.01)
+
+    def wait_to_read(self, places: Mapping[str, int]) -> None:
+        """Wait until every query has ended the batch that reaches the end of each partition."""
+        def reached(query: str) -> bool:
+            number = self.batches(query, "commits") - 1
+            log = Path(self._settings.warehouse, "_weir", "checkpoints", query, "offsets")
+            if number < 0 or number + 1 != self.batches(query, "offsets"):
+                return False
+            (found,) = json.loads((log / str(number)).read_text().splitlines()[-1]).values()
+            return all(found.get(name, 0) >= end for name, end in places.items())
+
+        self.wait(lambda: reached("govern") and reached("archive"), f"reading up to {places}")
+
+    def wait_for_batches(self, more: int, query: str = "govern") -> None:
+        """Wait until the query has ended so many more batches."""
+        end = self.batches(query, "commits") + more
+        self.wait(lambda: self.batches(query, "commits") >= end, f"batch {end} of {query}")
+
+    def processes(self, word: str = "") -> list[psutil.Process]:
+        """Its processes whose command has the word; children without children last."""
+        try:
+            found = psutil.Process(self._process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [each for each in found if word in _command(each)]
+
+    @property
+    def driver(self) -> psutil.Process:
+        """The Python of the driver."""
+        (found,) = (each for each in self.processes("app/main.py")
+                    if "java" not in _command(each).split()[0])
+        return found
+
+    def kill(self, victim: psutil.Process | None = None) -> None:
+        """SIGKILL for one process, the JVM if none is given; the others have to end by themselves.
+        """
+        others = [*self.processes(), psutil.Process(self._process.pid)]
+        (victim or psutil.Process(self._process.pid)).kill()
+        _, left = psutil.wait_procs(others, WITHIN_S, callback=None)
+        if self._process.poll() is None or left:
+            names = ", ".join(f"{each.pid} {_command(each)[:120]}" for each in left)
+            raise Failed(f"still there {WITHIN_S:.0f} s after a part was killed: {names}")
+
+    def refused(self, within_s: float = WITHIN_S) -> list[str]:
+        """The lines with which it stops, by exit code 2; Failed if it does not within its time."""
+        try:
+            code = self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"still running after {within_s:.0f} s: {self.end}") from None
+        if code != 2:
+            raise Failed(f"ended with {code} and not 2: {self.end}")
+        return self.last_lines()
+
+    def outcome(self) -> tuple[int, list[str]]:
+        """How a start goes: 0 once a batch has ended, or there is none; else the exit code, and
+        its last message."""
+        try:
+            self.wait(lambda: ": 0 events/s" in self.said or "events/s, batch" in self.said
+                      or "no records yet" in self.said)
+        except Failed:
+            if self.alive:
+                raise
+            return self._process.wait(), self.last_lines()
+        self.stop()
+        return 0, []
+
+    def last_lines(self) -> list[str]:
+        """Its last message, a line or two."""
+        lines = self.said.splitlines()
+        refused = [line for line in lines if line.startswith("weir: ")]
+        if refused:  # before the log begins
+            return lines[lines.index(refused[-1]) :]
+        found = list(takewhile(lambda line: LINE.match(line) and "Z ERROR " in line, lines[::-1]))
+        return [LINE.sub("", line) for line in found[::-1]]
+
+    def stop(self) -> None:
+        """Ask it to stop, as a service manager does."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"did not stop: {self.end}") from None
+        if code:
+            raise Failed(f"asked to stop it ended with {code}: {self.end}")
+
+    def close(self) -> None:
+        """End whatever of it is still there."""
+        for each in [*self.processes(), self._process]:
+            try:
+                each.kill()
+            except (psutil.NoSuchProcess, ProcessLookupError):
+                continue
+        self._process.wait()
+
+    @property
+    def end(self) -> str:
+        """The end of what it has said."""
+        return " / ".join(self.said.splitlines()[-6:])[-1500:]
+
+
+def batches(warehouse: str, query: str, log: str) -> int:
+    """How many batches stand in a log of a query's checkpoint: the number of the last, plus one."""
+    folder = Path(warehouse) / "_weir" / "checkpoints" / query / log
+    found = [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
+    return max(found, default=-1) + 1
+
+
+def killed_at(config: Path, query: str, step: str, number: int) -> None:
+    """A run that kills itself at a step of a commit; Failed if it ends in another way."""
+    command = [sys.executable, "-m", "tests.crash.killed_run", str(config), query, step,
+               str(number)]
+    ended = subprocess.run(command, timeout=300, check=False, capture_output=True, text=True)
+    if ended.returncode != -signal.SIGKILL:
+        raise Failed(f"ended with {ended.returncode} at {step}: {ended.stderr[-1500:]}")
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
