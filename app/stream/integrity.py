@@ -70,8 +70,7 @@ def _without_checkpoint(settings: Settings, query: str, tables: Sequence[str]) -
         yield (
             f"warehouse: {shown} of {settings.warehouse} hold rows, but the checkpoint "
             f"{checkpoints.location(settings, query)} that they come from is missing\n"
-            "put it back from a copy; or remove these tables, and everything is processed again "
-            "from the start of the source; or take another warehouse"
+            "put it back from a copy of the same time as the tables, or take another warehouse"
         )
 
 

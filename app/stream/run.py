@@ -15,6 +15,7 @@ from app.ingest import sources
 from app.quality.beside import beside as audits
 from app.stream import archive, assignment, govern, integrity, staging
 from app.stream.assignment import Plan
+from app.stream.clock_watch import ClockWatch
 from app.stream.failures import Passing, QueryFailed, RecordsGone, failure
 from app.stream.preflight import refuse
 from app.stream.progress import Progress
@@ -130,6 +131,9 @@ class Service:
         self._queries: dict[str, StreamingQuery] = {}
         self._again: dict[str, tuple[float, int]] = {}
         self._swept = time.monotonic()
+        self._clock = ClockWatch()
+        self._misled: set[str] = set()
+        """Queries that wait for a time of the wall clock that was before it was set back."""
 
     def start(self, name: str) -> None:
         """Start or restart a query; errors are reported without secrets."""
@@ -197,6 +201,7 @@ class Service:
                 self._source.look(self._progress.figures, self._busy())
                 if time.monotonic() - self._swept >= SWEEP_S:
                     self._sweep()
+                self._follow_clock()
                 if not self._tend():
                     break
             if self._stopping.asked:
@@ -233,6 +238,24 @@ class Service:
             staging.sweep(self._settings)
         except (DeltaError, OSError) as error:  # the next one tries again
             self._progress.warn(f"chunk_payloads: cannot be cleaned up ({type(error).__name__})")
+
+    def _follow_clock(self) -> None:
+        """Restart queries that wait for a time that the wall clock has been set back from."""
+        back_s = self._clock.step_back_s()
+        if back_s and self._endless:
+            pause_ms = dict.fromkeys(self._groups, self._settings.trigger_ms)
+            if ARCHIVE in pause_ms:
+                pause_ms[ARCHIVE] = self._settings.archive_trigger_ms
+            self._misled |= {name for name in self._groups if pause_ms[name]}
+            self._progress.warn(f"the clock was set back by {back_s:.0f} s")
+        for name in sorted(self._misled):
+            query = self._queries[name]
+            if not query.isActive:
+                self._misled.discard(name)
+            elif waits(query):
+                query.stop()
+                self.start(name)
+                self._misled.discard(name)
 
     def _tend(self) -> bool:
         """Whether there is still work; queries that ended with a passing error are restarted."""
