@@ -52,6 +52,7 @@ _FIXABLE = (
 )
 _WORKER = re.compile(
     r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure"
+    r"|EOFException occurred while reading the port number"
 )
 _FEED = re.compile(r'throttle_feed\.py", line \d+, in publish')
 _FEED_FIXABLE = (
