@@ -68,7 +68,8 @@ def _refusal(folder: Path) -> UserError | None:
             there = there.parent
         if not there.is_dir():
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=there, buffering=0) as file:
+            file.write(b".")  # a full disk takes names, and no bytes
             return None
     except OSError as error:
         return UserError(f"warehouse: {there} cannot be written ({error.strerror or error})")

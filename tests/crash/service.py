@@ -149,12 +149,7 @@ class Service:
 
     def last_lines(self) -> list[str]:
         """Its last message, a line or two."""
-        lines = self.said.splitlines()
-        refused = [line for line in lines if line.startswith("weir: ")]
-        if refused:  # before the log begins
-            return lines[lines.index(refused[-1]) :]
-        found = list(takewhile(lambda line: LINE.match(line) and "Z ERROR " in line, lines[::-1]))
-        return [LINE.sub("", line) for line in found[::-1]]
+        return last_message(self.said)
 
     def stop(self) -> None:
         """Ask it to stop, as a service manager does."""
@@ -179,6 +174,16 @@ class Service:
     def end(self) -> str:
         """The end of what it has said."""
         return " / ".join(self.said.splitlines()[-6:])[-1500:]
+
+
+def last_message(said: str) -> list[str]:
+    """The last message of a start, a line or two; without what Spark says."""
+    lines = said.splitlines()
+    refused = [line for line in lines if line.startswith("weir: ")]
+    if refused:  # before the log begins
+        return lines[lines.index(refused[-1]) :]
+    found = list(takewhile(lambda line: LINE.match(line) and "Z ERROR " in line, lines[::-1]))
+    return [LINE.sub("", line) for line in found[::-1]]
 
 
 def batches(warehouse: str, query: str, log: str) -> int:

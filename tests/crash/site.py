@@ -17,7 +17,7 @@ import yaml
 from app.config.settings import Settings, load_settings
 from app.stream.run import run
 from tests.conftest import ROOT
-from tests.crash.service import LOCAL, OF_PYTEST, WITHIN_S, Failed, Service
+from tests.crash.service import LOCAL, OF_PYTEST, WITHIN_S, Failed, Service, last_message
 from tests.crash.tables import Tables
 from tests.traces import by_broker, punctual_trace
 
@@ -153,7 +153,7 @@ class Site:
             raise Failed(f"a start was not refused within {WITHIN_S:.0f} s") from None
         if ended.returncode != 2:
             raise Failed(f"a start ended with {ended.returncode} and not 2: {ended.stderr[-1500:]}")
-        return ended.stderr.removeprefix("weir: ").splitlines()
+        return last_message(ended.stderr)
 
     def differences(self) -> list[str]:
         """Where the tables are not those of an uninterrupted run."""
