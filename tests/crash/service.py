@@ -134,19 +134,6 @@ class Service:
             raise Failed(f"ended with {code} and not 2: {self.end}")
         return self.last_lines()
 
-    def outcome(self) -> tuple[int, list[str]]:
-        """How a start goes: 0 once a batch has ended, or there is none; else the exit code, and
-        its last message."""
-        try:
-            self.wait(lambda: ": 0 events/s" in self.said or "events/s, batch" in self.said
-                      or "no records yet" in self.said)
-        except Failed:
-            if self.alive:
-                raise
-            return self._process.wait(), self.last_lines()
-        self.stop()
-        return 0, []
-
     def last_lines(self) -> list[str]:
         """Its last message, a line or two."""
         return last_message(self.said)
