@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
 from app.config.settings import Settings
 from app.errors import UserError
+from app.ingest import sources
 from app.stream.assignment import plan
 from app.stream.run import Service, run
 from app.stream.shutdown import Stopping
@@ -21,8 +25,6 @@ from tests.servers.kafka import Kafka
 from tests.traces import all_rows, by_broker, identities, punctual_trace
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.kafka
@@ -215,3 +217,42 @@ def test_an_unreachable_kafka_and_a_missing_topic_are_refused_in_two_lines(
     first, second = str(refused.value).splitlines()
     assert first == f"source.options: topic not-there does not exist at {kafka.servers}"
     assert second.startswith("topics there: ") and (other in second or "…" in second)
+
+
+def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
+    kafka: Kafka, topic: str, make_settings: MakeSettings
+) -> None:
+    settings = kafka_settings(make_settings, kafka, topic)
+    sources.check(settings)
+    sources.claim(settings)
+    ids = Path(settings.warehouse, "_weir", "topics.json")
+    (first,) = json.loads(ids.read_text()).items()
+    sources.check(settings)
+
+    with AdminClient({"bootstrap.servers": kafka.servers}) as admin:
+        admin.delete_topics([topic])[topic].result(20)
+        wait_for(lambda: topic not in admin.list_topics(timeout=10).topics)
+    kafka.create_topic(topic, PARTITIONS)
+
+    with pytest.raises(UserError) as refused:
+        sources.check(settings)
+    told, remedy = str(refused.value).splitlines()
+    assert told.startswith(
+        f"source.options: topic {topic} was deleted and created again since this warehouse has "
+        f"read it (id {first[1]}, now ")
+    assert remedy.startswith("take a new warehouse: ")
+
+    options = {**settings.feed.options, "failOnDataLoss": "false"}
+    loose = make_settings(source={"format": "kafka", "options": options})
+    sources.check(loose)
+    sources.claim(loose)
+    sources.check(settings)  # the new topic is the warehouse's from now on
+    assert json.loads(ids.read_text()) != dict([first])
+
+    ids.write_text("{")
+    with pytest.raises(UserError) as refused:
+        sources.check(settings)
+    assert str(refused.value).splitlines() == [
+        f"warehouse: {ids} is damaged",
+        "remove it: whether a topic was created again is then not known",
+    ]
