@@ -21,13 +21,10 @@ from app.stream.jars import IN_SPARK, coordinates
 from app.stream.run import run
 from app.telemetry import health
 from tests.conftest import ROOT
+from tests.crash.service import OF_PYTEST
 from tests.crash.tables import Tables
 from tests.servers.process import free_ports
 
-OF_PYTEST = (
-    "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS",
-)
-"""Variables that a user does not have."""
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]{4,7} +(.*)")
 """A line of the log as text; no other is in it."""
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
