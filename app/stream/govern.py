@@ -52,7 +52,7 @@ def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> Data
     # fires timers and drops no record: what is too late, the operator decides.
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
         "job", "shard", "blob",
-        F.lit(None).cast("timestamp").alias(
+        F.lit(None).cast("bigint").alias(
             "watermark", metadata={"spark.watermarkDelayMs": idle_ms}
         ),
     )

@@ -48,12 +48,14 @@ def stepper(
         state.update((answer.state,))
         if answer.wake_at_ms is not None:
             state.setTimeoutTimestamp(max(answer.wake_at_ms, stream_ms + 1))
-        yield _answers(answer, group[key[0]])
+        answers = _answers(answer, group[key[0]])
+        if answers:
+            yield _frame(answers)
 
     return step
 
 
-def _answers(answer: Step, operator: Operator) -> pd.DataFrame:
+def _answers(answer: Step, operator: Operator) -> list[Message]:
     """The rows of a step; messages with payloads go into a file of their table here."""
     found = []
     for name, rows in answer.tables.items():
@@ -68,7 +70,7 @@ def _answers(answer: Step, operator: Operator) -> pd.DataFrame:
         found += operator.payloads.drain()
     if answer.needed_idle_advance_ms is not None:
         found.append(Message(Kind.LATE, body=str(answer.needed_idle_advance_ms).encode()))
-    return _frame(found)
+    return found
 
 
 def _frame(answers: Sequence[Message]) -> pd.DataFrame:

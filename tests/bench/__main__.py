@@ -31,6 +31,7 @@ BENCHES = {
     "demo": "end_to_end.demo",
     "govern_all": "all_jobs.run",
     "small_batches": "all_jobs.small_batches",
+    "layers": "layers.run",
     "topics": "end_to_end.topics",
     "transport": "transport.run",
     "freshness": "freshness.run",
@@ -46,9 +47,12 @@ BENCHES = {
 }
 ALONE = {"suite": "suite.run", "compile": "compiling.run"}
 """Benchmarks that run only if they are named."""
-RESULTS = ("govern", "govern-demo", "govern-all", "small-batches", "columnar", "transport", "core",
-           "steps", "topics", "state", "freshness", "generator", "claim", "chunks", "producer_ids",
-           "backlog", "backlog_job", "entry_cache", "query", "flood", "first_hour", "suite")
+RESULTS = (
+    "govern", "govern-demo", "govern-all", "small-batches", "layers", "columnar",
+    "transport", "core", "steps", "topics", "state", "freshness", "generator", "claim",
+    "chunks", "producer_ids", "backlog", "backlog_job", "entry_cache", "query", "flood",
+    "first_hour", "compile", "suite",
+)
 """Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "steps", "freshness", "claim", "backlog",
                  "entry_cache", "query", "flood", "first_hour", "suite", "compile")

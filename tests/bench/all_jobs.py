@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
+from app.generate.trace import Trace, plan_trace
 from app.generate.write import write_files
 from app.stream import archive, govern
 from state.jobs import JOBS
@@ -84,15 +85,8 @@ def small_batches(bench: Bench) -> Result:
     """
     size, batches = (4_000, 5) if bench.small else (5_000, 30)
     folder = bench.folder / "small-batches-trace"
-    trace = plan_trace(load_scenario("demo"), size * batches, 7)
-    folder.mkdir(parents=True)
-    rows = [line for part in trace.slices() for line in part.lines()]
-    for number in range(batches):
-        part = rows[number * size : (number + 1) * size]
-        (folder / f"part-{number:04d}.json").write_bytes(b"\n".join(part) + b"\n")
-        moment = time.time() - 10 * (batches - number)
-        os.utime(folder / f"part-{number:04d}.json", (moment, moment))
-    result = Result("small-batches", len(rows), bench.small)
+    trace = write_batches(folder, size, batches)
+    result = Result("small-batches", size * batches, bench.small)
     source = {"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "1"}}
     wanted = {"five jobs": (JOBS, 450), "rate_limits alone": (("rate_limits",), 350)}
     for name, (jobs, most) in wanted.items():
@@ -110,6 +104,19 @@ def small_batches(bench: Bench) -> Result:
         result.add(f"wanted at most, {name}", most, "ms")
         result.ratio(f"batch of {size:,} events, {name}", f"wanted at most, {name}", 1)
     return result
+
+
+def write_batches(folder: Path, size: int, batches: int) -> Trace:
+    """The demo's trace in files of `size` records, their times in the order of their names."""
+    trace = plan_trace(load_scenario("demo"), size * batches, 7)
+    folder.mkdir(parents=True)
+    rows = [line for part in trace.slices() for line in part.lines()]
+    for number in range(batches):
+        part = rows[number * size : (number + 1) * size]
+        (folder / f"part-{number:04d}.json").write_bytes(b"\n".join(part) + b"\n")
+        moment = time.time() - 10 * (batches - number)
+        os.utime(folder / f"part-{number:04d}.json", (moment, moment))
+    return trace
 
 
 def _with_archive(bench: Bench, source: dict[str, Any], policies: list[dict[str, Any]]) -> float:
