@@ -18,7 +18,8 @@ class Kind(Enum):
     DATA = ""
     """Records for a job, or rows of a table."""
     CLOCK = "@"
-    """Only the row's time: a batch without records for these jobs."""
+    """Only the row's time: a batch without records for these jobs. In a catch-up with the latest
+    time (ms) of a source partition, which goes on to the committer."""
     FILE = "+"
     """A data file that a task has written becomes part of the named table."""
     LATE = "!"

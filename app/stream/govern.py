@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from app.ingest.bounded import bounded
 from app.ingest.contract import Limits
 from app.ingest.messages import Kind, Message
 from app.ingest.routing import PACKED, packer
 from app.ingest.sources import open_stream
 from app.stream.assignment import query_name
+from app.stream.catch_up import CatchUp
 from app.stream.operators import Operator, operators
 from app.stream.step import ANSWERS, STATE, decode, stepper
 from app.stream.throttle_feed import COMMANDS, ThrottleFeed
@@ -34,10 +36,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from app.config.settings import Settings
+    from app.ingest.sources.raw import Raw
 
 
-def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> DataFrame:
-    """The answers of a group of jobs as a streaming frame of ANSWERS."""
+def frame(raw: Raw, settings: Settings, group: Sequence[str]) -> DataFrame:
+    """The answers of a group of jobs to the records of a source as a streaming frame of ANSWERS."""
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -47,7 +50,7 @@ def frame(spark: SparkSession, settings: Settings, group: Sequence[str]) -> Data
         Limits(settings.max_future_ms),
     )
     idle_ms = settings.idle_advance_ms
-    packed = open_stream(spark, settings).through(pack, PACKED)
+    packed = raw.through(pack if raw.shares is None else bounded(pack), PACKED)
     # The watermark is the stream's clock. Passed on with a null column that carries its mark, it
     # fires timers and drops no record: what is too late, the operator decides.
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
@@ -71,10 +74,12 @@ class Committer:
     def __init__(
         self, writer: Writer, group: dict[str, Operator],
         on_late: Callable[[int], None] | None = None, feed: ThrottleFeed | None = None,
+        catch_up: CatchUp | None = None,
     ) -> None:
         """`on_late` gets the `idle_advance_ms` that would have kept late records.
 
         `feed` takes the throttle commands, before the tables do: see `app.stream.throttle_feed`.
+        `catch_up` bounds the clock, for a source that can lag in some of its partitions.
         """
         self._writer = writer
         self._constants = {
@@ -82,12 +87,15 @@ class Committer:
         }
         self._on_late = on_late
         self._feed = feed
+        self._catch_up = catch_up
 
     def prepare(self) -> None:
         """Create the tables of the group."""
         self._writer.prepare([*self._constants, "quarantine"])
 
     def __call__(self, answers: DataFrame, batch: int) -> None:
+        if self._catch_up is not None:
+            self._catch_up.begin(batch)
         collected = answers.toArrow()
         found: dict[Kind, dict[str, list[Any]]] = {kind: {} for kind in Kind}
         columns = (collected.column("table_name"), collected.column("blob"))
@@ -108,6 +116,8 @@ class Committer:
             ]:
                 done.result()
         self._writer.settle()
+        if self._catch_up is not None:
+            self._catch_up.end(batch, found[Kind.CLOCK].get("", ()))
 
     def _append(self, table: str, parts: Sequence[Any], batch: int) -> None:
         self._writer.append(table, self._rows(table, parts), batch)
@@ -135,10 +145,14 @@ def start(
     name = name or query_name(group)
     writer = Writer(settings, name, spark)
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
-    committer = Committer(writer, operators(settings, group, in_stream=True), on_late, feed)
+    raw = open_stream(spark, settings)
+    catch_up = CatchUp(spark, settings, name, raw.shares) if raw.shares else None
+    committer = Committer(
+        writer, operators(settings, group, in_stream=True), on_late, feed, catch_up
+    )
     committer.prepare()
     return (
-        frame(spark, settings, group)
+        frame(raw, settings, group)
         .writeStream.queryName(name)
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings, name))

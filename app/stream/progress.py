@@ -56,7 +56,7 @@ class Figures:
         self.events += events
         self.per_second = events * 1000 / max(self.batch_ms, 1)
         latest = progress.get("eventTime", {}).get("max")
-        if latest is not None:
+        if latest is not None and _seconds(latest) > 0:  # 0: no record has moved the clock
             self.latest_event_s = max(self.latest_event_s or 0.0, _seconds(latest))
         for operator in progress["stateOperators"]:
             self.state_bytes = operator["customMetrics"].get(

@@ -40,8 +40,9 @@ def stepper(
         blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
         if job is None:
             about = Message.of(key[0])
-            if about.kind is Kind.FILE:  # on its way to the committer
-                yield _frame([Message(about.kind, about.name, blob) for blob in blobs])
+            passed = [blob for blob in blobs if blob]  # on its way to the committer
+            if about.kind in (Kind.FILE, Kind.CLOCK) and passed:
+                yield _frame([Message(about.kind, about.name, blob) for blob in passed])
             return
         stream_ms = max(state.getCurrentWatermarkMs(), 0)
         answer = job.step(state.get[0] if state.exists else None, blobs, stream_ms)

@@ -1,8 +1,8 @@
 """A query's checkpoint: its place, its progress, and what it has committed to the tables.
 
 Spark keeps source offsets (`offsets/N`), ended batches (`commits/N`) and state there. Weir
-adds two files: the application id under which the query's batches are in the tables, and,
-in a warehouse on this machine, the last batches of each table.
+adds the application id under which the query's batches are in the tables; in a warehouse on this
+machine, the last batches of each table; and for Kafka the limit of a batch.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FOLDER = "_weir/checkpoints"
 APPLICATION = "weir-application-id"
 COMMITTED = "weir-committed.json"
+MOST_RECORDS = "weir-most-records"
 COPYING = ".copying"
 ARCHIVE = "archive"
 """The query that archives records as they arrived."""
@@ -75,6 +76,32 @@ def settled(settings: Settings, query: str) -> bool:
 def _last(settings: Settings, query: str, log: str) -> int:
     found = names(settings, f"{FOLDER}/{query}/{log}")
     return max((int(name) for name in found if name.isdigit()), default=-1)
+
+
+def planned(settings: Settings, query: str) -> int | None:
+    """The batch that has been planned and has not ended."""
+    newest = _last(settings, query, "offsets")
+    return None if newest == last_ended(settings, query) else newest
+
+
+def offsets(settings: Settings, query: str, batch: int) -> dict[str, dict[str, int]]:
+    """By topic and partition of Kafka, where a batch ends; before batch 0, where the first begins.
+    """
+    file = f"offsets/{batch}" if batch >= 0 else "sources/0/0"
+    text = read_text(settings, f"{FOLDER}/{query}/{file}")
+    found: dict[str, dict[str, int]] = json.loads(text.splitlines()[-1]) if text else {}
+    return found
+
+
+def most_records(settings: Settings, query: str) -> int | None:
+    """The limit of a batch under which the batches that have not ended were planned."""
+    text = read_text(settings, f"{FOLDER}/{query}/{MOST_RECORDS}")
+    return int(text) if text and text.isdigit() else None
+
+
+def keep_most_records(settings: Settings, query: str, most: int) -> None:
+    """Keep the limit of a batch under which a query plans."""
+    write_text(settings, f"{FOLDER}/{query}/{MOST_RECORDS}", str(most))
 
 
 def application_id(settings: Settings, query: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.ingest.sources import kafka_topics
 from app.ingest.sources.kafka_probe import Unreachable, record_bytes, topics
-from app.ingest.sources.raw import Raw
+from app.ingest.sources.raw import Raw, Shares
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
@@ -86,13 +86,15 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     from pyspark.sql.functions import col, concat_ws
 
     options = stream_options(settings)
+    divided = shares(options)
     partition = col("partition").cast("string")
-    if len(chosen(options)) != 1:
+    if divided.with_topic:
         partition = concat_ws("-", "topic", partition)
     return Raw(
         reader.format("kafka").options(**options).load().select(
             "value", partition.alias("source_partition"), col("offset").alias("source_offset")
-        )
+        ),
+        shares=divided,
     )
 
 
@@ -112,6 +114,12 @@ def stream_options(settings: Settings) -> dict[str, str]:
             most = min(most, max(int(source.max_bytes_per_trigger / mean_bytes), 1))
         bound = {"maxOffsetsPerTrigger": str(most)}
     return {**DEFAULTS, **bound, **options}
+
+
+def shares(options: dict[str, str]) -> Shares:
+    """How Spark divides a trigger among the partitions, by the options of `stream_options`."""
+    most = next(value for key, value in options.items() if key.lower() == "maxoffsetspertrigger")
+    return Shares(int(most), with_topic=len(chosen(options)) != 1)
 
 
 def chosen(options: dict[str, str]) -> list[str]:

@@ -50,8 +50,8 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
         transform(headers, lambda h: h["key"]).alias("names"),
         transform(headers, lambda h: h["value"]).alias("values"),
     )
-    many = len(kafka.chosen(settings.feed.options)) != 1
-    return Raw(frame, lambda batches: unpack(batches, names, many))
+    divided = kafka.shares(options)
+    return Raw(frame, lambda batches: unpack(batches, names, divided.with_topic), divided)
 
 
 def unpack(batches: Batches, names: MessagesSettings, many: bool = False) -> Batches:

@@ -26,6 +26,21 @@ Counting = Callable[[Batches, Callable[[int], None]], Batches]
 
 
 @dataclass(frozen=True)
+class Shares:
+    """How a trigger is divided that cannot take all that waits: of every partition with records
+    its share, so that all of them advance in every batch."""
+
+    most: int
+    """Records of a batch, at most."""
+    with_topic: bool
+    """Whether a record's identity names the topic of its partition."""
+
+    def name(self, topic: str, partition: str) -> str:
+        """The partition as `source_partition` has it."""
+        return f"{topic}-{partition}" if self.with_topic else partition
+
+
+@dataclass(frozen=True)
 class Raw:
     """The records of a source: what Spark reads and, where Spark cannot, the step after it.
 
@@ -35,6 +50,8 @@ class Raw:
 
     frame: DataFrame
     unpack: Step | None = None
+    shares: Shares | None = None
+    """None where a source takes whole files, one after the other."""
 
     def through(self, function: Step, schema: str) -> DataFrame:
         """Give the records to `function` as Arrow batches of SCHEMA; its rows have `schema`.
