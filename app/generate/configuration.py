@@ -49,7 +49,7 @@ class Beside:
             "startingOffsets": "earliest",
         }}
         found = document(trace, "weir-warehouse", source, self.policies.name, cache_bytes)
-        # All partitions wait to be read, and one may be read to its end before the next begins.
+        # Written faster than time passes: minutes of it may be in one partition and not in another.
         found["idle_advance_ms"] = 2 * MS_PER_S * trace.scenario.duration_s
         text = yaml.safe_dump(found, sort_keys=False)
         write_policies(trace, self.policies)

@@ -26,7 +26,7 @@ _CLOCK = Message(Kind.CLOCK).address
 
 
 def bounded(pack: Step) -> Step:
-    """The packer with the clock of its rows bounded, as the driver says for this batch.
+    """The packer with the clock of its rows bounded, if the driver has set a bound for the batch.
 
     A task reads one partition, and adds a row with the latest time of it.
     """

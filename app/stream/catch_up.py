@@ -46,7 +46,7 @@ class CatchUp:
         self._lags = False
 
     def begin(self, batch: int) -> None:
-        """Tell the tasks of a batch how far they may move the clock."""
+        """Pass to the tasks of a batch how far they may move the clock."""
         taken = self._taken(batch)
         # Spark rounds each partition's share down, and takes a record at least.
         self._lags = len(taken) > 1 and sum(taken.values()) > self._most - len(taken)
@@ -59,7 +59,7 @@ class CatchUp:
         self._context.setLocalProperty(BOUND, bound)
 
     def end(self, batch: int, bodies: Iterable[Any]) -> None:
-        """Take in what the tasks of a batch have returned."""
+        """Take in the times that the tasks of a batch have returned."""
         for body in bodies:
             for partition, ms in json.loads(body.to_pybytes()).items():
                 self._latest_ms[partition] = max(ms, self._latest_ms.get(partition, ms))

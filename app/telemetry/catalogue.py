@@ -183,7 +183,8 @@ _STREAM = (
     Definition("weir_query_batch_duration_seconds", "gauge", ("query",),
                "Duration of the newest micro-batch.", "progress"),
     Definition("weir_query_newest_event_timestamp_seconds", "gauge", ("query",),
-               "Time of the newest event read (s since the epoch).", "progress"),
+               "Time of the newest event read (s since the epoch); while a source lags, of its "
+               "slowest partition.", "progress"),
     Definition("weir_query_state_bytes", "gauge", ("query",),
                "Bytes of the query's state.", "progress"),
     Definition("weir_query_progress_timestamp_seconds", "gauge", ("query",),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ import pytest
 from app.config.settings import Settings, load_settings
 from app.stream.run import run
 from app.warehouse import checkpoints
+from tests.integration.test_kafka import running, wait_for
 from tests.servers.kafka import Kafka
 from tests.traces import by_broker, every_row, punctual_trace
 
@@ -32,6 +34,7 @@ MOST = 2_000
 TIMES = {"ts_wall_ms": 1, "publish_time_ms": 1, "broker_time_ms": 1, "ledger_close_ms": 1,
          "ts_mono_ns": 1_000_000}
 """Columns of the contract that hold a time, and their units in a millisecond."""
+QUERY = "govern"
 Lines = list[tuple[int, bytes]]
 MakeSettings = Callable[..., Settings]
 Rows = dict[str, list[tuple[Any, ...]]]
@@ -81,27 +84,56 @@ def uninterrupted(
     return every_row(settings.warehouse)
 
 
-@pytest.mark.parametrize("read_before", [0, EVENTS // 4])
-def test_partitions_hours_apart_are_caught_up_without_a_late_record(
-    kafka: Kafka, lines: Lines, uninterrupted: Rows, make_settings: MakeSettings,
-    read_before: int,
-) -> None:
+@pytest.fixture
+def topic(kafka: Kafka) -> str:
+    """A topic of the test's own."""
     kafka.create_topic(topic := f"backlog-{uuid4().hex}", PARTITIONS)
-    settings = make_settings(policies=punctual_trace(EVENTS).policies, source={
+    return topic
+
+
+@pytest.fixture
+def settings(make_settings: MakeSettings, kafka: Kafka, topic: str) -> Settings:
+    """All jobs in small batches, every distance as it is by default."""
+    return make_settings(policies=punctual_trace(EVENTS).policies, source={
         "format": "kafka", "options": {
             "kafka.bootstrap.servers": kafka.servers, "subscribe": topic,
             "maxOffsetsPerTrigger": MOST,
         },
     })
+
+
+@pytest.mark.parametrize("read_before", [0, EVENTS // 4])
+def test_partitions_hours_apart_are_caught_up_without_a_late_record(
+    kafka: Kafka, topic: str, settings: Settings, lines: Lines, uninterrupted: Rows,
+    read_before: int,
+) -> None:
     if read_before:
         kafka.produce_to(topic, lines[:read_before])
         assert run(settings, available_now=True) == 0
-    batches = checkpoints.last_ended(settings, "govern")
+    batches = checkpoints.last_ended(settings, QUERY)
 
     kafka.produce_to(topic, lines[read_before:])
     assert run(settings, available_now=True) == 0
 
-    assert checkpoints.last_ended(settings, "govern") - batches >= 6
+    assert checkpoints.last_ended(settings, QUERY) - batches >= 6
     caught_up = every_row(settings.warehouse)
     assert not [row for row in caught_up["quarantine"] if "TOO_LATE" in row]
     assert caught_up == uninterrupted
+
+
+def test_a_catch_up_that_is_stopped_and_repeats_a_batch_gives_the_same_rows(
+    kafka: Kafka, topic: str, settings: Settings, lines: Lines, uninterrupted: Rows,
+    spark: SparkSession,
+) -> None:
+    kafka.produce_to(topic, lines)
+    with running(spark, settings):
+        wait_for(lambda: checkpoints.last_ended(settings, QUERY) >= 2)
+    last = checkpoints.last_ended(settings, QUERY)
+    commits = Path(checkpoints.location(settings, QUERY)) / "commits"
+    for file in (commits / f"{last}", commits / f".{last}.crc"):
+        file.unlink(missing_ok=True)
+
+    assert run(settings, available_now=True) == 0
+
+    assert checkpoints.last_ended(settings, QUERY) >= last + 2
+    assert every_row(settings.warehouse) == uninterrupted
