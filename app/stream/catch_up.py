@@ -43,14 +43,13 @@ class CatchUp:
         checkpoints.keep_most_records(settings, query, self._most)
         self._ends: tuple[int, dict[str, int]] | None = None
         self._latest_ms: dict[str, int] = {}
-        self._lags = False
 
     def begin(self, batch: int) -> None:
         """Pass to the tasks of a batch how far they may move the clock."""
         taken = self._taken(batch)
         # Spark rounds each partition's share down, and takes a record at least.
-        self._lags = len(taken) > 1 and sum(taken.values()) > self._most - len(taken)
-        if not self._lags:
+        leaves_records = sum(taken.values()) > self._most - len(taken)
+        if len(taken) < 2 or not leaves_records:
             self._latest_ms.clear()
             self._context.setLocalProperty(BOUND, None)  # type: ignore[arg-type]
             return

@@ -84,6 +84,13 @@ def test_a_log_gets_a_line_when_the_figures_change() -> None:
     ]
 
 
+def test_a_batch_that_leaves_the_clock_where_it_is_has_no_age() -> None:
+    out = io.StringIO()
+    shown = Progress(out)
+    shown.look([query("govern", batch(0, 1000, eventTime={"max": "1970-01-01T00:00:00.000Z"}))])
+    assert lines(out) == ["govern: 2,000 events/s, batch 0.50 s, state 2.5 MB"]
+
+
 def test_the_first_figures_do_not_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IN_LOG_S", 60.0)
     out = io.StringIO()
