@@ -34,6 +34,7 @@ from app.config.base import (
     shown,
     without_users,
 )
+from app.config.maintenance import MaintenanceSettings
 from app.config.metrics import MetricsSettings
 from app.config.quality import QualitySettings
 from app.config.reading import describe, merge, policy_documents, read_yaml
@@ -98,12 +99,13 @@ class Settings(_WithJobs):
     metrics: MetricsSettings | None = None
     quality: QualitySettings = QualitySettings()
     alerts: AlertSettings = AlertSettings()
+    maintenance: MaintenanceSettings = MaintenanceSettings()
     policies: list[PolicyDocument] = []
     policy_files: list[str] = []
 
     _text = field_validator("storage_options", mode="before")(as_text)
 
-    @field_validator("quality", "alerts", mode="before")
+    @field_validator("quality", "alerts", "maintenance", mode="before")
     @classmethod
     def _off(cls, section: Any) -> Any:
         """Null switches a section off; the commands of the same name still work."""

@@ -23,6 +23,7 @@ from app.warehouse.manifest import load as load_manifest
 from app.warehouse.query import write_json, write_table
 from app.warehouse.relations import Warehouse, connect_to
 from app.warehouse.tables import TABLES
+from app.warehouse.time_travel import rows_changed_in
 from app.warehouse.writable import append
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _audit(settings: Settings, tables: Sequence[str], again: bool) -> _Audited:
             # Every audit adds to its own results, so they are looked at when others are.
             if delta is None or (table == RESULTS.name and not new and len(tables) > 1):
                 continue
-            inputs = _inputs(table, opened)
+            inputs = _inputs(table, opened, warehouse)
             found[table] = kept.get(table, [])
             if not found[table] or found[table][0]["inputs"] != inputs:
                 about = {"run_id": run_id, "checked_ms": checked_ms, "table": table,
@@ -146,12 +147,22 @@ def checks_of(table: str) -> list[Check]:
     return [*SUITES[table], *ACROSS.get(table, [])]
 
 
-def _inputs(table: str, opened: Mapping[str, DeltaTable | None]) -> str:
+def _inputs(
+    table: str, opened: Mapping[str, DeltaTable | None], warehouse: Warehouse
+) -> str:
     """A hash of all that the results of a table follow from."""
     checks = checks_of(table)
     read = sorted({table, *(name for check in checks for name in check.reads)})
-    versions = [(n, None if (delta := opened[n]) is None else delta.version()) for n in read]
+    versions = [(name, _version_of_rows(warehouse, name, opened[name])) for name in read]
     return hashlib.sha256(repr((versions, checks)).encode()).hexdigest()[:16]
+
+
+def _version_of_rows(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> int | None:
+    """The version that last changed rows of a table: compaction changes files only."""
+    if delta is None:
+        return None
+    options = warehouse.storage_options
+    return rows_changed_in(warehouse.location(name), options, delta.version())[0]
 
 
 def _kept(warehouse: Warehouse, results: DeltaTable | None) -> dict[str, list[Row]]:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from app.errors import UserError
-from app.stream import run_lock
+from app.warehouse import run_lock
 
 MARKER = "weir-demo.json"
 MADE_HERE = ("events", "warehouse", "weir.yaml", "policies.yaml", "report.html",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app.stream import assignment, integrity, run_lock
-from app.warehouse import manifest, writable
+from app.stream import assignment, integrity
+from app.warehouse import manifest, run_lock, writable
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

@@ -12,14 +12,14 @@ from pyspark.errors import PySparkException
 from app.alerts import beside as alerts
 from app.errors import UserError
 from app.ingest import sources
+from app.maintain import staging
 from app.quality.beside import beside as audits
-from app.stream import archive, assignment, govern, integrity, staging
+from app.stream import archive, assignment, govern, integrity
 from app.stream.assignment import Plan
 from app.stream.clock_watch import ClockWatch
 from app.stream.failures import Passing, QueryFailed, RecordsGone, failure
 from app.stream.preflight import refuse
 from app.stream.progress import Progress
-from app.stream.run_lock import only_run
 from app.stream.session import build_session, stop_session
 from app.stream.shutdown import Stopping, drain, listening, waits
 from app.stream.source_watch import SourceWatch
@@ -28,6 +28,7 @@ from app.terminal import log
 from app.terminal.interrupt import stoppable
 from app.warehouse import last_configuration, manifest
 from app.warehouse.checkpoints import ARCHIVE
+from app.warehouse.run_lock import only_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.warehouse import checkpoints, durable
+from app.warehouse.log_properties import log_properties
 from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import TABLES, Table
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from collections.abc import Callable
+
+    from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import SparkSession
 
     from app.config.settings import Settings
 
-CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 7 days"}
+
+ATTEMPTS = 5
+"""Of a commit that another one has made invalid."""
 
 
 class Writer:
@@ -37,6 +42,7 @@ class Writer:
         self._commits = checkpoints.committed(settings, query)
         self._spark = spark
         self.by_spark = settings.commit == "spark"
+        self._properties = log_properties(settings.maintenance.history_ms)
         self._open: dict[str, Any] = {}
 
     def prepare(self, names: list[str]) -> None:
@@ -52,34 +58,50 @@ class Writer:
         if self.by_spark:
             self._append_by_spark(name, rows, batch)
             return
-        from deltalake import CommitProperties, Transaction, write_deltalake
+        from deltalake import write_deltalake
 
-        table = self._table(name)
-        table.update_incremental()
-        done = table.transaction_version(self.application)
-        if done is not None and done >= batch:
-            self._note(name, batch)
-            return
-        marker = CommitProperties(app_transactions=[Transaction(self.application, batch)])
-        write_deltalake(table, rows, mode="append", commit_properties=marker)
-        self._note(name, batch)
+        def write(table: DeltaTable, marker: CommitProperties) -> None:
+            write_deltalake(table, rows, mode="append", commit_properties=marker)
+
+        self._once(name, batch, write)
 
     def add_files(self, name: str, actions: list[Any], batch: int) -> None:
         """Make files that tasks have written part of a table, unless that has been done."""
-        from deltalake import CommitProperties, Schema, Transaction
+        from deltalake import Schema
+
+        definition = TABLES[name]
+        schema, partition_by = Schema.from_arrow(definition.schema), list(definition.partition_by)
+
+        def write(table: DeltaTable, marker: CommitProperties) -> None:
+            table.create_write_transaction(
+                actions, "append", schema, partition_by, commit_properties=marker
+            )
+
+        self._once(name, batch, write)
+
+    def _once(
+        self, name: str, batch: int, write: Callable[[DeltaTable, CommitProperties], None]
+    ) -> None:
+        """Write a batch with its number, unless the table has it.
+
+        Properties of a table may be set meanwhile; Delta then refuses the commit once.
+        """
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
 
         table = self._table(name)
-        table.update_incremental()
-        done = table.transaction_version(self.application)
-        if done is not None and done >= batch:
-            self._note(name, batch)
-            return
         marker = CommitProperties(app_transactions=[Transaction(self.application, batch)])
-        definition = TABLES[name]
-        table.create_write_transaction(
-            actions, "append", Schema.from_arrow(definition.schema),
-            list(definition.partition_by), commit_properties=marker,
-        )
+        for attempt in range(ATTEMPTS):
+            table.update_incremental()
+            done = table.transaction_version(self.application)
+            if done is not None and done >= batch:
+                break
+            try:
+                write(table, marker)
+                break
+            except CommitFailedError:
+                if attempt + 1 == ATTEMPTS:
+                    raise
         self._note(name, batch)
 
     def settle(self) -> None:
@@ -105,7 +127,7 @@ class Writer:
                 DeltaTable.create(
                     path, definition.schema, mode="ignore",
                     partition_by=list(definition.partition_by) or None,
-                    description=definition.meaning, configuration=CONFIGURATION,
+                    description=definition.meaning, configuration=self._properties,
                     storage_options=options,
                 )
             table = DeltaTable(path, storage_options=options)
@@ -122,7 +144,7 @@ class Writer:
         builder = builder.addColumns(from_arrow_schema(table.schema)).comment(table.meaning)
         if table.partition_by:
             builder = builder.partitionedBy(*table.partition_by)
-        for key, value in CONFIGURATION.items():
+        for key, value in self._properties.items():
             builder = builder.property(key, value)
         builder.execute()
 

@@ -31,7 +31,7 @@ from app.warehouse.log_files import require_contents
 from app.warehouse.memory import SHARE as MEMORY_SHARE
 from app.warehouse.read_only import first_lines, only_select
 from app.warehouse.tables import TABLES, VIEWS, Table
-from app.warehouse.time_travel import committed_at, version_at
+from app.warehouse.time_travel import rows_changed_in, version_at
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -176,7 +176,7 @@ def connect_files(
     A table without files is there, and empty. Rows come in any order, with times as `calendar` of
     `connect` has them.
     """
-    connection = _sealed(warehouse, in_order=False)
+    connection = sealed(warehouse, in_order=False)
     for name, found in tables.items():
         relation = _Relation(TABLES[name], found[0] if found else None, calendar=True)
         relation.take(found[1] if found else ())
@@ -206,7 +206,7 @@ def connect(
     views = [name for name in VIEWS if name in words]
     wanted = words | {table for name in views for table in VIEWS[name].reads}
     tables = [name for name in TABLES if name in wanted]
-    connection = _sealed(warehouse, in_order, limits)
+    connection = sealed(warehouse, in_order, limits)
     closed = [name for name in tables if name not in (opened or {})]
     found = warehouse.open_all(closed) if len(closed) > 1 else {
         name: warehouse.open(name) for name in closed
@@ -244,7 +244,7 @@ def connect_to(
 
     `limits` are settings of DuckDB, such as `memory_limit`.
     """
-    connection = _sealed(warehouse, in_order=False, limits=limits)
+    connection = sealed(warehouse, in_order=False, limits=limits)
     for name, delta in opened.items():
         _Relation(TABLES[name], delta).add(connection, warehouse)
     return connection
@@ -405,7 +405,7 @@ class _Relation:
         return list(self._adds.column(name).to_pylist())
 
 
-def _sealed(
+def sealed(
     warehouse: Warehouse, in_order: bool, limits: Mapping[str, str] | None = None
 ) -> duckdb.DuckDBPyConnection:
     """A connection that reads below the warehouse, and changes and loads nothing."""
@@ -466,7 +466,7 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
     rows, sizes = values("num_records"), values("size_bytes")
     newest = next((f"max.{c}" for c in _clocks(name) if c in TABLES[name].names), "")
     version = delta.version()
-    committed_ms = committed_at(warehouse.location(name), warehouse.storage_options, version)
+    _, committed_ms = rows_changed_in(warehouse.location(name), warehouse.storage_options, version)
     return State(
         name, version, committed_ms, len(sizes),
         # Every writer of Weir records the rows of a file; without them only a scan counts them.

@@ -15,6 +15,11 @@ from typing import Any
 from app.errors import UserError
 
 COMMIT = re.compile(r"^(\d{20})\.json$")
+MAINTENANCE = "weir.maintenance"
+"""The key in a commit's own words with the kind of maintenance that made it."""
+COMPACTION, RETENTION = "compaction", "retention"
+_SAME_ROWS = frozenset({"VACUUM START", "VACUUM END", "OPTIMIZE", "SET TBLPROPERTIES"})
+"""Operations that leave every row as it was."""
 
 
 def version_at(location: str, storage_options: dict[str, str], at_ms: int) -> int | None:
@@ -49,6 +54,27 @@ def committed_at(
     return None if lines is None else _committed_ms(lines)
 
 
+def rows_changed_in(
+    location: str, storage_options: dict[str, str], version: int
+) -> tuple[int, int | None]:
+    """The newest version up to this one that changed rows, and when it was committed (ms since the
+    epoch; None if the log no longer has this version).
+
+    Where the log does not reach so far, the oldest version that it has stands for it.
+    """
+    found: tuple[int, int | None] = version, None
+    wanted = range(version, -1, -1)
+    for number, lines in zip(wanted, commits(location, storage_options, wanted), strict=True):
+        if lines is None:
+            break
+        info = _info(lines)
+        found = number, _time_of(info)
+        same_rows = info.get("operation") in _SAME_ROWS or info.get(MAINTENANCE) == COMPACTION
+        if not same_rows:
+            break
+    return found
+
+
 def commits(
     location: str, storage_options: dict[str, str], versions: Iterable[int]
 ) -> Iterator[list[bytes] | None]:
@@ -63,11 +89,20 @@ def commits(
 
 def _committed_ms(lines: Iterable[bytes]) -> int:
     """When a commit was made (ms since the epoch), from its first lines."""
+    return _time_of(_info(lines))
+
+
+def _info(lines: Iterable[bytes]) -> dict[str, Any]:
+    """What a commit says of itself, from its first lines."""
     for line in lines:
         info: dict[str, Any] | None = json.loads(line).get("commitInfo")
         if info is not None:
-            return int(info.get("inCommitTimestamp", info.get("timestamp", 0)))
-    return 0
+            return info
+    return {}
+
+
+def _time_of(info: dict[str, Any]) -> int:
+    return int(info.get("inCommitTimestamp", info.get("timestamp", 0)))
 
 
 def _log(

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from app.ingest.payloads import joined
-from app.stream import archive, govern, staging
+from app.maintain import staging
+from app.stream import archive, govern
 from app.stream.operators import operators
 from app.stream.run import run
 from app.warehouse.shape import shaped

@@ -37,7 +37,7 @@ from app.report.findings import (
     summarise,
 )
 from app.setup import demo as command
-from app.stream.run_lock import only_run
+from app.warehouse.run_lock import only_run
 from app.warehouse.tables import TABLES
 from tests.throttle_rows import write
 

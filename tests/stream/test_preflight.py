@@ -15,7 +15,7 @@ from app.errors import UserError
 from app.stream.assignment import plan
 from app.stream.preflight import refuse
 from app.stream.run import run
-from app.stream.run_lock import only_run
+from app.warehouse.run_lock import only_run
 
 MakeSettings = Callable[..., Settings]
 

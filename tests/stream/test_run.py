@@ -13,8 +13,8 @@ from app.errors import UserError
 from app.stream.assignment import plan
 from app.stream.progress import Progress
 from app.stream.run import Late, Service
-from app.stream.run_lock import only_run
 from app.stream.shutdown import Stopping
+from app.warehouse.run_lock import only_run
 from state.jobs import JOBS
 
 MakeSettings = Callable[..., Settings]
@@ -62,7 +62,7 @@ def test_a_query_of_a_warehouse_runs_once_at_a_time(make_settings: MakeSettings)
 def test_the_lock_ends_with_its_process(make_settings: MakeSettings) -> None:
     settings = make_settings()
     code = (
-        "import os, sys; from app.stream.run_lock import only_run;"
+        "import os, sys; from app.warehouse.run_lock import only_run;"
         "from app.config.settings import load_settings;"
         "lock = only_run(load_settings(overrides={'warehouse': sys.argv[1]}), ['archive']);"
         "lock.__enter__(); os.kill(os.getpid(), 9)"

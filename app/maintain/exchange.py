@@ -1,0 +1,59 @@
+"""Replaces files of a table in one commit, while others append to it.
+
+delta-rs does not refuse a commit that removes a file which another commit has removed since: rows
+merged twice would be in the table twice. So the files are looked for in the newest version, and
+the commit is accepted only as the version after that one; else both are repeated.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+
+from deltalake import CommitProperties
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from app.maintain.data_files import DataFile, data_files
+from app.maintain.opened import Opened
+from app.warehouse import durable
+from app.warehouse.time_travel import COMPACTION, MAINTENANCE, RETENTION
+
+ATTEMPTS = 50
+LONGEST_PAUSE_S = 0.05
+
+
+def exchange(
+    opened: Opened, gone: Sequence[DataFile], added: Sequence[AddAction], data_change: bool
+) -> bool:
+    """Replace files by others; False if one of them has left the table meanwhile, or if others
+    commit without a pause. With `data_change` rows leave the table."""
+    delta = opened.delta
+    if added and opened.warehouse.folder is not None:
+        durable.sync(opened.warehouse.folder)  # before the log names them
+    paths = {file.path for file in gone}
+    for _ in range(ATTEMPTS):
+        delta.update_incremental()
+        if not paths <= {file.path for file in data_files(delta)}:
+            return False
+        now_ms = time.time_ns() // 1_000_000
+        removed = [
+            RemoveAction(file.path, data_change, deletion_timestamp=now_ms,
+                         partition_values=dict(file.partition), size=file.bytes)
+            for file in gone
+        ]
+        only_next = CommitProperties(max_commit_retries=0, custom_metadata={
+            MAINTENANCE: RETENTION if data_change else COMPACTION
+        })
+        try:
+            delta.create_write_transaction(
+                [*removed, *added], "append", delta.schema(),
+                list(delta.metadata().partition_columns), commit_properties=only_next,
+            )
+        except CommitFailedError:
+            time.sleep(random.uniform(0, LONGEST_PAUSE_S))
+            continue
+        delta.update_incremental()
+        return True
+    return False

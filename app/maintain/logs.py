@@ -1,0 +1,63 @@
+"""Keeps the log of a table short: properties, checkpoints, and the removal of old commits.
+
+A checkpoint has every transaction number, so that batches which were committed are still known when
+their commits are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.maintain.opened import Opened
+from app.warehouse import durable
+from app.warehouse.log_properties import CHECKPOINT_COMMITS, log_properties
+
+if TYPE_CHECKING:
+    from app.config.maintenance import MaintenanceSettings
+
+_NUMBERED = re.compile(r"^(\d{20})\.(?:(json)|checkpoint\..*)$")
+
+
+@dataclass(frozen=True)
+class LogSize:
+    """The files of a log."""
+
+    files: int
+    bytes: int
+    since_checkpoint: int
+    """Commits that a reader opens one by one."""
+
+
+def size(opened: Opened) -> LogSize:
+    """How long the log of a table is."""
+    import pyarrow.fs as pafs
+
+    found = opened.files.get_file_info(pafs.FileSelector("_delta_log", allow_not_found=True))
+    files = [info for info in found if info.type == pafs.FileType.File]
+    numbered = [match for info in files if (match := _NUMBERED.match(info.base_name))]
+    checkpoint = max((int(match[1]) for match in numbered if not match[2]), default=-1)
+    since = sum(1 for match in numbered if match[2] and int(match[1]) > checkpoint)
+    return LogSize(len(files), sum(info.size for info in files), since)
+
+
+def outdated(opened: Opened, settings: MaintenanceSettings) -> dict[str, str]:
+    """The properties of a table that are not as they are configured."""
+    there = opened.delta.metadata().configuration
+    return {
+        key: value for key, value in log_properties(settings.history_ms).items()
+        if there.get(key) != value
+    }
+
+
+def shorten(opened: Opened, settings: MaintenanceSettings, before: LogSize) -> None:
+    """Write a checkpoint if one is due, and remove what no version of the history needs."""
+    if before.since_checkpoint >= CHECKPOINT_COMMITS:
+        opened.delta.update_incremental()
+        opened.delta.create_checkpoint()
+        if opened.warehouse.folder is not None:
+            durable.sync(opened.warehouse.folder)  # before the commits go that it stands for
+    # The properties in force are those of the version that is open.
+    opened.delta.update_incremental()
+    opened.delta.cleanup_metadata()

@@ -1,0 +1,59 @@
+"""A table under maintenance: its definition, its log and its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from app.warehouse.relations import Warehouse
+from app.warehouse.tables import TABLES, Table
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+CLOCKS = ("ingest_ms", "checked_ms", "advised_ms", "compared_ms")
+"""Columns by which rows of tables that are no job's grow old."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A table of a warehouse at the version that `delta` has."""
+
+    warehouse: Warehouse
+    name: str
+    delta: DeltaTable
+
+    @property
+    def table(self) -> Table:
+        """Its definition."""
+        return TABLES[self.name]
+
+    @property
+    def location(self) -> str:
+        """Where it is."""
+        return self.warehouse.location(self.name)
+
+    @property
+    def clock(self) -> str | None:
+        """The column by which its rows grow old."""
+        return clock_of(self.table)
+
+    @cached_property
+    def files(self) -> Any:
+        """Its folder, as a file system of pyarrow."""
+        import pyarrow.fs as pafs
+
+        if self.warehouse.folder is not None:
+            return pafs.SubTreeFileSystem(self.location, pafs.LocalFileSystem())
+        from deltalake.fs import DeltaStorageHandler
+
+        handler = DeltaStorageHandler(self.location, self.warehouse.storage_options)
+        return pafs.PyFileSystem(handler)
+
+
+def clock_of(table: Table) -> str | None:
+    """The column by which the rows of a table grow old; None if there is none."""
+    if table.job is not None:
+        return "ts_wall_ms"
+    return next((name for name in CLOCKS if name in table.names), None)
