@@ -96,6 +96,9 @@ while [ $# -gt 0 ]; do
               shift
             done
             break ;;
+          maintain)  # has a --dry-run of its own
+            app+=("$@")
+            break ;;
         esac
       fi
       app+=("$1"); shift ;;
@@ -105,7 +108,7 @@ done
 needs_spark=''
 case $command in
   demo|run|doctor) needs_spark=1 ;;
-  ''|generate|validate|tables|query|explain|report|quality|alerts|metrics|bakeoff|what-if) ;;
+  ''|generate|validate|tables|query|explain|report|quality|alerts|metrics|maintain|bakeoff|what-if) ;;
   *) refuse "No such command '$command'" "--help lists the commands" ;;
 esac
 [ -z "$help" ] || needs_spark=''
@@ -114,7 +117,7 @@ esac
 usage() {
   sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
   echo "Commands: demo run generate validate doctor tables query explain report quality alerts"
-  echo "metrics bakeoff what-if."
+  echo "metrics maintain bakeoff what-if."
   echo "Every option of spark-submit (--master, --conf, --queue ...) is passed through."
 }
 

@@ -86,7 +86,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 ANSWERING = frozenset({
     "tables", "query", "explain", "report", "bakeoff", "what-if", "validate", "quality",
-    "demo", "doctor", "generate",
+    "demo", "doctor", "generate", "maintain",
 })
 """Commands that answer and end; Ctrl-C ends them immediately."""
 
@@ -342,6 +342,21 @@ def quality(
     from app.quality import quality as run_quality
 
     _found(run_quality(_settings(config, warehouse), as_json, table or [], again))
+
+
+@app.command()
+def maintain(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Merge small files, remove old rows, files and logs; safe beside a run and readers."""
+    from app.maintain import maintain as run_maintain
+
+    _found(run_maintain(_settings(config, warehouse), dry_run, as_json))
 
 
 @app.command("bakeoff")

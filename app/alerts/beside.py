@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.warehouse.small_files import DELTA_RS, local_path
+from app.warehouse.reach import by_delta_rs
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -44,7 +44,7 @@ def beside(settings: Settings, log: Log) -> Iterator[None]:
     if not settings.alerts.interval_ms:
         yield
         return
-    if not _within_reach(settings.warehouse):
+    if not by_delta_rs(settings.warehouse):
         log("alerts: not evaluated, since only Spark reaches this warehouse")
         yield
         return
@@ -54,11 +54,6 @@ def beside(settings: Settings, log: Log) -> Iterator[None]:
         yield
     finally:
         keeper.stop()
-
-
-def _within_reach(warehouse: str) -> bool:
-    """Whether delta-rs opens the warehouse."""
-    return local_path(warehouse) is not None or warehouse.partition("://")[0].lower() in DELTA_RS
 
 
 class _Keeper:

@@ -1,8 +1,8 @@
 """Maintenance of a warehouse: compaction, retention, and the removal of what nobody needs.
 
-The command `maintain`, and the process that runs beside `run`. Start with `round`: it takes the tables
-one by one; `compaction`, `retention`, `vacuum` and `logs` each do one thing to a table. Imports
-`app.warehouse`, `app.config` and the payloads of `app.ingest`.
+The command `maintain`, and the process that runs beside `run`. Start with `upkeep`: it takes the
+tables one by one; `compaction`, `retention`, `vacuum` and `logs` each do one thing to a table.
+Imports `app.warehouse`, `app.config` and the payloads of `app.ingest`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which files of a table are merged into one: those of about the same size, oldest first.
 
-Files are merged only with files of their own tier, eight times smaller ones being the next tier down,
+Files are merged only with files of their own tier, the one below having eight times smaller files,
 and only once there are MOST of them. So a row is written again once a tier and not in every round,
 and a partition has fewer than MOST small files a tier. Neighbours in time are merged, which
 keeps the range of times of a file narrow.

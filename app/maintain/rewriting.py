@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction
 
 from app.maintain.data_files import DataFile
 from app.maintain.opened import Opened
+from app.warehouse.functions import add_functions
 from app.warehouse.relations import GLOB, sealed
 
 ROWS_AT_ONCE = 131_072
@@ -37,6 +38,7 @@ class Rewriter:
     def count(self, files: Sequence[DataFile], where: str, params: Mapping[str, Any]) -> int:
         """How many rows of the files fulfil a condition."""
         with self._connect() as connection:
+            add_functions(connection, where)
             source = self._source(connection, files)
             (found,) = connection.execute(
                 f"SELECT count(*) FILTER (WHERE {where}) FROM {source}", dict(params)
@@ -49,6 +51,7 @@ class Rewriter:
     ) -> AddAction | None:
         """Write the rows that fulfil a condition; None if there are none."""
         with self._connect() as connection:
+            add_functions(connection, where)
             source = self._source(connection, files)
             there = {row[0] for row in connection.execute(f"DESCRIBE {source}").fetchall()}
             # A column that no file has is left out: files of one age keep having the same ones.
@@ -56,8 +59,8 @@ class Rewriter:
             columns = ", ".join(f'"{name}"' for name in schema.names)
             order = [f'"{c}" NULLS FIRST' for c in self._opened.table.sort_by if c in there]
             by = f" ORDER BY {', '.join(order)}" if order else ""
-            found = connection.execute(
-                f"SELECT {columns} FROM {source} WHERE {where}{by}", dict(params or {})
+            found = connection.sql(
+                f"SELECT {columns} FROM {source} WHERE {where}{by}", params=dict(params or {})
             ).to_arrow_reader(_rows_at_once(files))
             return self._write(files, schema, found, data_change)
 

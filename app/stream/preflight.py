@@ -26,10 +26,12 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> Plan:
     integrity.check(settings, made.own)
 
     from app.alerts import beside as alerts
-    from app.ingest import sources  # the imports of both take a second
+    from app.ingest import sources  # the imports of these take a second
+    from app.maintain import retention
     from app.stream import throttle_feed
 
     alerts.check(settings)
+    retention.check(settings)
     if settings.metrics is not None:
         from app.telemetry.listen import require_free
 

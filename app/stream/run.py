@@ -13,6 +13,7 @@ from app.alerts import beside as alerts
 from app.errors import UserError
 from app.ingest import sources
 from app.maintain import staging
+from app.maintain.beside import beside as maintenance
 from app.quality.beside import beside as audits
 from app.stream import archive, assignment, govern, integrity
 from app.stream.assignment import Plan
@@ -160,6 +161,7 @@ class Service:
                 sources.beside(self._settings, self._endless, self._progress.warn),
                 self._metrics(),
                 audits(self._settings, self._endless, self._progress.warn),
+                maintenance(self._settings, self._endless, self._progress.warn),
             ):
                 self._watch()
         finally:

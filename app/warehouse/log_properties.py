@@ -1,8 +1,9 @@
 """How long the log of a table is, as properties of the table that every writer of Delta follows.
 
 A reader opens the newest checkpoint and every commit after it, at 0.5 ms of CPU a commit; a writer
-pays for a checkpoint by the files that are there and those removed within the history: 16 ms for 300 and
-3,600. At a commit a second, fifty commits from one to the next cost both together least.
+pays for a checkpoint by the files that are there and those removed within the history, 16 ms for
+300 and 3,600. At a commit a second both together cost least with about fifty commits between two
+checkpoints.
 """
 
 from __future__ import annotations

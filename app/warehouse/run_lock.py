@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 FOLDER = "_weir/locks"
+MAINTENANCE = "_weir/maintenance.lock"
+
+
+class Busy(UserError):
+    """Another process does the same work."""
 
 
 @contextmanager
@@ -49,6 +54,34 @@ def refuse(warehouse: str, queries: Sequence[str] | None = None) -> None:
             continue
         if not _free(path):
             raise _refusal(warehouse, path.name)
+
+
+def at_work(settings: Settings) -> bool:
+    """Whether a run works on the warehouse, as far as locks show it."""
+    try:
+        refuse(settings.warehouse)
+    except UserError:
+        return True
+    return False
+
+
+@contextmanager
+def only_maintenance(settings: Settings) -> Iterator[None]:
+    """Hold the maintenance of the warehouse; Busy while another process maintains it.
+
+    In an object store two processes may do the same work; each commit is accepted from one.
+    """
+    root = local_path(settings.warehouse)
+    with ExitStack() as held:
+        if root is not None:
+            file = root / MAINTENANCE
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if not _taken(held.enter_context(file.open("w"))):
+                raise Busy(
+                    f"maintain: another process maintains {settings.warehouse}\n"
+                    "it does the same work: wait for its end"
+                )
+        yield
 
 
 def _free(path: Path) -> bool:

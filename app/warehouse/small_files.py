@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+UNFINISHED = ".unfinished"
 DELTA_RS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https")
 """Schemes of the object stores that delta-rs opens; every other is left to Spark's Hadoop."""
 _REMEDIES = {
@@ -66,7 +67,7 @@ def write_text(settings: Settings, name: str, text: str) -> None:
     file = local / name
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}.unfinished")
+        unfinished = file.with_name(f".{file.name}{UNFINISHED}")
         unfinished.write_text(text)
         unfinished.replace(file)
     except OSError as error:

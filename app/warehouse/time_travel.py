@@ -46,14 +46,6 @@ def version_at(location: str, storage_options: dict[str, str], at_ms: int) -> in
     return None
 
 
-def committed_at(
-    location: str, storage_options: dict[str, str], version: int
-) -> int | None:
-    """When a version was committed (ms since the epoch); None if the log no longer has it."""
-    (lines,) = commits(location, storage_options, [version])
-    return None if lines is None else _committed_ms(lines)
-
-
 def rows_changed_in(
     location: str, storage_options: dict[str, str], version: int
 ) -> tuple[int, int | None]:
