@@ -27,5 +27,5 @@ class MaintenanceSettings(Model):
     history_ms: Annotated[int, Field(ge=HOUR_MS)] = HOUR_MS
     orphans_ms: Annotated[int, Field(ge=HOUR_MS)] = DAY_MS
     file_bytes: Annotated[int, Field(ge=1 << 20)] = 128 << 20
-    memory_bytes: Annotated[int, Field(ge=64 << 20)] = 512 << 20
+    memory_bytes: Annotated[int, Field(ge=256 << 20)] = 512 << 20
     retention: list[Retention] = [Retention(table="quality_results", keep_ms=30 * DAY_MS)]

@@ -1,0 +1,43 @@
+"""Files below `_weir` that an interrupted command has left behind: copies of checkpoints and small
+files that were never finished."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.warehouse import run_lock
+from app.warehouse.checkpoints import COPYING, FOLDER
+from app.warehouse.small_files import UNFINISHED, local_path
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+
+def sweep(settings: Settings, dry_run: bool) -> list[Path]:
+    """Remove what is older than `orphans_ms` and of no use to any start; answers the paths.
+
+    Checkpoints of queries stay, also of those that the configuration no longer has: their jobs
+    continue there when they come back.
+    """
+    root = local_path(settings.warehouse)
+    if root is None or not (root / "_weir").is_dir() or run_lock.at_work(settings):
+        return []
+    before = time.time() - settings.maintenance.orphans_ms / 1000
+    found = sorted(path for path in _unfinished(root) if path.stat().st_mtime < before)
+    for path in () if dry_run else found:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return found
+
+
+def _unfinished(root: Path) -> Iterator[Path]:
+    yield from (root / FOLDER).glob(f"*{COPYING}")
+    for path in (root / "_weir").rglob(f".*{UNFINISHED}"):
+        if path.is_file():
+            yield path

@@ -1,0 +1,143 @@
+"""Rows that are older than configured leave their table.
+
+A file whose rows are all too old leaves as a whole; one that has newer rows as well is written anew
+without the old ones. The limit is a midnight (UTC), so that this happens once a day. Rows without a
+time are as old as their file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from app.config.maintenance import DAY_MS, Retention
+from app.errors import UserError, did_you_mean
+from app.ingest.payloads import STAGED
+from app.maintain.data_files import DataFile, data_files
+from app.maintain.exchange import exchange
+from app.maintain.opened import Opened, clock_of
+from app.maintain.rewriting import Rewriter
+from app.warehouse.relations import connect_to
+from app.warehouse.small_files import read_text, write_text
+from app.warehouse.tables import TABLES
+from state.chunks.operator import RELEASES
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+DONE = "_weir/maintenance.json"
+"""The midnight up to which each rule has been applied."""
+NEVER = (STAGED, RELEASES)
+"""Tables whose rows leave when no message needs them."""
+KEPT = {
+    "alerts": ("number", "SELECT max(number) FROM alerts GROUP BY alert, labels"),
+    "quality_results": (
+        "run_id", 'SELECT arg_max(run_id, checked_ms) FROM quality_results GROUP BY "table"'
+    ),
+}
+"""Rows that stay at any age, as values of a column: the newest of an alert, or of a table."""
+
+
+def check(settings: Settings) -> None:
+    """UserError for a rule that no table can follow."""
+    for number, rule in enumerate(settings.maintenance.retention):
+        where = f"maintenance.retention.{number}"
+        allowed = [name for name in TABLES if name not in NEVER]
+        if rule.table not in allowed:
+            raise UserError(
+                f"{where}.table: there is no table {rule.table} whose rows grow old "
+                f"({did_you_mean(rule.table, allowed)})"
+            )
+        if rule.tenant is not None and "topic" not in TABLES[rule.table].names:
+            raise UserError(
+                f"{where}.tenant: rows of {rule.table} have no topic, so no tenant\n"
+                "leave tenant out: the rule is then for all rows of the table"
+            )
+
+
+class Rules:
+    """The configured rules of a warehouse, and how far each has been applied."""
+
+    def __init__(self, settings: Settings, now_ms: int) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        self._done: dict[str, int] = json.loads(read_text(settings, DONE) or "{}")
+
+    def apply(self, opened: Opened, dry_run: bool) -> int:
+        """Take the rows that are too old out of a table; how many these are."""
+        left = 0
+        for rule in self._settings.maintenance.retention:
+            before_ms = (self._now_ms - rule.keep_ms) // DAY_MS * DAY_MS
+            key = f"{rule.table} {rule.tenant or ''}".strip()
+            if rule.table != opened.name or self._done.get(key) == before_ms:
+                continue
+            rows, whole = _Cut(self._settings, opened, rule, before_ms).apply(dry_run)
+            left += rows
+            if whole and not dry_run:
+                self._done[key] = before_ms
+                write_text(self._settings, DONE, json.dumps(self._done))
+        return left
+
+
+class _Cut:
+    """One rule, applied to one table."""
+
+    def __init__(
+        self, settings: Settings, opened: Opened, rule: Retention, before_ms: int
+    ) -> None:
+        self._opened = opened
+        self._rewriter = Rewriter(opened, settings.maintenance.memory_bytes)
+        self._before_ms = before_ms
+        clock = clock_of(opened.table)
+        conditions = [f'coalesce("{clock}", $written_ms) < $before_ms']
+        self._params: dict[str, Any] = {"before_ms": before_ms}
+        if rule.tenant is not None:
+            conditions.append("weir_topic_tenant(topic) IS NOT DISTINCT FROM $tenant")
+            self._params["tenant"] = rule.tenant
+        if opened.name in KEPT:
+            column, newest = KEPT[opened.name]
+            conditions.append(f'NOT list_contains($kept, "{column}")')
+            with connect_to(opened.warehouse, {opened.name: opened.delta}, {}) as connection:
+                self._params["kept"] = [row[0] for row in connection.execute(newest).fetchall()]
+        self._plain = len(conditions) == 1
+        self._old = " AND ".join(conditions)
+
+    def apply(self, dry_run: bool) -> tuple[int, bool]:
+        """The number of rows that leave, and whether all of them could."""
+        gone: list[DataFile] = []
+        rows, whole = 0, True
+        for file in data_files(self._opened.delta, self._opened.clock):
+            old = self._old_rows(file)
+            rows += old
+            if old and old == file.rows:
+                gone.append(file)
+            elif old and not dry_run:
+                whole = self._without_old(file) and whole
+        if gone and not dry_run:
+            whole = exchange(self._opened, gone, [], data_change=True) and whole
+        return rows, whole
+
+    def _old_rows(self, file: DataFile) -> int:
+        """How many rows of a file are too old; the file is read only if its log does not say."""
+        timed = file.untimed == 0 and file.least is not None and file.most is not None
+        if timed and file.least is not None and file.least >= self._before_ms:
+            return 0
+        if timed and self._plain and file.most is not None and file.most < self._before_ms:
+            return file.rows or 0
+        return self._rewriter.count([file], self._old, self._of(file))
+
+    def _without_old(self, file: DataFile) -> bool:
+        made = self._rewriter.write(
+            [file], f"({self._old}) IS NOT TRUE", self._of(file), data_change=True
+        )
+        added = [made] if made else []
+        if exchange(self._opened, [file], added, data_change=True):
+            return True
+        if made:
+            self._rewriter.discard(made)
+        return False
+
+    def _of(self, file: DataFile) -> Mapping[str, Any]:
+        return {**self._params, "written_ms": file.written_ms}
+

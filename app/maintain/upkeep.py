@@ -1,0 +1,142 @@
+"""One round of maintenance: every table in turn, then what is left behind beside them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from app.config.maintenance import MaintenanceSettings
+from app.errors import UserError
+from app.ingest.payloads import STAGED
+from app.maintain import compaction, leftovers, logs, retention, staging, vacuum
+from app.maintain.data_files import data_files
+from app.maintain.opened import Opened
+from app.warehouse import checkpoints, run_lock
+from app.warehouse.relations import Warehouse
+from app.warehouse.tables import TABLES
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+FAILURES = (UserError, DeltaError, OSError, duckdb.Error, pa.ArrowException)
+"""What keeps one table from its maintenance and no other."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A table before and after its maintenance."""
+
+    table: str
+    files: int = 0
+    files_after: int = 0
+    bytes: int = 0
+    bytes_after: int | None = 0
+    """None in a dry run: only merging shows it."""
+    rows_removed: int = 0
+    """Rows that were too old."""
+    files_removed: int = 0
+    """Files of no version that can be read, removed from storage."""
+    bytes_removed: int = 0
+    log_bytes: int = 0
+    log_bytes_after: int | None = 0
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did."""
+
+    tables: list[Kept]
+    leftovers: list[Path]
+
+
+def upkeep(settings: Settings, dry_run: bool = False) -> Round:
+    """Maintain every table; what one table does not allow is its `problem`.
+
+    The caller holds the maintenance of the warehouse (`run_lock.only_maintenance`).
+    """
+    now_ms = time.time_ns() // 1_000_000
+    retention.check(settings)
+    warehouse = Warehouse.of(settings)
+    warehouse.require()
+    rules = retention.Rules(settings, now_ms)
+    if not dry_run:
+        _sweep_payloads(settings)
+    found = [_table(settings, warehouse, name, rules, now_ms, dry_run) for name in TABLES]
+    return Round([kept for kept in found if kept], leftovers.sweep(settings, dry_run))
+
+
+def _table(
+    settings: Settings, warehouse: Warehouse, name: str, rules: retention.Rules, now_ms: int,
+    dry_run: bool,
+) -> Kept | None:
+    """A table's maintenance; None while nothing has been written to it."""
+    kept = Kept(name)
+    try:
+        delta = warehouse.open(name)
+        if delta is None:
+            return None
+        opened = Opened(warehouse, name, delta)
+        before = logs.size(opened)
+        files, size = _files(opened)
+        kept = Kept(name, files, files, size, size, log_bytes=before.bytes)
+        look = _planned if dry_run else _done
+        return look(settings, opened, rules, now_ms, kept, before)
+    except FAILURES as error:
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return replace(kept, bytes_after=None, log_bytes_after=None, problem=text[:200])
+
+
+def _planned(
+    settings: Settings, opened: Opened, rules: retention.Rules, now_ms: int, kept: Kept,
+    _before: logs.LogSize,
+) -> Kept:
+    own: MaintenanceSettings = settings.maintenance
+    merged = compaction.planned(opened, own, now_ms)
+    removed = vacuum.vacuum(opened, own, dry_run=True)
+    return replace(
+        kept, files_after=kept.files - merged.before + merged.after, bytes_after=None,
+        rows_removed=rules.apply(opened, dry_run=True), files_removed=removed.files,
+        bytes_removed=removed.bytes, log_bytes_after=None,
+    )
+
+
+def _done(
+    settings: Settings, opened: Opened, rules: retention.Rules, now_ms: int, kept: Kept,
+    before: logs.LogSize,
+) -> Kept:
+    own: MaintenanceSettings = settings.maintenance
+    changed = logs.outdated(opened, own)
+    # Spark's writer ends its query where another commit has changed the properties of the table.
+    if changed and not (settings.commit == "spark" and run_lock.at_work(settings)):
+        opened.delta.alter.set_table_properties(changed)
+    rows = rules.apply(opened, dry_run=False)
+    compaction.compact(opened, own, now_ms)
+    removed = vacuum.vacuum(opened, own, dry_run=False)
+    logs.shorten(opened, own, before)
+    files, size = _files(opened)
+    return replace(
+        kept, files_after=files, bytes_after=size, rows_removed=rows, files_removed=removed.files,
+        bytes_removed=removed.bytes, log_bytes_after=logs.size(opened).bytes,
+    )
+
+
+def _files(opened: Opened) -> tuple[int, int]:
+    files = data_files(opened.delta)
+    return len(files), sum(file.bytes for file in files)
+
+
+def _sweep_payloads(settings: Settings) -> None:
+    """Take released payloads out of their table, unless a run does so, or a batch that released
+    them may come again."""
+    queries = checkpoints.found(settings)
+    if STAGED not in TABLES or run_lock.at_work(settings):
+        return
+    if all(checkpoints.settled(settings, query) for query in queries):
+        staging.sweep(settings)
