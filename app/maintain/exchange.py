@@ -24,6 +24,11 @@ ATTEMPTS = 50
 LONGEST_PAUSE_S = 0.05
 
 
+def clock_ms() -> int:
+    """The time at which replaced files leave the table (ms since the epoch)."""
+    return time.time_ns() // 1_000_000
+
+
 def exchange(
     opened: Opened, gone: Sequence[DataFile], added: Sequence[AddAction], data_change: bool
 ) -> bool:
@@ -37,7 +42,7 @@ def exchange(
         delta.update_incremental()
         if not paths <= {file.path for file in data_files(delta)}:
             return False
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock_ms()
         removed = [
             RemoveAction(file.path, data_change, deletion_timestamp=now_ms,
                          partition_values=dict(file.partition), size=file.bytes)

@@ -42,6 +42,7 @@ BENCHES = {
     "backlog_job": "backlog.job",
     "entry_cache": "entry_cache.run",
     "query": "query.run",
+    "maintenance": "maintenance.run",
     "flood": "flood.run",
     "first_hour": "first_hour.run",
 }
@@ -50,12 +51,12 @@ ALONE = {"suite": "suite.run", "compile": "compiling.run"}
 RESULTS = (
     "govern", "govern-demo", "govern-all", "small-batches", "layers", "columnar",
     "transport", "core", "steps", "topics", "state", "freshness", "generator", "claim",
-    "chunks", "producer_ids", "backlog", "backlog_job", "entry_cache", "query", "flood",
-    "first_hour", "compile", "suite",
+    "chunks", "producer_ids", "backlog", "backlog_job", "entry_cache", "query", "maintenance",
+    "flood", "first_hour", "compile", "suite",
 )
 """Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "steps", "freshness", "claim", "backlog",
-                 "entry_cache", "query", "flood", "first_hour", "suite", "compile")
+                 "entry_cache", "query", "maintenance", "flood", "first_hour", "suite", "compile")
 
 
 def environment() -> None:
