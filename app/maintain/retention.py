@@ -8,7 +8,7 @@ time are as old as their file.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.config.maintenance import DAY_MS, Retention
@@ -18,7 +18,7 @@ from app.maintain.data_files import DataFile, data_files
 from app.maintain.exchange import exchange
 from app.maintain.opened import Opened, clock_of
 from app.maintain.rewriting import Rewriter
-from app.warehouse.relations import connect_to
+from app.warehouse.relations import connect_to, literal
 from app.warehouse.small_files import read_text, write_text
 from app.warehouse.tables import TABLES
 from state.chunks.operator import RELEASES
@@ -67,13 +67,17 @@ class Rules:
     def apply(self, opened: Opened, dry_run: bool) -> int:
         """Take the rows that are too old out of a table; how many these are."""
         left = 0
+        gone: list[str] = []
         for rule in self._settings.maintenance.retention:
             before_ms = (self._now_ms - rule.keep_ms) // DAY_MS * DAY_MS
             key = f"{rule.table} {rule.tenant or ''}".strip()
             if rule.table != opened.name or self._done.get(key) == before_ms:
                 continue
-            rows, whole = _Cut(self._settings, opened, rule, before_ms).apply(dry_run)
+            cut = _Cut(self._settings, opened, rule, before_ms, gone)
+            rows, whole = cut.apply(dry_run)
             left += rows
+            if dry_run:
+                gone.append(cut.old)
             if whole and not dry_run:
                 self._done[key] = before_ms
                 write_text(self._settings, DONE, json.dumps(self._done))
@@ -84,24 +88,28 @@ class _Cut:
     """One rule, applied to one table."""
 
     def __init__(
-        self, settings: Settings, opened: Opened, rule: Retention, before_ms: int
+        self, settings: Settings, opened: Opened, rule: Retention, before_ms: int,
+        gone: Sequence[str],
     ) -> None:
+        """`gone` has the conditions of rows that are not there any more."""
         self._opened = opened
         self._rewriter = Rewriter(opened, settings.maintenance.memory_bytes)
         self._before_ms = before_ms
         clock = clock_of(opened.table)
-        conditions = [f'coalesce("{clock}", $written_ms) < $before_ms']
-        self._params: dict[str, Any] = {"before_ms": before_ms}
+        conditions = [f'coalesce("{clock}", $written_ms) < {before_ms}']
+        self._params: dict[str, Any] = {}
         if rule.tenant is not None:
-            conditions.append("weir_topic_tenant(topic) IS NOT DISTINCT FROM $tenant")
-            self._params["tenant"] = rule.tenant
+            conditions.append(
+                f"weir_topic_tenant(topic) IS NOT DISTINCT FROM {literal(rule.tenant)}"
+            )
         if opened.name in KEPT:
             column, newest = KEPT[opened.name]
             conditions.append(f'NOT list_contains($kept, "{column}")')
             with connect_to(opened.warehouse, {opened.name: opened.delta}, {}) as connection:
                 self._params["kept"] = [row[0] for row in connection.execute(newest).fetchall()]
+        conditions += [f"({condition}) IS NOT TRUE" for condition in gone]
         self._plain = len(conditions) == 1
-        self._old = " AND ".join(conditions)
+        self.old = " AND ".join(conditions)
 
     def apply(self, dry_run: bool) -> tuple[int, bool]:
         """The number of rows that leave, and whether all of them could."""
@@ -125,11 +133,11 @@ class _Cut:
             return 0
         if timed and self._plain and file.most is not None and file.most < self._before_ms:
             return file.rows or 0
-        return self._rewriter.count([file], self._old, self._of(file))
+        return self._rewriter.count([file], self.old, self._of(file))
 
     def _without_old(self, file: DataFile) -> bool:
         made = self._rewriter.write(
-            [file], f"({self._old}) IS NOT TRUE", self._of(file), data_change=True
+            [file], f"({self.old}) IS NOT TRUE", self._of(file), data_change=True
         )
         added = [made] if made else []
         if exchange(self._opened, [file], added, data_change=True):

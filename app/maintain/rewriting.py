@@ -19,7 +19,7 @@ from deltalake.transaction import AddAction
 from app.maintain.data_files import DataFile
 from app.maintain.opened import Opened
 from app.warehouse.functions import add_functions
-from app.warehouse.relations import GLOB, sealed
+from app.warehouse.relations import GLOB, literal, sealed
 
 ROWS_AT_ONCE = 131_072
 BYTES_AT_ONCE = 32 << 20
@@ -118,7 +118,7 @@ class Rewriter:
             connection.register("_files", dataset)
             connection.execute("CREATE VIEW files AS SELECT * FROM _files")
         else:
-            names = ", ".join(_literal(f"{root}/{path}") for path in paths)
+            names = ", ".join(literal(f"{root}/{path}") for path in paths)
             connection.execute(
                 f"CREATE VIEW files AS SELECT * FROM read_parquet([{names}],"
                 " union_by_name = true, hive_partitioning = false)"
@@ -157,6 +157,3 @@ def _statistics(metadata: Any) -> str:
     return json.dumps({"numRecords": metadata.num_rows, "minValues": least, "maxValues": most,
                        "nullCount": nulls})
 
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

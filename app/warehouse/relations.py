@@ -376,7 +376,7 @@ class _Relation:
         root = str((warehouse.folder / name).resolve())
         if GLOB.search(root) or "://" in root:
             return self._dataset(connection)
-        files = [_literal(f"{root}/{path}") for path in self.paths]
+        files = [literal(f"{root}/{path}") for path in self.paths]
         partitions = delta.metadata().partition_columns
         hive = "true" if partitions else "false"
         # A column that came with a later version of Weir is missing in the files before it.
@@ -420,7 +420,7 @@ def sealed(
     connection.execute("SET python_enable_replacements = false")
     if warehouse.folder is not None:
         allowed = str(warehouse.folder.resolve())
-        connection.execute(f"SET allowed_directories = [{_literal(allowed)}]")
+        connection.execute(f"SET allowed_directories = [{literal(allowed)}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
@@ -537,5 +537,6 @@ def _in_calendar(column: str) -> str:
     return f'"{column}" BETWEEN {FIRST_MS} AND {LAST_MS}'
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """A text as SQL has it."""
     return "'" + text.replace("'", "''") + "'"

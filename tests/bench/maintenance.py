@@ -1,6 +1,6 @@
 """A year of commits with maintenance after every day, and the same commits without.
 
-Six commits a day stand for those of a run. No clock is waited for: between two days files of the log
+Six commits a day stand for those of a run. No clock is waited for: between two days logs
 are made older than the history, and what a round replaces counts as replaced before it, so a round
 removes at once what it would remove an hour later.
 """

@@ -141,7 +141,8 @@ def test_a_batch_is_written_although_properties_change(make_settings: MakeSettin
     def write(delta: DeltaTable, commit: CommitProperties) -> None:
         if not marker:  # between the writer's look at the table and its commit
             marker.append(1)
-            opened(settings, NAME).delta.alter.set_table_properties({"delta.checkpointInterval": "7"})
+            changed = opened(settings, NAME).delta
+            changed.alter.set_table_properties({"delta.checkpointInterval": "7"})
         write_deltalake(delta, rows(NAME, range(1, 2)), mode="append", commit_properties=commit)
 
     appending._once(NAME, 1, write)

@@ -81,6 +81,17 @@ def test_a_tenant_has_a_time_of_its_own(make_settings: MakeSettings) -> None:
     ]
 
 
+def test_a_dry_run_counts_a_row_once(make_settings: MakeSettings) -> None:
+    settings = make_settings(maintenance={"retention": [
+        {"table": NAME, "keep_ms": "7d"}, {"table": NAME, "tenant": "acme", "keep_ms": "1d"},
+    ]})
+    other = TOPIC.replace("acme", "shop")
+    write(settings.warehouse, NAME, [row(9), row(3), row(9, topic=other), row(3, topic=other)])
+    assert apply(settings, dry_run=True) == 3
+    assert apply(settings) == 3
+    assert found(settings, NAME)["topic"].to_pylist() == [other]
+
+
 def test_rows_without_a_time_are_as_old_as_their_file(make_settings: MakeSettings) -> None:
     settings = make_settings(maintenance={"retention": [{"table": NAME, "keep_ms": "7d"}]})
     write(settings.warehouse, NAME, [row(10), {**row(0), "ts_wall_ms": None}])
@@ -149,7 +160,7 @@ def test_whole_files_that_leave_are_no_new_rows_for_the_metrics(
     ({"table": "event"}, "maintenance.retention.0.table: there is no table event whose rows grow "
      "old (did you mean events?)"),
     ({"table": "chunk_payloads"}, "maintenance.retention.0.table: there is no table chunk_payloads"
-     " whose rows grow old (did you mean chunk_messages?)"),
+     " whose rows grow old (allowed: throttle_events, "),
     ({"table": "alerts", "tenant": "acme"}, "maintenance.retention.0.tenant: rows of alerts have "
      "no topic, so no tenant"),
 ])
@@ -159,4 +170,4 @@ def test_a_rule_that_no_table_can_follow_is_refused(
     settings = make_settings(maintenance={"retention": [{**rule, "keep_ms": "7d"}]})
     with pytest.raises(UserError) as refused:
         retention.check(settings)
-    assert str(refused.value).splitlines()[0] == message
+    assert str(refused.value).startswith(message)
