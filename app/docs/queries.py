@@ -32,8 +32,9 @@ Every command and parameter accepts these forms.
 
 **Time travel.** `--as-of T` reads every table as of T: the newest version that was committed at or
 before T, by the time that the commit carries. A table that was created later is empty. T is a time
-of commits, not of events. A log keeps seven days (the table's property
-`delta.logRetentionDuration`), and VACUUM removes the files of older versions.
+of commits, not of events. Versions can be read for an hour after the next one
+(`maintenance.history_ms`); [maintenance](maintenance.md) removes the files and commits of older
+ones.
 
 ```sh
 ./spark-submit.sh query "SELECT count(*) AS marks FROM throttle_events" --as-of 2026-01-05T14:05:00Z
@@ -50,10 +51,10 @@ environment. Of table functions there are
 FUNCTIONS.
 
 **`weir_tables`** has a row per table, from the logs alone: `name`, `version`, `committed_ms` of the
-newest commit, `files`, `rows`, `bytes`, and `newest_ms`, the time of the newest row by the files'
-statistics. **`weir_queries`** has a row per streaming query, from its checkpoint where the
-warehouse is a folder: `query`, its newest `batch`, `begun_ms`, `committed_ms` of the newest that
-has ended, and `is_open`, whether the newest has not.
+newest commit that changed rows, `files`, `rows`, `bytes`, and `newest_ms`, the time of the newest
+row by the files' statistics. **`weir_queries`** has a row per streaming query, from its checkpoint
+where the warehouse is a folder: `query`, its newest `batch`, `begun_ms`, `committed_ms` of the
+newest that has ended, and `is_open`, whether the newest has not.
 
 **Output.** The printed table has 20 rows of a question and 200 of SQL, and the total number;
 `--rows N` prints more. `--json` and `--csv` have every row unless `--rows` is given. On a terminal

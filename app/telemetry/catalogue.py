@@ -198,7 +198,7 @@ _STREAM = (
     Definition("weir_table_files", "gauge", ("table",), "Its data files.", "log"),
     Definition("weir_table_version", "gauge", ("table",), "Its Delta version.", "log"),
     Definition("weir_table_committed_timestamp_seconds", "gauge", ("table",),
-               "Time of its newest commit (s since the epoch).", "log"),
+               "Time of its newest commit that changed rows (s since the epoch).", "log"),
     Definition("weir_table_newest_event_timestamp_seconds", "gauge", ("table",),
                "Time of its newest row (s since the epoch, event time).", "log"),
     Definition("weir_alerts_firing", "gauge", ("alert", "severity"),
