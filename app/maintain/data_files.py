@@ -60,5 +60,10 @@ def data_files(delta: DeltaTable, clock: str | None = None) -> list[DataFile]:
     ]
 
 
+def live_paths(delta: DeltaTable) -> set[str]:
+    """The paths of the files of a table's version, as its log has them."""
+    return set(pa.table(delta.get_add_actions()).column("path").to_pylist())
+
+
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)

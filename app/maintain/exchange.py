@@ -15,7 +15,7 @@ from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from app.maintain.data_files import DataFile, data_files
+from app.maintain.data_files import DataFile, live_paths
 from app.maintain.opened import Opened
 from app.warehouse import durable
 from app.warehouse.time_travel import COMPACTION, MAINTENANCE, RETENTION
@@ -35,12 +35,13 @@ def exchange(
     """Replace files by others; False if one of them has left the table meanwhile, or if others
     commit without a pause. With `data_change` rows leave the table."""
     delta = opened.delta
-    if added and opened.warehouse.folder is not None:
-        durable.sync(opened.warehouse.folder)  # before the log names them
+    folder = opened.warehouse.folder
+    if added and folder is not None:
+        durable.sync(folder)  # before the log names them
     paths = {file.path for file in gone}
     for _ in range(ATTEMPTS):
         delta.update_incremental()
-        if not paths <= {file.path for file in data_files(delta)}:
+        if not paths <= live_paths(delta):
             return False
         now_ms = clock_ms()
         removed = [
@@ -59,6 +60,8 @@ def exchange(
         except CommitFailedError:
             time.sleep(random.uniform(0, LONGEST_PAUSE_S))
             continue
+        if folder is not None:
+            durable.sync(folder)  # a commit without contents would stop every reader
         delta.update_incremental()
         return True
     return False
