@@ -69,7 +69,7 @@ def test_a_batch_is_known_after_its_commit_has_gone(make_settings: MakeSettings)
     Path(settings.warehouse, "_weir/checkpoints/govern/offsets").mkdir(parents=True)
     Path(settings.warehouse, "_weir/checkpoints/govern/commits").mkdir()
     for log in ("offsets", "commits"):
-        Path(settings.warehouse, "_weir/checkpoints/govern", log, "8").write_text("")
+        Path(settings.warehouse, "_weir/checkpoints/govern", log, "8").write_text("v1\n{}\n{}")
     assert list(integrity.problems(settings, {"govern": ["rate_limits"]})) == []
 
 
