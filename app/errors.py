@@ -24,6 +24,10 @@ class UserError(Exception):
         return cls(problems[0] + more, problems)
 
 
+class LastingError(UserError):
+    """A problem of a source that does not pass by waiting."""
+
+
 class CheckFound(Exception):
     """A check found what it looks for (an alert fires, an audit failed): exit code 1."""
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from app.errors import UserError
+from app.errors import LastingError, UserError
 from app.ingest import sources
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class SourceWatch:
         self._gone_s: float | None = None
         self._problem = ""
         self._answer: list[str] = []
+        self._lasting: LastingError | None = None
         self._question: threading.Thread | None = None
 
     @property
@@ -51,7 +52,8 @@ class SourceWatch:
     def look(self, figures: Sequence[Figures], busy: bool = False) -> None:
         """Take in the number of records read so far; check the source if there are no new ones.
 
-        While a query is `busy` with a batch the source is not reported as silent.
+        While a query is `busy` with a batch the source is not reported as silent. Raises
+        LastingError for a problem that the run cannot wait for.
         """
         now_s = self._clock()
         if busy:
@@ -84,6 +86,9 @@ class SourceWatch:
     def _try(self) -> None:
         try:
             sources.check(self._settings)
+        except LastingError as error:
+            self._lasting = error
+            self._answer.append("")
         except UserError as error:
             self._answer.append(str(error).splitlines()[0])
         except Exception as error:  # noqa: BLE001 - the queries meet and report it as well
@@ -95,6 +100,8 @@ class SourceWatch:
         if self._question is None or self._question.is_alive():
             return
         self._question = None
+        if self._lasting is not None:
+            raise self._lasting
         (problem,) = self._answer
         self._answer.clear()
         if not problem:

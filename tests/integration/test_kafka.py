@@ -16,11 +16,12 @@ from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
 from app.config.settings import Settings
-from app.errors import UserError
+from app.errors import LastingError, UserError
 from app.ingest import sources
 from app.stream.assignment import plan
 from app.stream.run import Service, run
 from app.stream.shutdown import Stopping
+from app.stream.source_watch import SourceWatch
 from tests.servers.kafka import Kafka
 from tests.traces import all_rows, by_broker, identities, punctual_trace
 
@@ -241,6 +242,14 @@ def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
         f"source.options: topic {topic} was deleted and created again since this warehouse has "
         f"read it (id {first[1]}, now ")
     assert remedy.startswith("take a new warehouse: ")
+    now_s, warned = [0.0], list[str]()
+    watch = SourceWatch(settings, warned.append, warned.append, clock=lambda: now_s[0])
+    with pytest.raises(LastingError, match="created again"):  # a run does not wait for it
+        for now_s[0] in (1.0, 20.0, 21.0):
+            watch.look([])
+            if watch._question is not None:
+                watch._question.join(30)
+    assert warned == []
 
     options = {**settings.feed.options, "failOnDataLoss": "false"}
     loose = make_settings(source={"format": "kafka", "options": options})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from app.errors import UserError
+from app.errors import LastingError, UserError
 from app.ingest.sources.kafka_probe import topic_ids
 from app.warehouse.small_files import read_text, write_text
 
@@ -22,7 +22,7 @@ NAME = "_weir/topics.json"
 
 
 def check(settings: Settings, names: Sequence[str]) -> None:
-    """UserError for a topic that has been created again since the warehouse began to read it."""
+    """LastingError for a topic that has been created again since the warehouse began to read it."""
     options = settings.feed.reader_options()
     kept = _kept(settings)
     if not kept or options.get("failOnDataLoss", "true").lower() == "false":
@@ -30,7 +30,7 @@ def check(settings: Settings, names: Sequence[str]) -> None:
     now = topic_ids(options, [name for name in names if name in kept])
     for name, topic in now.items():
         if topic != kept[name]:
-            raise UserError(
+            raise LastingError(
                 f"source.options: topic {name} was deleted and created again since this warehouse "
                 f"has read it (id {kept[name]}, now {topic})\n"
                 "take a new warehouse: the tables have the records of the old topic; with "
