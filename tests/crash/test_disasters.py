@@ -35,7 +35,9 @@ def differences(name: str, records: Records, folder: Path, kafka: Kafka | None =
         return site.differences()
 
 
-@pytest.mark.parametrize("name", ["kill-worker", "table-deleted"])
+@pytest.mark.parametrize("name", [
+    "kill-worker", pytest.param("table-deleted", marks=pytest.mark.slow),
+])
 def test_after_a_disaster_or_its_remedy_the_tables_are_those_of_a_calm_run(
     name: str, records: Records, tmp_path: Path
 ) -> None:

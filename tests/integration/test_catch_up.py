@@ -102,7 +102,9 @@ def settings(make_settings: MakeSettings, kafka: Kafka, topic: str) -> Settings:
     })
 
 
-@pytest.mark.parametrize("read_before", [0, EVENTS // 4])
+@pytest.mark.parametrize("read_before", [
+    0, pytest.param(EVENTS // 4, marks=pytest.mark.slow),
+])
 def test_partitions_hours_apart_are_caught_up_without_a_late_record(
     kafka: Kafka, topic: str, settings: Settings, lines: Lines, uninterrupted: Rows,
     read_before: int,
