@@ -17,6 +17,7 @@ from app import __version__
 from app.errors import CheckFound, UserError
 from app.terminal import log
 from app.terminal.interrupt import Terminated, stoppable
+from app.terminal.program import PROGRAM
 
 
 class Commands(typer.core.TyperGroup):
@@ -37,6 +38,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich pads its panels with blanks, also in a pipe
     help="Quota governance for message streams: breaches, their causes and the affected topics.",
+    epilog="--prepare fetches the jars and compiles the cores. demo, run and doctor take every "
+    "option of spark-submit as well; --dry-run prints the line that would run.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 alerts_app = typer.Typer(
@@ -86,7 +89,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 ANSWERING = frozenset({
     "tables", "query", "explain", "report", "bakeoff", "what-if", "validate", "quality",
-    "demo", "doctor", "generate", "maintain",
+    "demo", "doctor", "generate", "maintain", "forget", "size",
 })
 """Commands that answer and end; Ctrl-C ends them immediately."""
 
@@ -101,11 +104,13 @@ def _answers(arguments: list[str]) -> bool:
 
 
 def _settings(
-    config: Path | None, warehouse: str | None = None, *, reads: bool = False
+    config: Path | None, warehouse: str | None = None, *, reads: bool = False, **overrides: Any
 ) -> Any:
     from app.config.settings import load_settings
 
-    return load_settings(config, {"warehouse": warehouse} if warehouse else None, reads=reads)
+    if warehouse:
+        overrides["warehouse"] = warehouse
+    return load_settings(config, overrides, reads=reads)
 
 
 def _preflight() -> str | None:
@@ -184,6 +189,34 @@ def run(
 
 
 @app.command()
+def reshard(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    shards: Annotated[int | None, typer.Option(
+        min=1, max=4096, help="Number of shards per job, in place of the configured one."
+    )] = None,
+    partitions: Annotated[int | None, typer.Option(
+        min=1, help="Number of shuffle partitions, in place of the configured one."
+    )] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be done.")
+    ] = False,
+) -> None:
+    """Move the state of a stopped run to another number of shards and shuffle partitions."""
+    from app.stream.reshard import refuse
+
+    overrides = {key: n for key, n in (("shards", shards), ("partitions", partitions)) if n}
+    settings = _settings(config, warehouse, **overrides)
+    if _preflight():
+        if _preflight() == HERE:
+            refuse(settings)
+        return
+    from app.stream.reshard import reshard as run_reshard
+
+    _found(run_reshard(settings, dry_run))
+
+
+@app.command()
 def generate(
     events: Annotated[int, typer.Option(min=1, help="Number of events.")] = 1_000_000,
     seed: Annotated[int, typer.Option(help="Seed.")] = 7,
@@ -231,6 +264,26 @@ def doctor(config: Config = None, warehouse: Warehouse = None, as_json: Json = F
     from app.setup.doctor import doctor as run_doctor
 
     _found(run_doctor(settings, as_json))
+
+
+@app.command()
+def size(
+    events_per_s: Annotated[float, typer.Option(min=0, help="Events per second, on average.")],
+    topics: Annotated[int, typer.Option(min=1, help="Topics, each partition being one.")],
+    principals: Annotated[
+        int, typer.Option(min=0, help="Users whose producer ids are counted.")
+    ] = 0,
+    batch: Annotated[
+        str, typer.Option(help="Time between two micro-batches, such as 1s or 10s.")
+    ] = "1s",
+    as_json: Json = False,
+) -> None:
+    """Compute the cores, memory, disk and commits that a load needs, from measurements."""
+    from app.setup.size import Load
+    from app.setup.size import size as run_size
+
+    batch_s = _duration(batch, "--batch") / 1000
+    _found(run_size(Load(events_per_s, topics, principals, batch_s), as_json))
 
 
 @app.command()
@@ -357,6 +410,39 @@ def maintain(
     from app.maintain import maintain as run_maintain
 
     _found(run_maintain(_settings(config, warehouse), dry_run, as_json))
+
+
+@app.command()
+def forget(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    principal: Annotated[
+        list[str] | None, typer.Option(help="Principal, such as User:etl or etl; may be repeated.")
+    ] = None,
+    client_id: Annotated[list[str] | None, typer.Option(help="Client id.")] = None,
+    producer: Annotated[list[str] | None, typer.Option(help="Name of a producer.")] = None,
+    consumer: Annotated[list[str] | None, typer.Option(help="Name of a consumer.")] = None,
+    subscription: Annotated[list[str] | None, typer.Option(help="Subscription.")] = None,
+    connection: Annotated[list[str] | None, typer.Option(help="Client connection.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Topic, with all partitions.")] = None,
+    now: Annotated[bool, typer.Option(
+        "--now", help="Remove the history that has the names as well; no run may be at work."
+    )] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count rows and files, and change nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Replace names of persons by pseudonyms, in every table; safe beside a run and readers."""
+    from app.maintain import forget as run_forget
+
+    names = {
+        "principal": principal, "client_id": client_id, "producer": producer,
+        "consumer": consumer, "subscription": subscription, "connection": connection,
+        "topic": topic,
+    }
+    given = {kind: texts for kind, texts in names.items() if texts}
+    _found(run_forget(_settings(config, warehouse), given, dry_run, now, as_json))
 
 
 @app.command("bakeoff")
@@ -675,7 +761,7 @@ def main(arguments: list[str] | None = None) -> int:
     log.end()
     try:
         with stoppable() if _answers(arguments) else nullcontext():
-            code = int(app(arguments, prog_name="./spark-submit.sh", standalone_mode=False) or 0)
+            code = int(app(arguments, prog_name=PROGRAM, standalone_mode=False) or 0)
         # Typer answers a Ctrl-C with the code alone.
         return _say("weir: interrupted", code, debug) if code == INTERRUPTED else code
     except typer.Exit as stop:

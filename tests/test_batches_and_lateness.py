@@ -36,7 +36,7 @@ def packed(settings: Settings) -> Packed:
     disorder = scenario.disorder.model_copy(update={"too_late": 0.01})
     trace = plan_trace(scenario.model_copy(update={"disorder": disorder}), EVENTS, 7)
     routes = {name: o.route for name, o in operators(settings, JOBS).items()}
-    pack = packer(routes, settings.shards, Limits(settings.max_future_ms))
+    pack = packer(routes, settings.shard_count, Limits(settings.max_future_ms))
     found: Packed = []
     lines = [line for part in trace.slices() for line in part.lines()]
     for first in range(0, len(lines), SMALLEST):

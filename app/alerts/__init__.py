@@ -3,7 +3,7 @@
 The commands `alerts check`, `alerts watch` and `alerts rules`, and the process that runs beside
 `run`. Start with `rounds`: a round evaluates each rule (`evaluation`), compares it with
 the recorded alerts (`episodes`, `journal`) and delivers the changes (`sinks`). Imports
-`app.warehouse` and `app.config`.
+`app.warehouse`, `app.config` and `app.background`.
 """
 
 from __future__ import annotations

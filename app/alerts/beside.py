@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.background.rounds import NICENESS
 from app.warehouse.reach import by_delta_rs
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ Log = Callable[[str], None]
 LAST_ROUND_S = 60.0
 """Time limit of the round after the end of the run."""
 LONGEST_PAUSE_S = 300.0
-NICENESS = 10
-"""The stream has priority when cores are scarce."""
 
 
 def check(settings: Settings) -> None:

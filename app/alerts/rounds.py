@@ -19,6 +19,8 @@ from app.alerts.sinks import Delivery, plain
 from app.config.alerts import StdoutSink
 from app.errors import UserError
 from app.terminal.moments import instant_of
+from app.terminal.printable import printable
+from app.terminal.program import PROGRAM
 from app.warehouse.relations import Warehouse
 from app.warehouse.writable import obstacle
 
@@ -117,7 +119,7 @@ def check_command(
             raise UserError(note)
         print(f"weir: {note}", file=sys.stderr)
     if found.broken and not found.firing:
-        raise UserError.of_many(found.broken, "./spark-submit.sh alerts check --json")
+        raise UserError.of_many(found.broken, f"{PROGRAM} alerts check --json")
     for note in found.notes():
         print(f"weir: {note}", file=sys.stderr)
     return 1 if found.firing else 0
@@ -198,7 +200,7 @@ def line(row: Row) -> str:
     """A change in one line."""
     severity = f" ({row['severity']})" if row["state"] == FIRING else ""
     at = instant_of(row["at_ms"])
-    return f"{row['state']:9} {row['alert']}{severity} at {at}: {row['summary']}"
+    return f"{row['state']:9} {row['alert']}{severity} at {at}: {printable(row['summary'])}"
 
 
 def _print(found: Round, as_json: bool) -> None:
@@ -211,11 +213,12 @@ def _print(found: Round, as_json: bool) -> None:
         print(json.dumps(answer, ensure_ascii=False))
         return
     for row in found.firing:
-        print(f"firing    {row['alert']} ({row['severity']}): {row['summary']}")
+        print(f"firing    {row['alert']} ({row['severity']}): {printable(row['summary'])}")
         if row["runbook"]:
             print(f"          what to do: {row['runbook']}")
     for row in found.changes:
         if row["state"] == RESOLVED:
-            print(f"resolved  {row['alert']} at {instant_of(row['at_ms'])}: {row['summary']}")
+            print(f"resolved  {row['alert']} at {instant_of(row['at_ms'])}: "
+                  f"{printable(row['summary'])}")
     count = found.rules
     print(f"{count} rule{'s' if count != 1 else ''} checked, {len(found.firing)} firing")

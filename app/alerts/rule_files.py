@@ -13,6 +13,7 @@ from app.config.alerts import AlertSettings
 from app.config.reading import describe, read_yaml
 from app.config.shipped import Place, shipped, yaml_files
 from app.errors import UserError, did_you_mean
+from app.terminal.program import PROGRAM
 from app.warehouse.query import write_json, write_table
 
 SHIPPED = shipped("alerts")
@@ -82,6 +83,6 @@ def _rules(file: Place) -> list[Rule]:
     if problems:
         raise UserError.of_many(
             [problems[0] + f"\nkeys of a rule: {', '.join(KEYS)}", *problems[1:]],
-            "./spark-submit.sh alerts rules",
+            f"{PROGRAM} alerts rules",
         )
     return rules

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -29,6 +30,7 @@ from app.config.base import (
     Model,
     Positive,
     as_text,
+    in_unit,
     in_units,
     resolved,
     shown,
@@ -40,18 +42,28 @@ from app.config.quality import QualitySettings
 from app.config.reading import describe, merge, policy_documents, read_yaml
 from app.config.source import SourceSettings
 from app.config.throttle_feed import ThrottleFeedSettings
-from app.errors import UserError
+from app.errors import UserError, did_you_mean
+from app.terminal.program import PROGRAM
 from state.engine.parameters import Parameters
 from state.jobs import DECLARED, JOBS
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 """delta-rs decodes it, and does not support a path with a `[`."""
+GATHERING = tuple(
+    dict.fromkeys(["quarantine", *(t.name for job in DECLARED.values() for t in job.tables)])
+)
+"""Tables whose rows may gather over micro-batches."""
 
 NO_SOURCE = (
     "source: is missing (the origin of the records)\n"
     "--config FILE names a configuration with a source; README.md has examples, and "
-    "`./spark-submit.sh demo` needs no configuration"
+    f"`{PROGRAM} demo` needs no configuration"
 )
+
+
+SHARDS_PER_PARTITION = 2
+"""Fewer would leave a partition without work where names spread unevenly; each more costs every
+micro-batch some milliseconds a job."""
 
 
 class PolicyDocument(Model):
@@ -68,11 +80,12 @@ class _Common(Model):
     warehouse: str = Field(default="weir-warehouse", min_length=1)
     source: SourceSettings | None = None
     queries: list[list[str]] = [list(JOBS)]
-    shards: Annotated[int, Field(ge=1, le=4096)] = 16
+    shards: Annotated[int, Field(ge=1, le=4096)] | None = None
     partitions: Positive | None = None
     trigger_ms: Milliseconds = 0
     archive_trigger_ms: Milliseconds = 10_000
     commit: Literal["delta-rs", "spark"] = "delta-rs"
+    commit_interval_ms: dict[str, Milliseconds] = {}
     archive_payload: bool = False
     storage_options: dict[str, str] = {}
     allowed_lateness_ms: Milliseconds = 500
@@ -110,6 +123,26 @@ class Settings(_WithJobs):
     def _off(cls, section: Any) -> Any:
         """Null switches a section off; the commands of the same name still work."""
         return {"interval_ms": None} if section is None else section
+
+    @field_validator("commit_interval_ms", mode="before")
+    @classmethod
+    def _intervals(cls, found: Any) -> Any:
+        """Durations as milliseconds; a single one holds for all tables."""
+        if isinstance(found, dict):
+            return {name: in_unit("_ms", value) for name, value in found.items()}
+        if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+            raise ValueError(f"{found!r} is neither a duration such as 10s nor a mapping of tables"
+                             " to durations")
+        return dict.fromkeys(GATHERING, found)
+
+    @field_validator("commit_interval_ms")
+    @classmethod
+    def _known_tables(cls, found: dict[str, int]) -> dict[str, int]:
+        for name in found:
+            if name not in GATHERING:
+                hint = did_you_mean(name, GATHERING)
+                raise ValueError(f"{name}: is not a table of a job ({hint})")
+        return found
 
     @field_validator("warehouse")
     @classmethod
@@ -168,6 +201,15 @@ class Settings(_WithJobs):
     def jobs(self) -> tuple[str, ...]:
         """Every job of every query, in the order of the configuration."""
         return tuple(job for group in self.queries for job in group)
+
+    @property
+    def shard_count(self) -> int:
+        """Shards of each core, if the warehouse does not say."""
+        return self.shards_for(self.partitions or os.cpu_count() or 1)
+
+    def shards_for(self, partitions: int) -> int:
+        """Shards of each core for so many shuffle partitions: as configured, or by them."""
+        return self.shards or SHARDS_PER_PARTITION * partitions
 
     def policy_dicts(self) -> list[dict[str, Any]]:
         """The configured policies as the documents they are, each scope and name once."""
@@ -268,6 +310,6 @@ def load_settings(
         formats = ", ".join(get_args(SourceSettings.model_fields["format"].annotation))
         mistakes = [f"{where}: source: is missing (source.format allowed: {formats})", *mistakes]
     if mistakes or settings is None:
-        hint = f"./spark-submit.sh validate --config {path}" if path else "validate"
+        hint = f"{PROGRAM} validate --config {path}" if path else "validate"
         raise UserError.of_many(mistakes, hint)
     return settings

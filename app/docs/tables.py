@@ -54,6 +54,9 @@ def _table(table: Table, columns: tuple[TableColumn, ...]) -> str:
         notes.append("Off unless the job's `extra_outputs` names it.")
     if table.partition_by:
         notes.append(f"Partitioned by `{'`, `'.join(table.partition_by)}`.")
+    if table.commit_interval_ms:
+        seconds = table.commit_interval_ms // 1000
+        notes.append(f"A run without an end commits its rows every {seconds} s.")
     text = f"## {table.name}\n\n{' '.join([table.meaning, *notes])}\n"
     return text + "\n" + _columns(columns)
 

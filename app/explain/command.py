@@ -24,6 +24,7 @@ from app.explain.limits import Policies
 from app.explain.reader import Reader
 from app.explain.sentence import Row, Sentence, clock, day
 from app.terminal.moments import DURATIONS, instant_of, read_duration_ms
+from app.terminal.printable import printable
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.query import plain
 from app.warehouse.relations import Warehouse
@@ -156,7 +157,8 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _print(ask: Ask, result: list[Sentence], hidden: int) -> None:
     times = _times(ask)
-    print(f"{ask.kind} {ask.name}" + ("" if times["from_ms"] is None else f", {_span(ask)}"))
+    span = "" if times["from_ms"] is None else f", {_span(ask)}"
+    print(f"{ask.kind} {printable(str(ask.name))}{span}")
     width = max(60, min(shutil.get_terminal_size((100, 40)).columns, 120))
     last_day = ""
     for sentence in result:
@@ -164,11 +166,11 @@ def _print(ask: Ask, result: list[Sentence], hidden: int) -> None:
             last_day = day(sentence.at_ms)
             print(f"\n{last_day}")
         print()
-        line = f"{clock(sentence.at_ms)}  {sentence.text}"
+        line = f"{clock(sentence.at_ms)}  {printable(sentence.text)}"
         print(_wrapped(line, width, [n.shown for n in sentence.numbers]))
         row = sentence.decision
         key = " ".join(f"{name}={value}" for name, value in row.key.items()) or "sums"
-        print(f"{' ' * 14}({sentence.rule}; {row.table} {key})")
+        print(f"{' ' * 14}({sentence.rule}; {row.table} {printable(key)})")
     if hidden:
         print(f"\nat least {hidden} more sentences: --limit {ask.limit + hidden} shows them,"
               " --window a shorter time")

@@ -15,6 +15,7 @@ from app.generate.configuration import Beside
 from app.generate.scenario import load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.generate.write import Written, write_expected, write_files, write_kafka, write_policies
+from app.terminal.program import PROGRAM
 
 CACHE_BYTES = 8 << 20
 """Of the caches of a trace that does not name a size."""
@@ -51,7 +52,7 @@ def generate(
         text = beside.write(trace, CACHE_BYTES)
         print(f"\nThe configuration to use with it, in {beside.config} (its limits are in "
               f"{beside.policies}):\n\n{indent(text, '  ')}\n"
-              f"  ./spark-submit.sh run --config {shlex.quote(str(beside.config))}")
+              f"  {PROGRAM} run --config {shlex.quote(str(beside.config))}")
     return 0
 
 

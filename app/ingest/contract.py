@@ -17,7 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.errors import UserError
-from app.ingest.parsing.block import Block, new_block, put_columns, to_table
+from app.ingest.parsing.block import (
+    Block,
+    leave_out_long_texts,
+    new_block,
+    put_columns,
+    to_table,
+)
 from app.ingest.parsing.layout import NAMES, bit
 from app.ingest.parsing.parser import parse_block
 from app.ingest.validation import Verdicts, validate
@@ -185,6 +191,7 @@ def from_table(
 
 
 def _validated(block: Block, limits: Limits, ingest_ms: int | None, jobs: Sequence[str]) -> Parsed:
+    leave_out_long_texts(block)
     latest = None if ingest_ms is None else ingest_ms + limits.max_future_ms
     return Parsed(block, validate(block, jobs, latest), tuple(jobs))
 

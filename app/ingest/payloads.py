@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.ingest.messages import Kind, Message
+from app.warehouse.object_store import object_store
 from app.warehouse.tables import TABLES
 from state.chunks.operator import PARTS
 
@@ -79,10 +80,7 @@ class Files:
         return int(self._system().get_file_info(path).size)
 
     def _system(self) -> Any:
-        import pyarrow.fs as pafs
-        from deltalake.fs import DeltaStorageHandler
-
-        return pafs.PyFileSystem(DeltaStorageHandler(self.root, self.storage))
+        return object_store(self.root, self.storage)
 
 
 @dataclass

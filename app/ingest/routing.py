@@ -44,6 +44,7 @@ _SCHEMA = pa.schema(
     [("job", pa.string()), ("shard", pa.int32()), ("ts", _TS), ("blob", pa.binary())]
 )
 PRINCIPAL = "principal"
+TOPIC = "topic"
 FILLED = ("home", "ingest_ms")
 """Columns of a blob that no block has."""
 POLICY = KIND_INDEX["policy"]
@@ -100,18 +101,21 @@ def _gather(
 
 
 def packer(
-    routes: Mapping[str, Route], shards: int, limits: Limits, live: bool = True
+    routes: Mapping[str, Route], shards: int, limits: Limits, live: bool = True,
+    as_spelled: bool = False,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: raw records in, rows of PACKED out.
 
     `live` = the records are read for the first time, so one far in the future is refused.
+    `as_spelled`: a topic goes to the shard of its name as it is in the record, as in layout 1 of
+    the manifest; else to that of its full name.
     """
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in regrouped(batches):
             now = time.time_ns() // 1_000_000
             parsed = parse_batch(batch, limits, now if live else None, list(routes))
-            yield pack_parsed(parsed, batch, routes, shards, now)
+            yield pack_parsed(parsed, batch, routes, shards, now, as_spelled=as_spelled)
 
     return pack
 
@@ -159,7 +163,7 @@ def _left_out(batch: pa.RecordBatch) -> dict[str, Array]:
 
 def pack_parsed(
     parsed: Parsed, identity: pa.RecordBatch, routes: Mapping[str, Route], shards: int,
-    ingest_ms: int, left_out: Mapping[str, Array] | None = None,
+    ingest_ms: int, left_out: Mapping[str, Array] | None = None, as_spelled: bool = False,
 ) -> pa.RecordBatch:
     """Rows of PACKED for parsed records; `identity` has their source_partition and offset."""
     latest = _latest_ms(parsed)
@@ -175,7 +179,7 @@ def pack_parsed(
         if not len(rows):
             continue
         content = _content(parsed, identity, route) if route.assembles else None
-        parts = list(_by_shard(parsed, route, rows, shards))
+        parts = list(_by_shard(parsed, route, rows, shards, as_spelled))
         while parts:
             found = packer_.blobs(route.columns, parts, content)
             sizes = pc.binary_length(found).to_numpy()
@@ -223,11 +227,16 @@ class _Part:
                 _Part(self.shard, self.home[half:], self.rows[half:]))
 
 
-def _by_shard(parsed: Parsed, route: Route, rows: Array, shards: int) -> Iterator[_Part]:
+def _by_shard(
+    parsed: Parsed, route: Route, rows: Array, shards: int, as_spelled: bool
+) -> Iterator[_Part]:
     """The records of a job by shard; policies for all brokers go to all."""
     hashes = []
     for column in route.key:
-        codes, values = parsed.block.text(PRINCIPAL if column == USER else column)
+        if column == TOPIC and not as_spelled:
+            codes, values = integers(parsed.topic.indices, -1), parsed.topic.dictionary
+        else:
+            codes, values = parsed.block.text(PRINCIPAL if column == USER else column)
         if column == USER:
             values = user_of(values)
         # A null key column has code -1: the last place, whatever else the batch holds.

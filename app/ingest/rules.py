@@ -14,7 +14,7 @@ Array = np.ndarray
 
 RULES: tuple[tuple[str, str], ...] = (
     ("UNPARSEABLE", "the record cannot be decoded into the columns at all"),
-    ("BAD_TYPE", "a value does not fit its type, or an integer exceeds its bits"),
+    ("BAD_TYPE", "a value does not fit its type, an integer exceeds its bits, or a text 8 MiB"),
     ("UNKNOWN_EVENT_TYPE", "`event_type` is null or no known kind"),
     ("MISSING_REQUIRED", "a column that every record or this kind needs is null or empty"),
     ("MISSING_CLOCK", "the clock of an enabled job that reads the kind is null; a row per job"),

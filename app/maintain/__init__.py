@@ -1,12 +1,14 @@
 """Maintenance of a warehouse: compaction, retention, and the removal of what nobody needs.
 
-The command `maintain`, and the process that runs beside `run`. Start with `upkeep`: it takes the
-tables one by one; `compaction`, `retention`, `vacuum` and `logs` each do one thing to a table.
-Imports `app.warehouse`, `app.config` and the payloads of `app.ingest`.
+The commands `maintain` and `forget`, and the process that runs beside `run`. Start with `upkeep`:
+it takes the tables one by one; `compaction`, `retention`, `vacuum` and `logs` each do one thing to
+a table. `forgetting` puts pseudonyms in the place of names.
+Imports `app.warehouse`, `app.config`, `app.background` and the payloads of `app.ingest`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,3 +20,13 @@ def maintain(settings: Settings, dry_run: bool = False, as_json: bool = False) -
     from app.maintain.command import maintain_command
 
     return maintain_command(settings, dry_run, as_json)
+
+
+def forget(
+    settings: Settings, names: Mapping[str, Sequence[str]], dry_run: bool = False,
+    erase: bool = False, as_json: bool = False,
+) -> int:
+    """Replace names, by kind, in every table of the warehouse; 1 if one table could not be done."""
+    from app.maintain.forget_command import forget_command
+
+    return forget_command(settings, names, dry_run, erase, as_json)

@@ -6,13 +6,11 @@ from __future__ import annotations
 import os
 import sys
 
+from app.background.rounds import NICENESS
 from app.config.settings import Settings
 from app.errors import UserError
 from app.maintain.upkeep import upkeep
 from app.warehouse.run_lock import Busy, only_maintenance
-
-NICENESS = 10
-"""The stream has priority."""
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from app.terminal.rounds import repeating
+from app.background.rounds import repeating
 from app.warehouse.reach import by_delta_rs
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from app.maintain.upkeep import Kept, Round, upkeep
 from app.terminal.sizes import size_text
 from app.warehouse.query import write_table
 from app.warehouse.reach import require_delta_rs
+from app.warehouse.relations import Warehouse
 from app.warehouse.run_lock import only_maintenance
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 def maintain_command(settings: Settings, dry_run: bool = False, as_json: bool = False) -> int:
     """Maintain the warehouse, or print what that would do; 1 if a table could not be."""
     require_delta_rs(settings.warehouse)
+    Warehouse.of(settings).require()
     with nullcontext() if dry_run else only_maintenance(settings):
         done = upkeep(settings, dry_run)
     if as_json:

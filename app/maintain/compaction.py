@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from app.ingest.payloads import STAGED
 from app.maintain.data_files import data_files
-from app.maintain.exchange import exchange
 from app.maintain.merging import merges
 from app.maintain.opened import Opened
 from app.maintain.rewriting import Rewriter
@@ -48,11 +47,8 @@ def compact(opened: Opened, settings: MaintenanceSettings, now_ms: int) -> Merge
         rewriter = Rewriter(opened, settings.memory_bytes)
         kept = 0
         for group in groups:
-            made = rewriter.write(group)
-            if exchange(opened, group, [made] if made else [], data_change=False):
+            if rewriter.replace(group, data_change=False):
                 before, after, kept = before + len(group), after + 1, kept + 1
-            elif made:
-                rewriter.discard(made)
         if not kept:
             break
     return Merged(before, after)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.warehouse import run_lock
-from app.warehouse.checkpoints import COPYING, FOLDER
+from app.warehouse import manifest, run_lock
+from app.warehouse.checkpoints import COPYING, FOLDER, RESHARDING
 from app.warehouse.small_files import UNFINISHED, local_path
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def sweep(settings: Settings, dry_run: bool) -> list[Path]:
     if root is None or not (root / "_weir").is_dir() or run_lock.at_work(settings):
         return []
     before = time.time() - settings.maintenance.orphans_ms / 1000
-    found = sorted(path for path in _unfinished(root) if path.stat().st_mtime < before)
+    found = sorted(path for path in _unfinished(settings, root) if path.stat().st_mtime < before)
     for path in () if dry_run else found:
         if path.is_dir():
             shutil.rmtree(path)
@@ -36,8 +36,11 @@ def sweep(settings: Settings, dry_run: bool) -> list[Path]:
     return found
 
 
-def _unfinished(root: Path) -> Iterator[Path]:
+def _unfinished(settings: Settings, root: Path) -> Iterator[Path]:
     yield from (root / FOLDER).glob(f"*{COPYING}")
+    kept = manifest.load(settings)
+    if kept is not None and kept.moving is None:
+        yield from root.glob(RESHARDING)
     for path in (root / "_weir").rglob(f".*{UNFINISHED}"):
         if path.is_file():
             yield path

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from app.warehouse.object_store import object_store
 from app.warehouse.relations import Warehouse
 from app.warehouse.tables import TABLES, Table
 
@@ -42,14 +43,11 @@ class Opened:
     @cached_property
     def files(self) -> Any:
         """Its folder, as a file system of pyarrow."""
+        if self.warehouse.folder is None:
+            return object_store(self.location, self.warehouse.storage_options)
         import pyarrow.fs as pafs
 
-        if self.warehouse.folder is not None:
-            return pafs.SubTreeFileSystem(self.location, pafs.LocalFileSystem())
-        from deltalake.fs import DeltaStorageHandler
-
-        handler = DeltaStorageHandler(self.location, self.warehouse.storage_options)
-        return pafs.PyFileSystem(handler)
+        return pafs.SubTreeFileSystem(self.location, pafs.LocalFileSystem())
 
 
 def clock_of(table: Table) -> str | None:

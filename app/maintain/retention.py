@@ -136,15 +136,9 @@ class _Cut:
         return self._rewriter.count([file], self.old, self._of(file))
 
     def _without_old(self, file: DataFile) -> bool:
-        made = self._rewriter.write(
+        return self._rewriter.replace(
             [file], f"({self.old}) IS NOT TRUE", self._of(file), data_change=True
         )
-        added = [made] if made else []
-        if exchange(self._opened, [file], added, data_change=True):
-            return True
-        if made:
-            self._rewriter.discard(made)
-        return False
 
     def _of(self, file: DataFile) -> Mapping[str, Any]:
         return {**self._params, "written_ms": file.written_ms}

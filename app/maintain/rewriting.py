@@ -1,4 +1,4 @@
-"""Writes the rows of some files into one new file, in the order of the table, in bounded memory.
+"""Puts one file in the place of some, with their rows in the order of the table, in bounded memory.
 
 DuckDB sorts and spills to disk what exceeds the memory; rows pass in batches. Nothing is part of
 the table before `app.maintain.exchange` commits it.
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from app.maintain.data_files import DataFile
+from app.maintain.exchange import exchange
 from app.maintain.opened import Opened
 from app.warehouse.functions import add_functions
 from app.warehouse.relations import GLOB, literal, sealed
@@ -38,35 +39,51 @@ class Rewriter:
     def count(self, files: Sequence[DataFile], where: str, params: Mapping[str, Any]) -> int:
         """How many rows of the files fulfil a condition."""
         with self._connect() as connection:
-            add_functions(connection, where)
+            return _count(connection, self._source(connection, files), where, params)
+
+    def count_changed(self, files: Sequence[DataFile], values: Mapping[str, str]) -> int:
+        """How many rows of the files have another value than the SQL of a column gives."""
+        with self._connect() as connection:
             source = self._source(connection, files)
-            (found,) = connection.execute(
-                f"SELECT count(*) FILTER (WHERE {where}) FROM {source}", dict(params)
-            ).fetchone() or (0,)
-        return int(found)
+            there = _columns(connection, source)
+            changed = [f'({v}) IS DISTINCT FROM "{c}"' for c, v in values.items() if c in there]
+            return _count(connection, source, " OR ".join(changed) or "false", {})
+
+    def replace(
+        self, files: Sequence[DataFile], where: str = "true",
+        params: Mapping[str, Any] | None = None, *, data_change: bool,
+        values: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Put a file with the rows that fulfil a condition in the place of some, or none if there
+        are no such rows. `values` has, by column, SQL for what takes the place of the stored value.
+        False: the table is as it was, for the reasons of `exchange`."""
+        made = self.write(files, where, params, data_change, values)
+        if exchange(self._opened, files, [made] if made else [], data_change):
+            return True
+        if made:
+            self._opened.files.delete_file(made.path)
+        return False
 
     def write(
         self, files: Sequence[DataFile], where: str = "true",
         params: Mapping[str, Any] | None = None, data_change: bool = False,
+        values: Mapping[str, str] | None = None,
     ) -> AddAction | None:
-        """Write the rows that fulfil a condition; None if there are none."""
+        """Write that file, which is not part of the table yet; None if there are no such rows."""
         with self._connect() as connection:
             add_functions(connection, where)
             source = self._source(connection, files)
-            there = {row[0] for row in connection.execute(f"DESCRIBE {source}").fetchall()}
+            there = _columns(connection, source)
             # A column that no file has is left out: files of one age keep having the same ones.
             schema = pa.schema([field for field in self._schema if field.name in there])
-            columns = ", ".join(f'"{name}"' for name in schema.names)
+            new = {name: f'"{name}"' for name in schema.names} | dict(values or {})
+            columns = ", ".join(f'{new[name]} AS "{name}"' for name in schema.names)
             order = [f'"{c}" NULLS FIRST' for c in self._opened.table.sort_by if c in there]
             by = f" ORDER BY {', '.join(order)}" if order else ""
             found = connection.sql(
                 f"SELECT {columns} FROM {source} WHERE {where}{by}", params=dict(params or {})
             ).to_arrow_reader(_rows_at_once(files))
             return self._write(files, schema, found, data_change)
-
-    def discard(self, action: AddAction) -> None:
-        """Remove a file that has not become part of the table."""
-        self._opened.files.delete_file(action.path)
 
     def _write(
         self, files: Sequence[DataFile], schema: pa.Schema, batches: pa.RecordBatchReader,
@@ -124,6 +141,20 @@ class Rewriter:
                 " union_by_name = true, hive_partitioning = false)"
             )
         return "files"
+
+
+def _count(
+    connection: duckdb.DuckDBPyConnection, source: str, where: str, params: Mapping[str, Any]
+) -> int:
+    add_functions(connection, where)
+    (found,) = connection.execute(
+        f"SELECT count(*) FILTER (WHERE {where}) FROM {source}", dict(params)
+    ).fetchone() or (0,)
+    return int(found)
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, source: str) -> set[str]:
+    return {row[0] for row in connection.execute(f"DESCRIBE {source}").fetchall()}
 
 
 def _rows_at_once(files: Sequence[DataFile]) -> int:

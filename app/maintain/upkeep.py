@@ -89,8 +89,12 @@ def _table(
         look = _planned if dry_run else _done
         return look(settings, opened, rules, now_ms, kept, before)
     except FAILURES as error:
-        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return replace(kept, bytes_after=None, log_bytes_after=None, problem=text[:200])
+        return replace(kept, bytes_after=None, log_bytes_after=None, problem=problem_of(error))
+
+
+def problem_of(error: Exception) -> str:
+    """The first line of what keeps a table from its maintenance."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def _planned(

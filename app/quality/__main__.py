@@ -6,13 +6,12 @@ from __future__ import annotations
 import os
 import sys
 
+from app.background.rounds import NICENESS
 from app.config.settings import Settings
 from app.errors import UserError
 from app.quality.command import audit_warehouse
 from app.warehouse.tables import TABLES
 
-NICENESS = 10
-"""The stream has priority."""
 NAMED = 5
 """Failed expectations that are named."""
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from threading import Event
 from typing import TYPE_CHECKING
 
-from app.terminal.rounds import one_round, repeating
+from app.background.rounds import one_round, repeating
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

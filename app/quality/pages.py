@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment
 
 from app.terminal.moments import instant_of
+from app.warehouse.small_files import PAGES as FOLDER
 from app.warehouse.small_files import write_text
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-FOLDER = "_weir/quality"
 INDEX = f"{FOLDER}/index.html"
 """Where the list of the audited tables is, below the warehouse; `<table>.html` is beside it."""
 Row = dict[str, Any]

@@ -2,7 +2,8 @@
 
 A micro-batch commits one table after the other. Between two commits a table may already contain
 rows that another lacks, so tables of a batch that has begun and not ended are read as they were
-before it. A batch has ended when Spark has written its end into the checkpoint.
+before it. A batch has ended when Spark has written its end into the checkpoint. Where rows of a
+batch wait for a common commit (`app.warehouse.gathering`), tables are read as before this batch.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from app.warehouse import manifest
 from app.warehouse.checkpoints import APPLICATION, ARCHIVE, FOLDER
+from app.warehouse.gathering import Gathered
 from app.warehouse.relations import Warehouse
-from app.warehouse.small_files import read_text
+from app.warehouse.small_files import local_path, read_text
 from app.warehouse.tables import TABLES
 
 if TYPE_CHECKING:
@@ -24,19 +26,33 @@ if TYPE_CHECKING:
 def committed(settings: Settings) -> dict[str, DeltaTable | None]:
     """Every table, None where nothing has been written, at its newest version of whole batches."""
     warehouse = Warehouse.of(settings)
+    queries = _queries(settings, warehouse)
+    waited = {query: _first_gathered(settings, query) for query in queries}
     opened = warehouse.open_all(TABLES)
     tables = [table for table in opened.values() if table is not None]
-    for query in _queries(settings, warehouse):
+    for query in queries:
         application = read_text(settings, f"{FOLDER}/{query}/{APPLICATION}")
         if application is None:
             continue
         begun = max((_batch(table, application) for table in tables), default=-1)
-        if begun < 0 or read_text(settings, f"{FOLDER}/{query}/commits/{begun}") is not None:
-            continue
-        for table in tables:
-            while _batch(table, application) == begun and table.version() > 0:
+        partial = [] if begun < 0 or _ended(settings, query, begun) else [begun]
+        partial += [
+            batch for batch in (waited[query], _first_gathered(settings, query))
+            if batch is not None
+        ]
+        for table in tables if partial else ():
+            while _batch(table, application) >= min(partial) and table.version() > 0:
                 table.load_as_version(table.version() - 1)
     return opened
+
+
+def _ended(settings: Settings, query: str, batch: int) -> bool:
+    return read_text(settings, f"{FOLDER}/{query}/commits/{batch}") is not None
+
+
+def _first_gathered(settings: Settings, query: str) -> int | None:
+    """The oldest batch of a query with rows that are in no table yet; None = there is none."""
+    return None if local_path(settings.warehouse) is None else Gathered(settings, query).first()
 
 
 def _batch(table: DeltaTable, application: str) -> int:

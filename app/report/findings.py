@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Grid
 
+from app.terminal.program import PROGRAM
 from app.terminal.sizes import size_text
 
 Row = Mapping[str, Any]
@@ -595,9 +596,9 @@ def render(summary: Summary, console: Console, others: Iterable[str] = ()) -> No
 def render_next_steps(out: Path, console: Console) -> None:
     """Prints where the tables are and queries to try."""
     warehouse = out / "warehouse"
-    console.print(f"\nThe tables are in {warehouse} (./spark-submit.sh tables lists them). Try:",
+    console.print(f"\nThe tables are in {warehouse} ({PROGRAM} tables lists them). Try:",
                   markup=False, soft_wrap=True)
     for meaning, sql in QUERIES:
         console.print(f"\n  # {meaning}", markup=False)
-        console.print(f"  ./spark-submit.sh query --warehouse {shlex.quote(str(warehouse))} "
+        console.print(f"  {PROGRAM} query --warehouse {shlex.quote(str(warehouse))} "
                       f'"{sql}"', markup=False, soft_wrap=True)

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from app.report.charts import NARROW, WIDE, svg
 from app.report.model import Chart, Fold, Grid, Link, Page, Part, Section
 from app.report.words import NUMBERS, cell_text, runbook_target
+from app.terminal.program import PROGRAM
 from app.warehouse.query import plain
 
 KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link"}
@@ -30,7 +31,8 @@ def html(page: Page, day: str, beside: Path = Path()) -> str:
     )
     style = Markup(files("app.report").joinpath("style.css").read_text("utf-8"))
     return templates.get_template("page.html.j2").render(
-        page=page, style=style, kind=lambda part: KINDS[type(part)], numbers=NUMBERS,
+        page=page, program=PROGRAM, style=style, numbers=NUMBERS,
+        kind=lambda part: KINDS[type(part)],
         cell=lambda value, kind: cell_text(value, kind, day),
         runbook=lambda name: runbook_target(name, beside),
         wide=lambda chart: _drawn(chart, WIDE), narrow=lambda chart: _drawn(chart, NARROW),

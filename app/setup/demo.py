@@ -16,6 +16,7 @@ from app.generate.trace import Trace, plan_trace
 from app.generate.write import write_files, write_policies
 from app.report import findings
 from app.setup.demo_folder import prepare
+from app.terminal.program import PROGRAM
 
 FILES_PER_BATCH = 10
 """Several micro-batches, as in a service, so that late records are quarantined."""
@@ -84,7 +85,7 @@ def write_config(trace: Trace, out: Path) -> Path:
     warehouse = str((out / "warehouse").absolute())
     found = document(trace, warehouse, source, "policies.yaml", CACHE_BYTES)
     path = out / "weir.yaml"
-    path.write_text("# What demo ran: ./spark-submit.sh run --config FILE --available-now\n"
+    path.write_text(f"# What demo ran: {PROGRAM} run --config FILE --available-now\n"
                     + yaml.safe_dump(found, sort_keys=False))
     return path
 

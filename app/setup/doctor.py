@@ -17,7 +17,7 @@ from app.setup.validate import unset_variables
 from app.stream import assignment, integrity
 from app.stream.jars import coordinates
 from app.stream.session import build_session, stop_session
-from app.warehouse import checkpoints, manifest, writable
+from app.warehouse import checkpoints, formats, manifest, writable
 from app.warehouse.small_files import local_path
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def doctor(settings: Settings, as_json: bool) -> int:
     """Run every check; exit code 1 if one fails."""
     spark = build_session(settings, "weir-doctor")
     looks: tuple[Callable[[Settings, SparkSession], Check], ...] = (
-        _python, _java, _spark, _delta, _kafka, _workers, _warehouse, _partitions, _tables,
-        _environment,
+        _python, _java, _spark, _delta, _kafka, _workers, _warehouse, _formats, _partitions,
+        _tables, _environment,
     )
     checks = [look(settings, spark) for look in looks]
     stop_session(spark)
@@ -123,6 +123,17 @@ def _place(settings: Settings) -> str:
     return f"{folder.absolute()} ({'there' if folder.exists() else 'not yet there'})"
 
 
+def _formats(settings: Settings, spark: SparkSession) -> Check:
+    """Whether this release continues what the last run wrote."""
+    return checked("formats", lambda: _last_release(settings))
+
+
+def _last_release(settings: Settings) -> str:
+    formats.check(settings, settings.jobs)
+    kept = formats.load(settings)
+    return "no run yet" if kept is None else f"of Weir {kept.weir}"
+
+
 def _partitions(settings: Settings, spark: SparkSession) -> Check:
     """Whether the configured numbers fit the manifest, which supplies those not configured."""
     return checked("partitions", lambda: _numbers(settings, spark))
@@ -131,8 +142,8 @@ def _partitions(settings: Settings, spark: SparkSession) -> Check:
 def _numbers(settings: Settings, spark: SparkSession) -> str:
     kept = manifest.check(settings)
     if kept is None:
-        now = spark.conf.get("spark.sql.shuffle.partitions")
-        return f"{now}, shards {settings.shards} (no manifest yet)"
+        now = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+        return f"{now}, shards {settings.shards_for(now)} (no manifest yet)"
     return f"{kept.partitions}, shards {kept.shards}"
 
 

@@ -27,6 +27,7 @@ from app.ingest.sources import open_stream
 from app.stream.step import ANSWERS, decode, encode
 from app.warehouse import checkpoints
 from app.warehouse.commit import Writer
+from app.warehouse.object_store import object_store
 from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import TABLES, Table
 
@@ -213,10 +214,7 @@ def _write(rows: pa.Table, root: str, path: str, storage: dict[str, str]) -> int
         file.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(rows, file, **options)
         return file.stat().st_size
-    import pyarrow.fs as pafs
-    from deltalake.fs import DeltaStorageHandler
-
-    system = pafs.PyFileSystem(DeltaStorageHandler(root, storage))
+    system = object_store(root, storage)
     pq.write_table(rows, path, filesystem=system, **options)
     return int(system.get_file_info(path).size)
 

@@ -49,6 +49,11 @@ class Plan:
         return {**self.queries, **({ARCHIVE: (ARCHIVE,)} if self.archive else {})}
 
     @property
+    def jobs(self) -> list[str]:
+        """The jobs of all queries to run."""
+        return [job for jobs in self.queries.values() for job in jobs]
+
+    @property
     def touched(self) -> list[str]:
         """The queries that no other run may use meanwhile: those that run, and those to split."""
         return list(dict.fromkeys([*self.running, *(split.query for split in self.splits)]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from app.config.base import ENV, MASK, SECRET
 from app.errors import UserError
+from app.warehouse.small_files import MAKE_ROOM, MAKE_WRITABLE
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -41,13 +42,11 @@ _FIXABLE = (
     ),
     (
         re.compile(r"No space left on device|Disk quota exceeded"),
-        "no space left on the device of the warehouse\n"
-        "make room and start again: the run continues where it was",
+        f"no space left on the device of the warehouse\n{MAKE_ROOM}",
     ),
     (
         re.compile(r"Read-only file system"),
-        "the warehouse has become read-only\n"
-        "make it writable and start again: the run continues where it was",
+        f"the warehouse has become read-only\n{MAKE_WRITABLE}",
     ),
 )
 _WORKER = re.compile(

@@ -26,7 +26,7 @@ from app.stream.catch_up import CatchUp
 from app.stream.operators import Operator, operators
 from app.stream.step import ANSWERS, STATE, decode, stepper
 from app.stream.throttle_feed import COMMANDS, ThrottleFeed
-from app.warehouse import checkpoints
+from app.warehouse import checkpoints, manifest
 from app.warehouse.commit import Writer
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
@@ -46,8 +46,8 @@ def frame(raw: Raw, settings: Settings, group: Sequence[str]) -> DataFrame:
 
     group_operators = operators(settings, group, in_stream=True)
     pack = packer(
-        {name: o.route for name, o in group_operators.items()}, settings.shards,
-        Limits(settings.max_future_ms),
+        {name: o.route for name, o in group_operators.items()}, settings.shard_count,
+        Limits(settings.max_future_ms), as_spelled=manifest.as_spelled(settings),
     )
     idle_ms = settings.idle_advance_ms
     packed = raw.through(pack if raw.shares is None else bounded(pack), PACKED)
@@ -139,11 +139,14 @@ class Committer:
 def start(
     spark: SparkSession, settings: Settings, group: Sequence[str],
     trigger: dict[str, Any] | None = None, on_late: Callable[[int], None] | None = None,
-    name: str | None = None,
+    name: str | None = None, writer: Writer | None = None,
 ) -> StreamingQuery:
-    """Start the query of a group of jobs, under the name that holds their progress."""
+    """Start the query of a group of jobs, under the name that holds their progress.
+
+    Without a `writer` every micro-batch commits its rows.
+    """
     name = name or query_name(group)
-    writer = Writer(settings, name, spark)
+    writer = writer or Writer(settings, name, spark)
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
     raw = open_stream(spark, settings)
     catch_up = CatchUp(spark, settings, name, raw.shares) if raw.shares else None

@@ -14,6 +14,7 @@ from app.errors import UserError
 from app.stream import spark_logs
 from app.warehouse import checkpoints
 from app.warehouse.checkpoints import ARCHIVE, Commit
+from app.warehouse.gathering import Gathered
 from app.warehouse.log_files import empty_commits, unfinished_commit
 from app.warehouse.small_files import local_path, path_in
 from state.jobs import DECLARED
@@ -98,7 +99,7 @@ def _lost(settings: Settings, query: str, name: str, commit: Commit) -> Iterator
             f"table {path}, which has batch {has} of the query {query}\n"
             "put back tables and checkpoints of one time from a copy, or take another warehouse"
         )
-    elif not _kept(settings, query, commit, has):
+    elif not (_kept(settings, query, commit, has) or _waits(settings, query, name, commit, has)):
         yield (
             f"warehouse: the table {path} has lost batch {commit.batch} of the query {query}"
             + _remedy(settings, query, path, commit, has)
@@ -134,6 +135,14 @@ def _kept(settings: Settings, query: str, commit: Commit, has: int) -> bool:
     that has not ended is processed once more."""
     again = commit.batch > checkpoints.last_ended(settings, query)
     return has >= (commit.before if again else commit.batch)
+
+
+def _waits(settings: Settings, query: str, name: str, commit: Commit, has: int) -> bool:
+    """Whether the rows of a lost commit are still in the files that they were gathered in, which
+    are removed after the commit is on disk."""
+    if local_path(settings.warehouse) is None:
+        return False
+    return any(has < batch <= commit.batch for batch in Gathered(settings, query).batches(name))
 
 
 def _remedy(settings: Settings, query: str, path: str, commit: Commit, has: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.stream import assignment, integrity
-from app.warehouse import manifest, run_lock, writable
+from app.warehouse import formats, manifest, run_lock, writable
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -21,6 +21,7 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> Plan:
     made = assignment.plan(settings, jobs)
     _ = settings.feed
     manifest.check(settings)
+    formats.check(settings, made.jobs)
     writable.require(settings)
     run_lock.refuse(settings.warehouse, made.touched)
     integrity.check(settings, made.own)

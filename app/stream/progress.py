@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from app.ingest.sources.raw import METRIC
+from app.stream import catch_up_time
 from app.stream.shutdown import ended, waits
 from app.terminal import log
 from app.terminal.moments import instant_of
@@ -35,6 +36,10 @@ class Figures:
     batch_ms: int = 0
     latest_event_s: float | None = None
     state_bytes: int | None = None
+    waiting: int | None = None
+    """Records that the last batch has left in the source; None where it is not known."""
+    caught_up_s: float | None = None
+    """Time in which they are processed; None while more comes than is processed."""
     batches: int = 0
     phases_ms: dict[str, int] = field(default_factory=dict)
     """Time of each phase of the batches so far, by Spark's name for it."""
@@ -55,6 +60,10 @@ class Figures:
         events = records(progress)
         self.events += events
         self.per_second = events * 1000 / max(self.batch_ms, 1)
+        waiting = catch_up_time.waiting(progress)
+        if waiting is not None:
+            self.caught_up_s = catch_up_time.caught_up_s(self.waiting, waiting, self.batch_ms)
+        self.waiting = waiting
         latest = progress.get("eventTime", {}).get("max")
         if latest is not None and _seconds(latest) > 0:  # 0: no record has moved the clock
             self.latest_event_s = max(self.latest_event_s or 0.0, _seconds(latest))
@@ -74,6 +83,8 @@ class Figures:
         parts = [f"{self.per_second:,.0f} events/s", f"batch {self.batch_ms / 1000:.2f} s"]
         if self.latest_event_s is not None:
             parts.append(_age(self.latest_event_s, now_s))
+        if self.waiting:
+            parts.append(catch_up_time.text(self.waiting, self.caught_up_s))
         if self.state_bytes is not None:
             parts.append(f"state {self.state_bytes / 1e6:,.1f} MB")
         return f"{self.name}: {', '.join(parts)}"

@@ -19,6 +19,7 @@ from app.stream import archive, assignment, govern, integrity
 from app.stream.assignment import Plan
 from app.stream.clock_watch import ClockWatch
 from app.stream.failures import Passing, QueryFailed, RecordsGone, failure
+from app.stream.gatherers import Gatherers
 from app.stream.preflight import refuse
 from app.stream.progress import Progress
 from app.stream.session import build_session, stop_session
@@ -27,7 +28,7 @@ from app.stream.source_watch import SourceWatch
 from app.telemetry.health import Health
 from app.terminal import log
 from app.terminal.interrupt import stoppable
-from app.warehouse import last_configuration, manifest
+from app.warehouse import formats, gathering, last_configuration, manifest
 from app.warehouse.checkpoints import ARCHIVE
 from app.warehouse.run_lock import only_run
 
@@ -67,9 +68,6 @@ def work(
     An `interactive` run ends at Ctrl-C as any other command: no batch is finished first.
     """
     made = refuse(settings, jobs)
-    kept = manifest.check(settings)
-    if kept is not None:
-        settings = settings.model_copy(update={"partitions": kept.partitions})
     with only_run(settings, made.touched):
         if assignment.plan(settings, jobs) != made:
             raise UserError(
@@ -93,17 +91,21 @@ def _with_spark(
     progress.say(f"warehouse {settings.warehouse}, source {settings.feed.format}: starting Spark")
     stopping = Stopping()
     with stoppable():
-        spark = build_session(settings, "weir")
+        spark = build_session(manifest.followed(settings), "weir")
     try:
         with stoppable():
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
             manifest.claim(settings, partitions)
+            for query in made.touched:
+                gathering.commit_left(settings, query, spark)
             assignment.apply(settings, made)
+            formats.keep(settings, made.jobs)
             last_configuration.keep(settings)
             sources.claim(settings)
         with listening(spark, stopping, python=not interactive):
             for note in made.notes():
                 progress.say(note)
+            settings = manifest.followed(settings)
             Service(spark, settings, made.running, available_now, stopping, progress).work()
     finally:
         if ours:
@@ -129,6 +131,7 @@ class Service:
             settings, self._progress.say, self._progress.warn, silence=self._endless
         )
         self._late = Late(settings, self._progress)
+        self._gatherers = Gatherers(spark, settings, self._endless, self._progress.warn)
         self._groups = dict(queries)
         self._queries: dict[str, StreamingQuery] = {}
         self._again: dict[str, tuple[float, int]] = {}
@@ -146,7 +149,8 @@ class Service:
                 query = archive.start(self._spark, self._settings, trigger)
             else:
                 query = govern.start(
-                    self._spark, self._settings, group, trigger, self._late, name
+                    self._spark, self._settings, group, trigger, self._late, name,
+                    self._gatherers.writer(name),
                 )
         except PySparkException as error:
             # Its text has the plan, and the plan every option of the source.
@@ -205,6 +209,7 @@ class Service:
                 if time.monotonic() - self._swept >= SWEEP_S:
                     self._sweep()
                 self._follow_clock()
+                self._gatherers.commit_due()
                 if not self._tend():
                     break
             if self._stopping.asked:
@@ -218,6 +223,7 @@ class Service:
         finally:
             queries = list(self._queries.values())
             interrupted = drain(queries, self._stopping)
+            self._gatherers.commit_all()
             for name in interrupted:
                 self._progress.warn(f"{name}: batch interrupted; the next start repeats it")
             self._progress.look(queries)

@@ -25,6 +25,10 @@ APPLICATION = "weir-application-id"
 COMMITTED = "weir-committed.json"
 MOST_RECORDS = "weir-most-records"
 COPYING = ".copying"
+RESHARDING = "_weir/resharding"
+"""Where checkpoints with other numbers of shards and partitions are built."""
+BEFORE = ".before"
+PARTITIONS = "spark.sql.shuffle.partitions"
 ARCHIVE = "archive"
 """The query that archives records as they arrived."""
 
@@ -135,6 +139,33 @@ def record(settings: Settings, query: str, commits: dict[str, Commit]) -> None:
     """Keep what the query has committed."""
     text = json.dumps({table: asdict(commit) for table, commit in commits.items()})
     write_text(settings, f"{FOLDER}/{query}/{COMMITTED}", text)
+
+
+def without_state(source: Path, target: Path, partitions: int) -> None:
+    """Copy a checkpoint, all but its states, for another number of shuffle partitions."""
+    shutil.copytree(source, target, ignore=lambda _, names: {"state"} & set(names))
+    for file in (target / "offsets").iterdir():
+        if not file.name.isdigit():
+            file.unlink()  # a checksum of the file as it was, which Spark would refuse
+            continue
+        version, about, *sources = file.read_text().split("\n")
+        found = json.loads(about)
+        found["conf"][PARTITIONS] = str(partitions)
+        about = json.dumps(found, separators=(",", ":"))
+        file.write_text("\n".join([version, about, *sources]))
+
+
+def put_in_place(root: Path, query: str) -> None:
+    """Exchange the checkpoint of a query for the one that is built; once more after a crash: the
+    rest of it."""
+    place, built = root / FOLDER / query, root / RESHARDING / query
+    if not built.exists():
+        return
+    if place.exists():
+        before = built.with_name(query + BEFORE)
+        shutil.rmtree(before, ignore_errors=True)
+        place.rename(before)
+    built.rename(place)
 
 
 def copy(settings: Settings, query: str, new: str) -> None:

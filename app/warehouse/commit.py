@@ -44,6 +44,8 @@ class Writer:
         self.by_spark = settings.commit == "spark"
         self._properties = log_properties(settings.maintenance.history_ms)
         self._open: dict[str, Any] = {}
+        self._wider: set[str] = set()
+        """Tables of a later release: they have more columns, null in the rows of this one."""
 
     def prepare(self, names: list[str]) -> None:
         """Create the tables that are missing, so that readers find them from the start."""
@@ -54,14 +56,19 @@ class Writer:
                 self._table(name)
 
     def append(self, name: str, rows: pa.Table, batch: int) -> None:
-        """Append the rows of a batch to a table, unless that has been done."""
+        """Append the rows of a batch to a table, if there are any, unless that has been done."""
+        if not rows.num_rows:
+            return
         if self.by_spark:
             self._append_by_spark(name, rows, batch)
             return
         from deltalake import write_deltalake
 
         def write(table: DeltaTable, marker: CommitProperties) -> None:
-            write_deltalake(table, rows, mode="append", commit_properties=marker)
+            write_deltalake(
+                table, rows, mode="append", commit_properties=marker,
+                schema_mode="merge" if name in self._wider else None,
+            )
 
         self._once(name, batch, write)
 
@@ -92,9 +99,7 @@ class Writer:
         table = self._table(name)
         marker = CommitProperties(app_transactions=[Transaction(self.application, batch)])
         for attempt in range(ATTEMPTS):
-            table.update_incremental()
-            done = table.transaction_version(self.application)
-            if done is not None and done >= batch:
+            if self._newest(table) >= batch:
                 break
             try:
                 write(table, marker)
@@ -104,11 +109,18 @@ class Writer:
                     raise
         self._note(name, batch)
 
+    def _newest(self, table: DeltaTable) -> int:
+        """The newest batch of this query that a table has; -1 = none."""
+        table.update_incremental()
+        batch = table.transaction_version(self.application)
+        return -1 if batch is None else int(batch)
+
     def settle(self) -> None:
-        """End a batch: in a warehouse on this machine its commits survive a loss of power from
-        now on, and the query's checkpoint knows them."""
-        if self._local is not None and self._commits:
-            checkpoints.record(self._settings, self._query, self._commits)
+        """End a batch: in a warehouse on this machine its rows survive a loss of power from
+        now on, and the query's checkpoint knows its commits."""
+        if self._local is not None:
+            if self._commits:
+                checkpoints.record(self._settings, self._query, dict(self._commits))
             durable.sync(self._local)
 
     def _note(self, name: str, batch: int) -> None:
@@ -132,6 +144,8 @@ class Writer:
                 )
             table = DeltaTable(path, storage_options=options)
             _add_columns(table, definition)
+            if len(table.schema().fields) > len(definition.schema):
+                self._wider.add(name)
             self._open[name] = table
         return self._open[name]
 

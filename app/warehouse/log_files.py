@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.errors import UserError
+from app.terminal.program import PROGRAM
 from app.warehouse.time_travel import COMMIT
 
 
@@ -36,7 +37,7 @@ def require_contents(location: str, last: int | None = None) -> None:
         if last is None or int(path.stem) <= last:
             raise UserError(
                 f"warehouse: the table {location} has lost the rows of a commit, whose file is "
-                f"empty ({path})\nput the table back from a copy; ./spark-submit.sh doctor says "
+                f"empty ({path})\nput the table back from a copy; {PROGRAM} doctor says "
                 "whether the query can write them again"
             )
 

@@ -1,8 +1,8 @@
-"""The manifest of a warehouse: the values that its first start fixed.
+"""The manifest of a warehouse: the values that its first start chose.
 
-State cannot move between partitions or shards, so both numbers are written down once, with the
-version of the layout, in `<warehouse>/_weir/manifest.json`. It also has the jobs of each query that
-has begun (`app.stream.assignment`).
+State lies in shards and partitions, so both numbers are written down with the version of the
+layout, in `<warehouse>/_weir/manifest.json`; `reshard` alone changes them. It also has the jobs of
+each query that has begun (`app.stream.assignment`).
 """
 
 from __future__ import annotations
@@ -14,18 +14,23 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
+from app.terminal.program import PROGRAM
 from app.warehouse.small_files import read_text, write_text
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
+"""2: a topic lies in the shard of its full name; 1: in that of its name as a record spells it."""
+READABLE = (1, 2)
+"""A warehouse keeps its layout; `reshard` brings an older one up to date."""
+RESHARD = f"{PROGRAM} reshard --config FILE"
 NAME = "_weir/manifest.json"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The values that the first start of a warehouse fixed."""
+    """The values that the first start of a warehouse chose, or `reshard` since."""
 
     layout_version: int
     partitions: int
@@ -33,6 +38,8 @@ class Manifest:
     created_ms: int
     queries: dict[str, list[str]] | None = None
     """Jobs by the query that runs them; None in a manifest of an earlier version."""
+    moving: list[str] | None = None
+    """Queries whose checkpoints with these numbers are complete and not yet in their places."""
 
 
 def load(settings: Settings) -> Manifest | None:
@@ -44,7 +51,7 @@ def load(settings: Settings) -> Manifest | None:
     try:
         found: dict[str, Any] = json.loads(text)
         version = found["layout_version"]
-        if version != LAYOUT_VERSION:
+        if version not in READABLE:
             raise UserError(
                 f"{where}: the warehouse has layout version {version!r}\n"
                 f"this version of Weir reads layout version {LAYOUT_VERSION}; "
@@ -52,7 +59,7 @@ def load(settings: Settings) -> Manifest | None:
             )
         kept = {
             name: found[name] for name in Manifest.__dataclass_fields__
-            if name in found or name != "queries"
+            if name in found or name not in ("queries", "moving")
         }
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
@@ -70,13 +77,17 @@ def check(settings: Settings, partitions: int | None = None) -> Manifest | None:
     manifest = load(settings)
     if manifest is None:
         return None
+    if manifest.moving is not None:
+        raise UserError(
+            f"warehouse: a reshard of {settings.warehouse} was interrupted\n{RESHARD} finishes it"
+        )
     wanted = {"partitions": partitions or settings.partitions, "shards": settings.shards}
     for key, value in wanted.items():
         kept = getattr(manifest, key)
         if value is not None and value != kept:
             raise UserError(
                 f"{key}: {value} does not fit the warehouse, whose state is in {kept} {key} "
-                f"({path(settings)})\nset {key} to {kept}, or take another warehouse"
+                f"({path(settings)})\n{RESHARD} moves it; or set {key} to {kept}"
             )
     return manifest
 
@@ -86,8 +97,47 @@ def claim(settings: Settings, partitions: int) -> Manifest:
     manifest = check(settings, partitions)
     if manifest is None:
         now_ms = time.time_ns() // 1_000_000
-        manifest = Manifest(LAYOUT_VERSION, partitions, settings.shards, now_ms)
+        shards = settings.shards_for(partitions)
+        manifest = Manifest(LAYOUT_VERSION, partitions, shards, now_ms)
         _write(settings, manifest)
+    return manifest
+
+
+def as_spelled(settings: Settings) -> bool:
+    """Whether the state of a topic lies in the shard of its name as records spell it."""
+    manifest = load(settings)
+    return manifest is not None and manifest.layout_version < LAYOUT_VERSION
+
+
+def followed(settings: Settings) -> Settings:
+    """The settings with the numbers that the first start has fixed, if there was one."""
+    manifest = load(settings)
+    if manifest is None:
+        return settings
+    numbers = {"partitions": manifest.partitions, "shards": manifest.shards}
+    return settings.model_copy(update=numbers)
+
+
+def renumber(settings: Settings, shards: int, partitions: int, moving: Sequence[str]) -> None:
+    """Record other numbers, for which checkpoints of these queries are complete."""
+    _write(settings, replace(
+        _there(settings), layout_version=LAYOUT_VERSION, shards=shards, partitions=partitions,
+        moving=list(moving),
+    ))
+
+
+def moved(settings: Settings) -> None:
+    """Record that every checkpoint is in its place."""
+    _write(settings, replace(_there(settings), moving=None))
+
+
+def _there(settings: Settings) -> Manifest:
+    manifest = load(settings)
+    if manifest is None:
+        raise UserError(
+            f"{path(settings)}: is missing, so the warehouse has no state\n"
+            "run begins one; if it was lost, put it back from a copy"
+        )
     return manifest
 
 

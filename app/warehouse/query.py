@@ -26,6 +26,7 @@ import duckdb
 from app.errors import UserError, did_you_mean
 from app.terminal.interrupt import stoppable
 from app.terminal.moments import instant
+from app.terminal.printable import printable
 from app.warehouse.ddl import ENGINES, ddl
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.memory import bounded, default_bytes
@@ -270,7 +271,7 @@ def write_table(
         elif (beyond := beyond + 1) == COUNTED_ROWS:
             break
     numbers = [all(_is_number(row[i]) for row in kept) for i in range(len(names))]
-    cells = [[" ".join(_cell(value).split("\n")) for value in row] for row in kept]
+    cells = [[printable(" ".join(_cell(value).split("\n"))) for value in row] for row in kept]
     for line in _laid_out(names, cells, numbers, _width(out)):
         out.write(line.rstrip() + "\n")
     if beyond:

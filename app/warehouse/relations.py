@@ -25,6 +25,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from app.errors import UserError
 from app.terminal.interrupt import watch
+from app.terminal.program import PROGRAM
 from app.warehouse import pruning
 from app.warehouse.functions import add_functions
 from app.warehouse.log_files import require_contents
@@ -134,7 +135,7 @@ class Warehouse:
             what = "has no Weir tables" if folder.is_dir() else "does not exist"
             raise UserError(
                 f"warehouse: {self.uri} {what}\n"
-                "name another with --warehouse, or fill one with ./spark-submit.sh demo or run"
+                f"name another with --warehouse, or fill one with {PROGRAM} demo or run"
             )
 
 

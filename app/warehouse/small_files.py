@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
+from app.warehouse.object_store import object_store
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 UNFINISHED = ".unfinished"
+PAGES = "_weir/quality"
+"""The folder of the audits' pages."""
 DELTA_RS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https")
 """Schemes of the object stores that delta-rs opens; every other is left to Spark's Hadoop."""
-_REMEDIES = {
-    errno.ENOSPC: "make room and start again: the run continues where it was",
-    errno.EDQUOT: "make room and start again: the run continues where it was",
-    errno.EROFS: "make it writable and start again: the run continues where it was",
-}
+MAKE_ROOM = "make room and start again: the run continues where it was"
+MAKE_WRITABLE = "make it writable and start again: the run continues where it was"
+_REMEDIES = {errno.ENOSPC: MAKE_ROOM, errno.EDQUOT: MAKE_ROOM, errno.EROFS: MAKE_WRITABLE}
 
 
 def local_path(warehouse: str) -> Path | None:
@@ -89,10 +90,8 @@ class _ObjectStore:
 
     def __init__(self, settings: Settings) -> None:
         import pyarrow.fs as pafs
-        from deltalake.fs import DeltaStorageHandler
 
-        handler = DeltaStorageHandler(settings.warehouse, settings.storage())
-        self._system = pafs.PyFileSystem(handler)
+        self._system = object_store(settings.warehouse, settings.storage())
         self._not_found = pafs.FileType.NotFound
 
     def read(self, name: str) -> str | None:

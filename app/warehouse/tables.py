@@ -12,6 +12,7 @@ import pyarrow as pa
 from app.warehouse.views import VIEWS, View
 from state import events
 from state.engine.table import (
+    CAN_WAIT_MS,
     COMMON_OUTPUT,
     FLAG,
     LONG,
@@ -88,7 +89,7 @@ def _quarantine() -> Table:
             TableColumn("raw", TEXT, "text of the record; null for late and repeated records"),
             INGEST,
         ),
-        sort_by=("reason_code", "ts_wall_ms"),
+        sort_by=("reason_code", "ts_wall_ms"), commit_interval_ms=CAN_WAIT_MS,
     )
 
 

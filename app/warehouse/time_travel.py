@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import UserError
+from app.warehouse.object_store import object_store
 
 COMMIT = re.compile(r"^(\d{20})\.json$")
 MAINTENANCE = "weir.maintenance"
@@ -106,7 +107,7 @@ def _log(
         return [path.name for path in (Path(location) / "_delta_log").iterdir()], read
     import pyarrow.fs as pafs
 
-    found = _store(location, storage_options).get_file_info(pafs.FileSelector("_delta_log"))
+    found = object_store(location, storage_options).get_file_info(pafs.FileSelector("_delta_log"))
     return [info.path.rsplit("/", 1)[-1] for info in found], read
 
 
@@ -117,21 +118,13 @@ def _reader(
     if "://" not in location:
         folder = Path(location) / "_delta_log"
         return lambda name: _file_lines(folder / name)
-    system = _store(location, storage_options)
+    system = object_store(location, storage_options)
 
     def read(name: str) -> Iterable[bytes]:
         with system.open_input_file(f"_delta_log/{name}") as file:
             return bytes(file.read()).splitlines()
 
     return read
-
-
-def _store(location: str, storage_options: dict[str, str]) -> Any:
-    """The files of a table in an object store."""
-    import pyarrow.fs as pafs
-    from deltalake.fs import DeltaStorageHandler
-
-    return pafs.PyFileSystem(DeltaStorageHandler(location, storage_options))
 
 
 def _file_lines(path: Path) -> Iterable[bytes]:

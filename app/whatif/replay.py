@@ -91,7 +91,7 @@ def packed_here(
         events = keep(events)
     blobs: dict[tuple[str, int], list[bytes]] = {}
     batches = events.combine_chunks().to_batches(max_chunksize=ROWS_PER_BLOCK)
-    for packed in typed_packer(routes, settings.shards)(iter(batches)):
+    for packed in typed_packer(routes, settings.shard_count)(iter(batches)):
         columns = (packed.column(name).to_pylist() for name in PACKED_PARTS)
         for job, shard, blob in zip(*columns, strict=True):
             if job != CLOCK:
@@ -129,7 +129,7 @@ def replay_rows(
     latest = events.selectExpr("max(ts_wall_ms)").collect()[0][0]
     stream_ms = max((latest or 0) - settings.idle_advance_ms, 0)
     routes = {name: operator.route for name, operator in group.items()}
-    packed = narrowed(events, routes).mapInArrow(typed_packer(routes, settings.shards), PACKED)
+    packed = narrowed(events, routes).mapInArrow(typed_packer(routes, settings.shard_count), PACKED)
     step = _stepper({name: o.job for name, o in group.items()}, stream_ms)
     answers = (
         packed.where(packed.job != CLOCK)

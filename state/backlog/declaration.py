@@ -7,6 +7,8 @@ from state.engine.declaration import Declaration
 from state.events import WALL
 
 NAME = "backlog"
+STATE_VERSION = 2
+"""Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
     "topic", "producer_id", "producer_name", "sequence_id", "ledger_id", "entry_id", "entry_bytes",
@@ -16,6 +18,7 @@ COLUMNS = (
 """Contract columns that the job carries; `topic` is the full name, the partition in it."""
 DECLARATION = Declaration(
     name=NAME,
+    state_version=STATE_VERSION,
     meaning="size, age and quotas of backlogs, evictions and forecasts (PIP-323)",
     key=("cluster", "topic"),
     clock=WALL,

@@ -8,18 +8,15 @@ it: a page put off is one more way to cut a trace into batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from state.backlog import layout as L
 from state.backlog import shard as shards
 from state.backlog.layout import NULL, Array
-from state.backlog.shard import KEY_NAMES, POOLS, SEEN, Resting, Shard
-from state.engine.names import NONE, Names
+from state.backlog.shard import OWNED, Resting, Shard
+from state.engine.moving import cut, join, key_hashes
 from state.engine.records import Records, length
-from udfs.hashing import combine_hashes, hash_strings
 
 
 @dataclass
@@ -35,13 +32,6 @@ class Rest:
 REST = Rest()
 
 
-def hashes(cluster: Array, topic: Array, names: Names) -> Array:
-    """Hash of each cluster and topic."""
-    return combine_hashes(
-        hash_strings(names.lookup(cluster)), hash_strings(names.lookup(topic))
-    )
-
-
 def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
     """Put the topics back that this batch may need."""
     resting = s.resting
@@ -52,20 +42,20 @@ def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
         called[:] = True
     elif length(own):
         pairs = np.unique(np.stack([own["cluster"], own["topic"]]), axis=1)
-        called[resting.page[_found(resting.key, hashes(pairs[0], pairs[1], s.names))]] = True
+        called[resting.page[_found(resting.key, key_hashes(pairs, s.names))]] = True
     due = (resting.due_ms != NULL) & (resting.due_ms <= stream_ms)
     chosen = np.flatnonzero(called | due)
     if not len(chosen):
         return
     pages = [
-        shards.read(resting.pages[i], s.parts["passes"].shape[1]) for i in chosen
+        shards.read(resting.pages[i], s.parts["passes"].shape[1], s.names) for i in chosen
     ]
     now = max([stream_ms, *(int(p.parts["keys"]["clock_ms"].max()) for p in (s, *pages)
                             if len(p.parts["keys"]))])
     for page, i in zip(pages, chosen, strict=True):
         if called[i] and not everything:
             page.parts["keys"]["woken_ms"] = now
-    _join(s, pages)
+    s.parts = join([s.parts, *(page.parts for page in pages)], "keys", OWNED)
     s.resting = _without(resting, chosen)
 
 
@@ -87,7 +77,7 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
     if len(chosen) < least:
         return due_ms
     pages = [chosen[i : i + REST.page] for i in range(0, len(chosen), REST.page)]
-    key = hashes(keys["cluster"][chosen], keys["topic"][chosen], s.names)
+    key = key_hashes((keys["cluster"][chosen], keys["topic"][chosen]), s.names)
     known = len(s.resting.pages)
     page = known + np.arange(len(chosen)) // REST.page
     all_keys = np.concatenate([s.resting.key, key])
@@ -95,11 +85,10 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
     s.resting = Resting(
         all_keys[order], np.concatenate([s.resting.page, page])[order],
         np.concatenate([s.resting.due_ms, [_first(due_ms[rows]) for rows in pages]]),
-        [*s.resting.pages, *(shards.write(_part(s, rows)) for rows in pages)],
+        [*s.resting.pages, *(shards.write(_part(s, _mask(keys, rows))) for rows in pages)],
     )
-    others = np.flatnonzero(~idle)
-    s.parts = _part(s, others).parts
-    return due_ms[others]
+    s.parts = _part(s, ~idle).parts
+    return due_ms[~idle]
 
 
 def all_awake(s: Shard) -> Shard:
@@ -113,6 +102,12 @@ def _found(ordered: Array, wanted: Array) -> Array:
     begin = np.searchsorted(ordered, wanted, "left")
     count = np.searchsorted(ordered, wanted, "right") - begin
     return np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
+
+
+def _mask(keys: Array, rows: Array) -> Array:
+    found = np.zeros(len(keys), bool)
+    found[rows] = True
+    return found
 
 
 def _first(due_ms: Array) -> int:
@@ -140,53 +135,6 @@ def _without(resting: Resting, gone: Array) -> Resting:
     )
 
 
-def _part(s: Shard, rows: Array) -> Shard:
-    """Some topics of a shard, in its order, and what belongs to them."""
-    p, chosen = s.parts, np.zeros(len(s.parts["keys"]), bool)
-    chosen[rows] = True
-    counts = p["counts"]
-    parts = {"keys": p["keys"][rows], "passes": p["passes"][rows], "counts": counts[:, rows]}
-    cursor = np.repeat(chosen, counts[L.SLOTS])
-    masks = {
-        "ledgers": np.repeat(chosen, counts[L.LEDGERS]),
-        "samples": np.repeat(chosen, counts[L.SAMPLES]),
-        "producers": np.repeat(chosen, counts[L.PRODUCERS]),
-        "ranges": np.repeat(cursor, p["range_count"]),
-    }
-    for name, mask in masks.items():
-        parts[name] = np.ascontiguousarray(p[name][:, mask])
-    for name in ("cursors", "range_count", *SEEN):
-        parts[name] = p[name][cursor]
-    number = np.cumsum(chosen) - 1
-    parts["cursors"]["key"] = number[parts["cursors"]["key"]]
-    return Shard(s.names, parts)
-
-
-def _join(s: Shard, pages: Sequence[Shard]) -> None:
-    """Append the topics of pages to those of a shard."""
-    every = [s.parts, *(renamed(page, s.names) for page in pages)]
-    joined = {
-        name: np.concatenate([parts[name] for parts in every], axis=int(name in POOLS))
-        for name in s.parts if name != "counts"
-    }
-    joined["counts"] = np.concatenate([parts["counts"] for parts in every], axis=1)
-    keys = [len(parts["keys"]) for parts in every]
-    before = np.cumsum(keys) - keys
-    joined["cursors"]["key"] += np.repeat(before, [len(parts["cursors"]) for parts in every])
-    s.parts = joined
-
-
-def renamed(page: Shard, names: Names) -> shards.Parts:
-    """The arrays of a page with the integers of other names."""
-    number = np.append(names.intern(page.names.strings().cast("string")), NONE)
-    parts = page.parts
-    for name in KEY_NAMES:
-        parts["keys"][name] = number[parts["keys"][name]]
-    parts["cursors"]["name"] = number[parts["cursors"]["name"]]
-    connections, ids = parts["producers"]
-    connections = number[connections]
-    topic = np.repeat(np.arange(len(parts["keys"])), parts["counts"][L.PRODUCERS])
-    order = np.lexsort((ids, connections, topic))
-    parts["producers"] = np.ascontiguousarray(np.stack([connections[order], ids[order]]))
-    return parts
-
+def _part(s: Shard, chosen: Array) -> Shard:
+    """Some topics of a shard (bool), in its order, and what belongs to them."""
+    return Shard(s.names, cut(s, "keys", OWNED, chosen))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +10,11 @@ import numba
 import numpy as np
 
 from state.backlog import layout as L
-from state.backlog.declaration import COLUMNS, NAME
+from state.backlog.declaration import COLUMNS, NAME, STATE_VERSION
 from state.backlog.layout import NULL, Array, Store, World
 from state.backlog.sequence import TEXTS
 from state.backlog.shared import MEANING, Timeline
+from state.engine.moving import beside, by_count, by_field
 from state.engine.names import Names
 from state.engine.records import Records, empty
 from state.engine.store import Columns, Plain, Pool, RecordSet, Struct, Texts, turn_back
@@ -21,7 +22,7 @@ from state.engine.store import Store as Kept
 from state.engine.structs import grown, picked
 from state.engine.wall_job import SharedShard
 
-VERSION = 2
+VERSION = STATE_VERSION
 KEY_NAMES = ("cluster", "topic", "base", "namespace", "broker", "feed", "cached_name")
 POOLS = {
     "ledgers": L.STORED_LEDGER, "samples": L.SAMPLE_COLUMNS, "producers": L.PRODUCER_COLUMNS,
@@ -92,10 +93,13 @@ def new(checks: int) -> Shard:
     return Shard(Names(), _nothing(checks))
 
 
-def read(data: bytes, checks: int | None = None) -> Shard:
-    """The shard behind its bytes; `checks`: how many its cursors remember from now on."""
-    found, names = KEPT.read(data)
+def read(data: bytes, checks: int | None = None, into: Names | None = None) -> Shard:
+    """The shard behind its bytes; `checks`: how many its cursors remember from now on; `into`: see
+    `Store.read`."""
+    found, names = KEPT.read(data, into)
     parts = {name: found[name] for name in _PARTS}
+    if into is not None:
+        _line_up_producers(parts)
     had = int(found["checks"][0])
     for name in ("passes", *SEEN):
         parts[name] = _refit(parts[name].reshape(-1, had), had if checks is None else checks)
@@ -111,6 +115,14 @@ def read(data: bytes, checks: int | None = None) -> Shard:
         names, parts, found["waiting"], found["shared"], found["meaning"], found["config"],
         int(found["settings"][0]), resting,
     )
+
+
+def _line_up_producers(parts: Parts) -> None:
+    """Put producers in the order of their connections' integers, which are new."""
+    connections, ids = parts["producers"]
+    topic = np.repeat(np.arange(len(parts["keys"])), parts["counts"][L.PRODUCERS])
+    order = np.lexsort((ids, connections, topic))
+    parts["producers"] = np.ascontiguousarray(parts["producers"][:, order])
 
 
 def _refit(values: Array, columns: int) -> Array:
@@ -138,6 +150,21 @@ def write(shard: Shard) -> bytes:
         },
         shard.names,
     )
+
+
+def _count(pool: L.Int) -> Callable[[Shard], Array]:
+    return lambda s: s.parts["counts"][pool]
+
+
+OWNED = (
+    beside("passes", "keys"), beside("counts", "keys", axis=1),
+    by_field("cursors", "keys", "key"),
+    by_count("ledgers", "keys", _count(L.LEDGERS), axis=1),
+    by_count("samples", "keys", _count(L.SAMPLES), axis=1),
+    by_count("producers", "keys", _count(L.PRODUCERS), axis=1),
+    beside("range_count", "cursors"), *(beside(name, "cursors") for name in SEEN),
+    by_count("ranges", "cursors", lambda s: s.parts["range_count"], axis=1),
+)
 
 
 # -- between state and kernel ----------------------------------------------------------------

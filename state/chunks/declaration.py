@@ -7,6 +7,8 @@ from state.engine.declaration import Declaration
 from state.events import WALL
 
 NAME = "chunks"
+STATE_VERSION = 2
+"""Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "topic",
     "producer_name", "sequence_id", "ledger_id", "entry_id", "entry_bytes", "uuid", "chunk_id",
@@ -18,6 +20,7 @@ joined by commas; the last four describe a chunk's payload: length and CRC-32, a
 and row that hold it, if any."""
 DECLARATION = Declaration(
     name=NAME,
+    state_version=STATE_VERSION,
     meaning="large messages that are sent in chunks (PIP-37)",
     key=("cluster", "topic"),
     clock=WALL,

@@ -50,6 +50,7 @@ class Chunks(WallJob[Shard]):
     key = DECLARATION.key
     columns = COLUMNS
     order = SEQUENCE
+    owned = shards.OWNED
 
     def __init__(
         self, params: Mapping[str, Any], policies: Sequence[str] = (), stage: Stage | None = None
@@ -77,8 +78,11 @@ class Chunks(WallJob[Shard]):
             **{d.lower(): int(d in defects) for d in L.DEFECTS},
         }
 
-    def _open(self, state: bytes | None) -> Shard:
-        return shards.read(state) if state else shards.new()
+    def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
+        return shards.read(state, names) if state else shards.new()
+
+    def _united(self, every: Sequence[Shard], names: Names) -> dict[str, Any]:
+        return shards.united(every)
 
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)

@@ -50,6 +50,8 @@ class Declaration:
     everywhere: tuple[str, ...] = ()
     """Kinds that every shard is given, since they hold for many keys; those of broker `*` always
     are."""
+    state_version: int = 1
+    """Of the bytes of its shards; a release reads one version."""
     polled: bool = False
     """Whether it reads the records of polled feeds, which have no monotonic clock."""
     payloads: str | None = None

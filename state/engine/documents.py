@@ -73,6 +73,28 @@ def in_force(texts: Iterable[str], numbers: Iterable[int], wall_ms: int) -> dict
     return found
 
 
+def agreed(configs: Sequence[tuple[str, ...]], now: Sequence[str]) -> tuple[str, ...]:
+    """What shards that are joined have of the configuration, given those of each: a document that
+    they do not all have is one that `now` replaces or takes away, so that all of them get it."""
+    if len(set(configs)) == 1:
+        return configs[0]
+    every, wanted = [_by_source(texts) for texts in configs], _by_source(now)
+    found = []
+    for source in dict.fromkeys(source for documents in every for source in documents):
+        texts = {documents.get(source) for documents in every}
+        if len(texts) > 1:
+            texts -= {None, wanted.get(source)}
+        found += sorted(text for text in texts if text is not None)[:1]
+    return tuple(found)
+
+
+def _by_source(
+    texts: Sequence[str], scopes: frozenset[str] | None = None
+) -> dict[Source, str]:
+    documents = ((parsed(text)[:2], text) for text in texts)
+    return {s: text for s, text in documents if scopes is None or s[0] in scopes}
+
+
 def changes(
     was: Sequence[str], now: Sequence[str], scopes: frozenset[str] | None
 ) -> dict[Source, str | None]:
@@ -83,11 +105,7 @@ def changes(
     if tuple(was) == tuple(now):
         return {}
 
-    def by_source(texts: Sequence[str]) -> dict[Source, str]:
-        documents = ((parsed(text)[:2], text) for text in texts)
-        return {s: text for s, text in documents if scopes is None or s[0] in scopes}
-
-    before, after = by_source(was), by_source(now)
+    before, after = _by_source(was, scopes), _by_source(now, scopes)
     changed: dict[Source, str | None] = {
         source: text for source, text in after.items() if before.get(source) != text
     }

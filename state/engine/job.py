@@ -7,7 +7,7 @@ streaming query and the batch replay call the same code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -44,4 +44,13 @@ class Job(Protocol):
     ) -> Step:
         """Judge a batch; `stream_ms` is the stream's clock (latest wall time less
         `idle_advance_ms`) when the batch begins."""
+        ...
+
+    def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:
+        """The state of a shard as states of the shards, of so many, that its keys belong to; one
+        for each of `everywhere` even without keys, since what holds for many keys is in each."""
+        ...
+
+    def joined(self, pieces: Sequence[bytes]) -> bytes:
+        """One state of the pieces of one shard, which have different keys."""
         ...

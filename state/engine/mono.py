@@ -6,20 +6,70 @@ is admitted by the clocks of the keys and judged; a job adds what a key does wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from state.engine import stars
+from state.engine import moving, stars
 from state.engine.admission import Admission
-from state.engine.documents import Policy, policy_of
+from state.engine.documents import Policy, agreed, policy_of
 from state.engine.job import Step
 from state.engine.kernel import NULL
 from state.engine.key import Key
-from state.engine.records import read_blobs, take
+from state.engine.names import Names
+from state.engine.records import concat, read_blobs, take
 from state.engine.refused import Refused
-from state.engine.worlds import Shard
+from state.engine.worlds import KEYS, Form, Shard
+
+PAIR = ("cluster", "broker")
+"""The columns of a key."""
+
+
+class MonoJob:
+    """A job whose keys have clocks of monotonic time; keeps nothing between calls."""
+
+    name: str
+    form: Form
+    _policies: tuple[str, ...]
+
+    def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:
+        """See `state.engine.job`."""
+        values, names = self.form.store.read(state)
+        s, waiting = Arrays(values), values["waiting"]
+        keys_to, waiting_to = (
+            moving.places(x, PAIR, names, shards) for x in (values[KEYS], waiting)
+        )
+        return {
+            shard: self.form.store.write({
+                **values, **moving.cut(s, KEYS, self.form.owned, keys),
+                "waiting": take(waiting, waits),
+            }, names)
+            for shard, (keys, waits) in moving.spread(keys_to, waiting_to, everywhere).items()
+        }
+
+    def joined(self, pieces: Sequence[bytes]) -> bytes:
+        """See `state.engine.job`."""
+        names = Names()
+        every = [self.form.store.read(piece, names)[0] for piece in pieces]
+        found = stars.united(every)
+        parts = moving.join(every, KEYS, self.form.owned)
+        moving.require_distinct(self.name, parts[KEYS], PAIR, names)
+        configs = [tuple(names.texts(values["config"])) for values in every]
+        config = [names.intern_one(text) for text in agreed(configs, self._policies)]
+        return self.form.store.write({
+            **parts, **found, "config": np.array(config, np.int64),
+            "waiting": concat([values["waiting"] for values in every]),
+        }, names)
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """A shard as it is kept."""
+
+    parts: dict[str, Any]
 
 
 def step(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,12 +22,15 @@ from state.engine import documents
 from state.engine.names import NONE, Names
 from state.engine.records import FLAGS, NULL, Array, Records, concat, length, take
 from state.engine.refused import DUPLICATE, Refused
-from state.engine.sequence import POLICY, Sequence
+from state.engine.sequence import POLICY
+from state.engine.sequence import Sequence as Order
 from state.engine.structs import joined, picked, words
 from state.events import EVERY_BROKER, KIND_INDEX
 
 START = 0
 """`what` of the start of a broker."""
+_OF_A_COPY = ("home", "ingest_ms")
+"""Columns in which the copies of one record differ."""
 STARTED = KIND_INDEX["broker_started"]
 Settings = tuple[float, ...]
 Document = tuple[int, str, tuple[Any, ...]]
@@ -37,7 +40,7 @@ Document = tuple[int, str, tuple[Any, ...]]
 class Standing(ABC):
     """How a job reads shared records; one instance serves all shards."""
 
-    sequence: Sequence
+    sequence: Order
     meaning: np.dtype[Any]
     """`what`, `name`, the fields that documents set, `fresh`."""
     broker: int
@@ -108,6 +111,20 @@ class Standing(ABC):
             rows = rows[~np.isin(rows, twice)]
         rows = rows[np.concatenate([np.ones(len(meaning), bool), said["what"] >= 0])[rows]]
         return take(both, rows), picked(every, rows)
+
+    def united(
+        self, every: Sequence[tuple[Records, Array]], names: Names
+    ) -> tuple[Records, Array]:
+        """The shared records of several shards, with their content, each once and in order: a
+        shard that was called earlier has more of them."""
+        both, content = concat([r for r, _ in every]), joined([said for _, said in every])
+        identity = [both[name] for name in both if name not in (*_OF_A_COPY, "held")]
+        _, once = np.unique(np.stack(identity), axis=1, return_index=True)
+        both, content = take(both, np.sort(once)), picked(content, np.sort(once))
+        content["fresh"] = 0
+        zero = np.zeros(length(both), np.int64)
+        rows, _ = self.sequence.ordered(zero, both["ts_wall_ms"], both, names)
+        return take(both, rows), picked(content, rows)
 
     def needed(self, records: Records, meaning: Array, stream_ms: int) -> Array:
         """Which shared records can still matter: those that no later one, behind every key,
@@ -234,7 +251,7 @@ def _repeated(rows: Array, both: Records, known: int) -> Array:
 
 
 def configured(
-    texts: Iterable[str], at_ms: int, blank: Records, sequence: Sequence, names: Names
+    texts: Iterable[str], at_ms: int, blank: Records, sequence: Order, names: Names
 ) -> Records:
     """Documents of the configuration as records of a time; `blank` are no records."""
     numbers = [names.intern_one(text) for text in texts]

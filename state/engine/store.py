@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from state.engine import codec
-from state.engine.names import Names
+from state.engine.names import NONE, Names
 from state.engine.records import FLAGS, SHIPPED, Array, Records
 from state.engine.structs import words
 
@@ -306,13 +306,17 @@ class Store:
         """The values of a shard that has seen nothing."""
         return {part.name: part.blank() for part in self.parts}
 
-    def read(self, data: bytes) -> tuple[Values, Names]:
-        """The values behind bytes, which may be written to, and the names.
+    def read(self, data: bytes, into: Names | None = None) -> tuple[Values, Names]:
+        """The values behind bytes, which may be written to, and the names: those of the state, or
+        `into` with those of the state among them.
 
         Raises StateFormatError for other bytes, another job or another version.
         """
         arrays = codec.decode(self.job, self.version, data)
         names = Names(arrays[_NAMES], arrays[_LENGTHS])
+        if into is not None:
+            self._renumber(arrays, np.append(into.intern_utf8(*names.utf8()), NONE))
+            names = into
         return {part.name: part.load(arrays, names) for part in self.parts}, names
 
     def write(self, values: Mapping[str, Any], names: Names) -> bytes:
@@ -335,9 +339,14 @@ class Store:
         for part in self._naming:
             for name in part.named:
                 arrays[name] = arrays[name].copy()
+        self._renumber(arrays, number)
+        return smaller
+
+    def _renumber(self, arrays: Arrays, number: Array) -> None:
+        """Replace the integers of names by others, given by the old ones and, last, by NONE."""
+        for part in self._naming:
             for column in part.ids(arrays):
                 column[...] = number[column]
-        return smaller
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,9 @@ TEXTS = pa.list_(TEXT)
 SWITCHES = pa.map_(TEXT, TEXT)
 COUNTS = pa.map_(TEXT, LONG)
 
+CAN_WAIT_MS = 10_000
+"""Interval of the commits of a table that is read in rounds, as by alerts, metrics and audits."""
+
 
 @dataclass(frozen=True)
 class TableColumn:
@@ -38,6 +41,8 @@ class Table:
     job: str | None = None
     default: bool = True
     """False: written only if the job's `extra_outputs` names the table."""
+    commit_interval_ms: int = 0
+    """Time over which rows of several micro-batches gather for one commit (ms); 0: none."""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -80,10 +85,12 @@ class Output:
     sort_by: tuple[str, ...]
     default: bool = True
     """False: written only if the job's `extra_outputs` names the table."""
+    commit_interval_ms: int = CAN_WAIT_MS
+    """0 for rows that somebody waits for."""
 
     def of(self, job: str) -> Table:
         """The whole table."""
         return Table(
             self.name, self.meaning, COMMON_OUTPUT + self.columns, sort_by=self.sort_by, job=job,
-            default=self.default,
+            default=self.default, commit_interval_ms=self.commit_interval_ms,
         )

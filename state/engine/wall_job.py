@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from state.engine import standing, wall
+from state.engine import documents, moving, standing, wall
 from state.engine.job import Step
+from state.engine.moving import Owned
 from state.engine.names import Names
 from state.engine.records import NULL, Array, Records, concat, length, read_blobs, take
 from state.engine.refused import Refused
@@ -71,8 +72,11 @@ class WallJob(ABC, Generic[S]):
     """A job whose keys have clocks of wall time; keeps nothing between calls."""
 
     name: str
+    key: tuple[str, ...]
     columns: tuple[str, ...]
     order: Order
+    owned: Sequence[Owned]
+    """What belongs to `keys`, and what belongs to that."""
     _lateness_ms: int
     _idle_advance_ms: int
 
@@ -101,11 +105,34 @@ class WallJob(ABC, Generic[S]):
         wake = max(min(times), 0) if times else None
         return Step(self._write(s), tables, wake, refused.needed_idle_advance_ms)
 
+    def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:
+        """See `state.engine.job`."""
+        s = self._whole(self._open(state))
+        keys_to, waiting_to = (
+            moving.places(x, self.key, s.names, shards) for x in (s.parts["keys"], s.waiting)
+        )
+        return {
+            shard: self._write(replace(
+                s, parts=moving.cut(s, "keys", self.owned, keys), waiting=take(s.waiting, waiting)
+            ))
+            for shard, (keys, waiting) in moving.spread(keys_to, waiting_to, everywhere).items()
+        }
+
+    def joined(self, pieces: Sequence[bytes]) -> bytes:
+        """See `state.engine.job`."""
+        names = Names()
+        every = [self._open(piece, names) for piece in pieces]
+        united = self._united(every, names)
+        parts = moving.join([s.parts for s in every], "keys", self.owned)
+        moving.require_distinct(self.name, parts["keys"], self.key, names)
+        waiting = concat([s.waiting for s in every])
+        return self._write(replace(every[0], parts=parts, waiting=waiting, **united))
+
     # -- what a job adds ---------------------------------------------------------------------
 
     @abstractmethod
-    def _open(self, state: bytes | None) -> S:
-        """The shard behind its bytes, or a new one."""
+    def _open(self, state: bytes | None, names: Names | None = None) -> S:
+        """The shard behind its bytes, or a new one; with the names of `names`, if given."""
 
     @abstractmethod
     def _keys(self, s: S, records: Records) -> tuple[Array, Array]:
@@ -122,6 +149,14 @@ class WallJob(ABC, Generic[S]):
     @abstractmethod
     def _write(self, s: S) -> bytes:
         """The bytes of a shard."""
+
+    def _whole(self, s: S) -> S:
+        """The shard with all it keeps in its arrays."""
+        return s
+
+    def _united(self, every: Sequence[S], names: Names) -> dict[str, Any]:
+        """What a shard has beside arrays and waiting records, of several that are joined."""
+        return {}
 
     def _read(self, s: S, blobs: Sequence[bytes]) -> Records:
         """The records of a batch."""
@@ -141,6 +176,12 @@ class SharedWallJob(WallJob[T]):
     standing: Standing
     _policies: tuple[str, ...]
 
+    def _united(self, every: Sequence[T], names: Names) -> dict[str, Any]:
+        shared, meaning = self.standing.united([(s.shared, s.meaning) for s in every], names)
+        configs = [s.config or () for s in every]
+        config = documents.agreed(configs, self._policies)
+        return {"shared": shared, "meaning": meaning, "config": config}
+
     def _own(self, s: T, records: Records, stream_ms: int, refused: Refused) -> Records:
         is_shared = (records["event_type"] == POLICY) | (records["event_type"] == STARTED)
         came = bool(is_shared.any())
@@ -157,8 +198,8 @@ class SharedWallJob(WallJob[T]):
             at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
         s.config = self._policies
         if texts:
-            documents = standing.configured(texts, at_ms, s.shared, self.order, s.names)
-            shared = documents if shared is None else concat([documents, shared])
+            told = standing.configured(texts, at_ms, s.shared, self.order, s.names)
+            shared = told if shared is None else concat([told, shared])
         if shared is None:
             s.meaning["fresh"] = 0
         else:

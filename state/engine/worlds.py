@@ -8,7 +8,7 @@ the arrays of the others stay as they were read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -18,16 +18,24 @@ from state.engine.clocks import NS_PER_MS
 from state.engine.documents import Policy, Source, Star, changes, in_force, policy_of
 from state.engine.kernel import NULL, Array
 from state.engine.key import Closed, Key, Pair, Row
+from state.engine.moving import beside, by_count, by_field
 from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.store import Plain, RecordSet, Store, Struct
 from state.engine.structs import joined
 
-_STAR = np.dtype(
+STAR = np.dtype(
     [("id", "<i8"), ("cluster", "<i8"), ("text", "<i8"), ("wall_ms", "<i8"), ("feed", "<i8"),
      ("seq", "<i8"), ("has_seq", "|i1")]
 )
 _APPLIED = np.dtype([("key", "<i8"), ("id", "<i8")])
+
+
+KEYS = "world.key"
+
+
+def _sizes(part: int) -> Callable[[Any], Array]:
+    return lambda s: s.parts["sizes"][:, part]
 
 
 class Form:
@@ -41,13 +49,19 @@ class Form:
         """`columns` and `texts` are those of records; `layouts` has the arrays of a world, `key`
         first, `document` what is kept of a document besides its text and time."""
         self.columns, self.parts = columns, tuple(layouts)
+        self.owned = (
+            by_field("documents", KEYS, "key"), by_field("applied", KEYS, "key"),
+            beside("sizes", KEYS),
+            *(by_count(f"world.{name}", KEYS, _sizes(i))
+              for i, name in enumerate(layouts) if i),
+        )
         fields = ("key", "text", "wall_ms", *document)
         self.document = np.dtype([(name, "<i8") for name in fields])
         self.store = Store(
             job, version,
             Plain("config", names=True),
             Struct("documents", self.document, ("text",)),
-            Struct("stars", _STAR, ("cluster", "text", "feed")),
+            Struct("stars", STAR, ("cluster", "text", "feed")),
             Struct("applied", _APPLIED),
             Plain("next_star"),
             Plain("sizes"),
@@ -102,7 +116,7 @@ class Shard(ABC, Generic[K]):
         self._before = kept
         self._documents = kept if was == [*config] else in_force(config, numbers, int(NULL))
         self.keys: dict[Pair, K | Closed] = self._closed(found) if data else {}
-        self._read, self._scalars = list(self.keys), found["world.key"]
+        self._read, self._scalars = list(self.keys), found[KEYS]
 
     def _closed(self, found: dict[str, Any]) -> dict[Pair, K | Closed]:
         """The keys as they are kept, in their order."""
@@ -115,7 +129,7 @@ class Shard(ABC, Generic[K]):
         ends = np.cumsum(found["sizes"], axis=0)
         ranges = zip((ends - found["sizes"]).tolist(), ends.tolist(), strict=True)
         arrays = [(name, found[f"world.{name}"]) for name in self.form.parts]
-        key = found["world.key"]
+        key = found[KEYS]
         pairs = zip(key["cluster"].tolist(), key["broker"].tolist(), strict=True)
         return {
             pair: Closed(
@@ -223,7 +237,7 @@ class Shard(ABC, Generic[K]):
         return self.form.store.write(values | {
             "config": self._config,
             "documents": np.array(documents, self.form.document),
-            "stars": np.array(stars, _STAR),
+            "stars": np.array(stars, STAR),
             "applied": np.array(applied, _APPLIED),
             "next_star": np.array([self.next_star], np.int64),
             "sizes": np.array(sizes, np.int64).reshape(-1, len(self.form.parts)),

@@ -7,6 +7,8 @@ from state.entry_cache.outputs import OUTPUTS
 from state.events import MONO
 
 NAME = "entry_cache"
+STATE_VERSION = 2
+"""Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
     "topic", "producer_name", "sequence_id", "ledger_id", "entry_id", "entry_bytes",
@@ -18,6 +20,7 @@ COLUMNS = (
 only there to put records of one time in order."""
 DECLARATION = Declaration(
     name=NAME,
+    state_version=STATE_VERSION,
     meaning="hit rates of a broker's cache of entries under several eviction policies (PIP-430)",
     key=("cluster", "broker"),
     clock=MONO,

@@ -29,11 +29,12 @@ from state.entry_cache.shard import Brokers
 RELEASE_EVENTS = ("dispatch", "entry_released")
 
 
-class EntryCache:
+class EntryCache(mono.MonoJob):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
     version = shards.VERSION
+    form = Brokers.form
     policies: tuple[str, ...] = ONLINE
     """What the parameter `policy` may name."""
     make_broker = Broker

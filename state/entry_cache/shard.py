@@ -14,14 +14,14 @@ from state.engine.records import among
 from state.engine.worlds import Form, Shard
 from state.entry_cache import flow, rows, store
 from state.entry_cache.broker import Broker
-from state.entry_cache.declaration import COLUMNS, NAME
+from state.entry_cache.declaration import COLUMNS, NAME, STATE_VERSION
 from state.entry_cache.layout import LARGEST, NULL, Array, World
 from state.entry_cache.passes import next_effect
 from state.entry_cache.settings import Variant
 from state.entry_cache.store import LAYOUTS, NAME_FIELDS
 from state.entry_cache.world import blank, new_world
 
-VERSION = 2
+VERSION = STATE_VERSION
 NAME_COLUMNS = (
     "source_feed", "cluster", "broker", "cnx_id", "topic", "producer_name", "uuid", "subscription",
     "sub_type", "consumer", "mark_delete", "read_pos", "policy_json", "source_partition",

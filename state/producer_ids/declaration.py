@@ -7,6 +7,8 @@ from state.events import WALL
 from state.producer_ids.outputs import OUTPUTS
 
 NAME = "producer_ids"
+STATE_VERSION = 1
+"""Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms",
     "principal", "client_id", "topic", "partition", "producer_id", "producer_name", "sequence_id",
@@ -18,6 +20,7 @@ USER = "user"
 differently meet."""
 DECLARATION = Declaration(
     name=NAME,
+    state_version=STATE_VERSION,
     meaning="a quota on the rate of new producer ids (KIP-936)",
     key=("cluster", "broker", USER),
     clock=WALL,

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from state.engine import wall
+from state.engine.names import Names
 from state.engine.records import Records, length
 from state.engine.structs import grown
 from state.engine.wall_job import Batch, SharedWallJob
@@ -58,6 +59,7 @@ class ProducerIds(SharedWallJob[Shard]):
     columns = COLUMNS
     order = SEQUENCE
     standing = common.POLICIES
+    owned = shards.OWNED
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
         """`params` are the job's resolved parameters, `policies` the configured documents as
@@ -96,8 +98,8 @@ class ProducerIds(SharedWallJob[Shard]):
             )
         }
 
-    def _open(self, state: bytes | None) -> Shard:
-        s = shards.read(state) if state else shards.new()
+    def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
+        s = shards.read(state, names) if state else shards.new()
         self._fit(s)
         return s
 

@@ -10,17 +10,19 @@ import numba
 import numpy as np
 
 from state.engine import structs
+from state.engine.moving import by_count, by_field
 from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
 from state.engine.wall_job import SharedShard
+from state.producer_ids import bloom
 from state.producer_ids import layout as L
-from state.producer_ids.declaration import COLUMNS, NAME, USER
+from state.producer_ids.declaration import COLUMNS, NAME, STATE_VERSION, USER
 from state.producer_ids.filters import enter_all
 from state.producer_ids.layout import NULL, Array, World
 from state.producer_ids.shared import MEANING, Timeline
 
-VERSION = 1
+VERSION = STATE_VERSION
 NAME_COLUMNS = (
     "source_feed", "cluster", "broker", "principal", "client_id", "topic", "producer_name",
     "policy_json", "source_partition", USER,
@@ -72,9 +74,9 @@ def new() -> Shard:
     return Shard(Names())
 
 
-def read(data: bytes) -> Shard:
-    """The shard behind its bytes."""
-    found, names = KEPT.read(data)
+def read(data: bytes, into: Names | None = None) -> Shard:
+    """The shard behind its bytes; `into`: see `Store.read`."""
+    found, names = KEPT.read(data, into)
     bits, hashes, exact = found["shape"].tolist()
     return Shard(
         names, {name: found[name] for name in _PARTS}, found["waiting"], found["shared"],
@@ -91,6 +93,22 @@ def write(shard: Shard) -> bytes:
         },
         shard.names,
     )
+
+
+def _words(s: Shard) -> Array:
+    """How many words each filter has."""
+    bits, _, exact = s.shape
+    filters = s.parts["filters"]
+    length = np.where(filters["dense"] != 0, bloom.Shape(bits, 0).words, filters["items"])
+    return length * (1 - exact)
+
+
+OWNED = (
+    by_field("filters", "keys", "key"), by_field("counted", "keys", "owner"),
+    by_count("words", "filters", _words),
+    by_count("ids", "filters", lambda s: s.parts["filters"]["items"] * s.shape[2]),
+    *(by_count(name, "keys", lambda s: s.parts["keys"]["used"]) for name in _SAMPLE_COLUMNS),
+)
 
 
 # -- between state and kernel ----------------------------------------------------------------

@@ -7,6 +7,8 @@ from state.events import MONO
 from state.rate_limits.outputs import OUTPUTS
 
 NAME = "rate_limits"
+STATE_VERSION = 3
+"""Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
     "supports_throttle", "io_thread", "topic", "producer_id", "producer_name", "sequence_id",
@@ -16,6 +18,7 @@ COLUMNS = (
 """Contract columns that the job carries; `topic` is the full name with its partition."""
 DECLARATION = Declaration(
     name=NAME,
+    state_version=STATE_VERSION,
     meaning="publish limits of Pulsar brokers: throttling, culprits and victims (PIP-385, PIP-322)",
     key=("cluster", "broker"),
     clock=MONO,

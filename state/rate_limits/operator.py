@@ -35,11 +35,12 @@ SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
 """Version parameters: the field of the key that holds each, and its values."""
 
 
-class RateLimits:
+class RateLimits(mono.MonoJob):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
     version = shards.VERSION
+    form = Brokers.form
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
         """`params` are the job's resolved parameters, `policies` the configured documents as

@@ -55,7 +55,7 @@ def _throttle_events() -> Output:
     return Output(
         "throttle_events",
         "Every mark and unmark of a connection by a publish limiter, dropped ones included.",
-        own, sort_by=("cluster", "topic", "ts_wall_ms"),
+        own, sort_by=("cluster", "topic", "ts_wall_ms"), commit_interval_ms=0,
     )
 
 
@@ -136,7 +136,7 @@ def _producer_throttle() -> Output:
     return Output(
         "producer_throttle",
         "Throttle commands to clients and timed-out sends (protocol=pip385).",
-        own, sort_by=("cluster", "topic", "ts_wall_ms"),
+        own, sort_by=("cluster", "topic", "ts_wall_ms"), commit_interval_ms=0,
     )
 
 

@@ -12,12 +12,12 @@ from state.engine.key import Closed, Pair, Row
 from state.engine.worlds import Form, Shard
 from state.rate_limits import rows, store
 from state.rate_limits.broker import Broker
-from state.rate_limits.declaration import COLUMNS, NAME
+from state.rate_limits.declaration import COLUMNS, NAME, STATE_VERSION
 from state.rate_limits.layout import Array, World
 from state.rate_limits.store import NAME_FIELDS, PARTS
 from state.rate_limits.world import LAYOUTS
 
-VERSION = 3
+VERSION = STATE_VERSION
 NAME_COLUMNS = (
     "source_feed", "cluster", "broker", "cnx_id", "topic", "producer_name", "policy_json",
     "source_partition",

@@ -2,11 +2,13 @@
 
     python -m tests.bench [--small] [--out FOLDER] [NAME...]
     python -m tests.bench --table
+    python -m tests.bench --coefficients
 
 Without names all of them run but `suite` and `compile`. Results go to
 tests/bench/results/NAME.json, each with the machine, its load and the floors that were measured
 beside the figures; small runs write nothing without --out. `--table` measures nothing: it puts the
-results into docs/benchmarks.md.
+results into docs/benchmarks.md; `--coefficients` puts what the command `size` computes with into
+app/setup/coefficients.json.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ BENCHES = {
     "demo": "end_to_end.demo",
     "govern_all": "all_jobs.run",
     "small_batches": "all_jobs.small_batches",
+    "commits": "commits.run",
     "layers": "layers.run",
     "topics": "end_to_end.topics",
     "transport": "transport.run",
@@ -44,19 +47,22 @@ BENCHES = {
     "query": "query.run",
     "maintenance": "maintenance.run",
     "flood": "flood.run",
+    "flood_shapes": "flood.shapes",
     "first_hour": "first_hour.run",
+    "storage": "storage.run",
 }
 ALONE = {"suite": "suite.run", "compile": "compiling.run"}
 """Benchmarks that run only if they are named."""
 RESULTS = (
-    "govern", "govern-demo", "govern-all", "small-batches", "layers", "columnar",
+    "govern", "govern-demo", "govern-all", "small-batches", "commits", "layers", "columnar",
     "transport", "core", "steps", "topics", "state", "freshness", "generator", "claim",
     "chunks", "producer_ids", "backlog", "backlog_job", "entry_cache", "query", "maintenance",
-    "flood", "first_hour", "compile", "suite",
+    "flood", "flood_shapes", "first_hour", "storage", "compile", "suite",
 )
 """Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "steps", "freshness", "claim", "backlog",
-                 "entry_cache", "query", "maintenance", "flood", "first_hour", "suite", "compile")
+                 "entry_cache", "query", "maintenance", "flood", "flood_shapes", "first_hour",
+                 "storage", "suite", "compile")
 
 
 def environment() -> None:
@@ -91,6 +97,8 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a few thousand events each")
     parser.add_argument("--out", type=Path, help="where the result files go")
     parser.add_argument("--table", action="store_true", help="rewrite docs/benchmarks.md")
+    parser.add_argument("--coefficients", action="store_true",
+                        help="rewrite app/setup/coefficients.json")
     options = parser.parse_args()
     for name in options.names:
         if name not in {*BENCHES, *ALONE}:
@@ -100,6 +108,11 @@ def main() -> None:
         from tests.bench.table import rewrite
 
         rewrite(list(RESULTS))
+        return
+    if options.coefficients:
+        from tests.bench.coefficients import write
+
+        write()
         return
     from tests.bench.result import FOLDER, Result
     from tests.bench.stream import Bench, open_session

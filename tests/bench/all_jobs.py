@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -24,11 +25,59 @@ from tests.bench.stream import END, Bench, Speed, finished
 from tests.bench.trace import COLUMNS
 from tests.servers.kafka import Kafka
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 CONTRACT = "parse floor, whole contract"
 CARRIED = "parse floor, columns carried"
 JOBS_ALONE, KAFKA_FLOOR = "five jobs from JSON lines", "parse floor from Kafka, whole contract"
 FILES_PER_BATCH, BATCHES = 6, 10
 TOPIC, PARTITIONS = "events", 4
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The demo's trace in files of JSON lines, and how many of them are a batch."""
+
+    trace: Trace
+    folder: Path
+    events: int
+    files_per_batch: int
+
+    @classmethod
+    def written(cls, folder: Path, events: int) -> Demo:
+        """As the generator writes it, in large batches."""
+        trace = plan_trace(load_scenario("demo"), events, 7)
+        return cls(trace, folder, write_files(trace, folder).events, FILES_PER_BATCH)
+
+    @classmethod
+    def in_batches(cls, folder: Path, size: int, batches: int) -> Demo:
+        """In files of `size` records, their times in the order of their names; each is a batch."""
+        trace = plan_trace(load_scenario("demo"), size * batches, 7)
+        folder.mkdir(parents=True)
+        rows = [line for part in trace.slices() for line in part.lines()]
+        for number in range(batches):
+            part = rows[number * size : (number + 1) * size]
+            (folder / f"part-{number:04d}.json").write_bytes(b"\n".join(part) + b"\n")
+            moment = time.time() - 10 * (batches - number)
+            os.utime(folder / f"part-{number:04d}.json", (moment, moment))
+        return cls(trace, folder, size * batches, 1)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The files as a source of settings."""
+        return {"format": "files", "path": str(self.folder),
+                "options": {"maxFilesPerTrigger": str(self.files_per_batch)}}
+
+    @property
+    def policies(self) -> list[dict[str, Any]]:
+        """The policies of the trace."""
+        return self.trace.policies
+
+    def lines(self, bench: Bench) -> DataFrame:
+        """The files as Spark reads text."""
+        reader = bench.spark.readStream.option("maxFilesPerTrigger", self.files_per_batch)
+        return reader.text(str(self.folder))
 
 
 def run(bench: Bench) -> Result:
@@ -38,14 +87,9 @@ def run(bench: Bench) -> Result:
     neither the floors nor the figures.
     """
     events, rounds = (25_000, 1) if bench.small else (2_000_000, 3)
-    folder = bench.folder / "all-jobs-trace"
-    trace = plan_trace(load_scenario("demo"), events, 7)
-    written = write_files(trace, folder)
-    result = Result("govern-all", written.events, bench.small)
-    lines = bench.spark.readStream.option("maxFilesPerTrigger", FILES_PER_BATCH).text(str(folder))
-    source = {"format": "files", "path": str(folder),
-              "options": {"maxFilesPerTrigger": str(FILES_PER_BATCH)}}
-    policies = trace.policies
+    demo = Demo.written(bench.folder / "all-jobs-trace", events)
+    result = Result("govern-all", demo.events, bench.small)
+    lines, source, policies = demo.lines(bench), demo.source, demo.policies
     found: dict[str, list[Speed]] = {CONTRACT: [], CARRIED: [], JOBS_ALONE: []}
     used: list[dict[str, float]] = []
     both = []
@@ -63,11 +107,11 @@ def run(bench: Bench) -> Result:
         result.add(name, value, spread=spread)
     result.add("batch of five jobs", middle([s.batch_ms for s in found[JOBS_ALONE]])[0], "ms")
     for kind in used[0]:
-        value, spread = middle([1e6 * u[kind] / written.events for u in used])
+        value, spread = middle([1e6 * u[kind] / demo.events for u in used])
         result.add(f"CPU of {kind}", value, "µs per event", spread, "start of the query included")
     value, spread = middle(both)
     result.add("five jobs and the archive", value, spread=spread)
-    kafka, kafka_floor = _from_kafka(bench, trace, rounds)
+    kafka, kafka_floor = _from_kafka(bench, demo.trace, rounds)
     for name, speeds in ((KAFKA_FLOOR, kafka_floor), ("five jobs from Kafka", kafka)):
         value, spread = middle([s.median for s in speeds])
         result.add(name, value, spread=spread)
@@ -85,14 +129,13 @@ def small_batches(bench: Bench) -> Result:
     """
     size, batches = (4_000, 5) if bench.small else (5_000, 30)
     folder = bench.folder / "small-batches-trace"
-    trace = write_batches(folder, size, batches)
+    demo = Demo.in_batches(folder, size, batches)
     result = Result("small-batches", size * batches, bench.small)
-    source = {"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "1"}}
     wanted = {"five jobs": (JOBS, 450), "rate_limits alone": (("rate_limits",), 350)}
     for name, (jobs, most) in wanted.items():
         for number in range(1 if bench.small else 2):
             settings = bench.settings(
-                f"small-{len(jobs)}-{number}", source, policies=trace.policies
+                f"small-{len(jobs)}-{number}", demo.source, policies=demo.policies
             )
             with Cpu() as cpu:
                 speed = finished(govern.start(bench.spark, settings, jobs, END))
@@ -104,19 +147,6 @@ def small_batches(bench: Bench) -> Result:
         result.add(f"wanted at most, {name}", most, "ms")
         result.ratio(f"batch of {size:,} events, {name}", f"wanted at most, {name}", 1)
     return result
-
-
-def write_batches(folder: Path, size: int, batches: int) -> Trace:
-    """The demo's trace in files of `size` records, their times in the order of their names."""
-    trace = plan_trace(load_scenario("demo"), size * batches, 7)
-    folder.mkdir(parents=True)
-    rows = [line for part in trace.slices() for line in part.lines()]
-    for number in range(batches):
-        part = rows[number * size : (number + 1) * size]
-        (folder / f"part-{number:04d}.json").write_bytes(b"\n".join(part) + b"\n")
-        moment = time.time() - 10 * (batches - number)
-        os.utime(folder / f"part-{number:04d}.json", (moment, moment))
-    return trace
 
 
 def _with_archive(bench: Bench, source: dict[str, Any], policies: list[dict[str, Any]]) -> float:

@@ -60,7 +60,7 @@ def judged(settings: Settings, rows: DataFrame, job: str = "rate_limits") -> Dat
     idle_ms = settings.idle_advance_ms
     routes = {name: o.route for name, o in group.items()}
     rows = rows.withColumn("ingest_ms", F.lit(0).cast("long"))
-    packed = narrowed(rows, routes).mapInArrow(typed_packer(routes, settings.shards), PACKED)
+    packed = narrowed(rows, routes).mapInArrow(typed_packer(routes, settings.shard_count), PACKED)
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
         "job", "shard", "blob",
         F.lit(None).cast("timestamp").alias(

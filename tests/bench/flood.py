@@ -3,6 +3,7 @@
 Four partitions, two of which hold 93 % of the records; a process of its own, as a user starts it.
 Once as it comes, and once with everything planned as one micro-batch, as a version without a bound
 would have left it in the checkpoint. The floor is what Spark needs to read and parse the topic.
+`shapes` has floods that are hard for another reason than their length.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
 from deltalake import DeltaTable
 
@@ -22,12 +27,14 @@ from app.generate.trace import plan_trace
 from tests.bench.floors import parsed
 from tests.bench.result import Result
 from tests.bench.stream import Bench, open_session
+from tests.bench.trace import POLICY, Traffic
 from tests.servers.kafka import Kafka
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOOR = "floor: from_json of the topic, whole contract"
 TOPIC, SHARES = "events", (465, 465, 35, 35)
 TIMEOUT_S = 1800
+LARGE, LARGE_BYTES, MOST_BYTES = "one record of 100 MB", 100_000_000, 200_000_000
 OF_BENCH = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS")
 
 
@@ -48,7 +55,7 @@ def run(bench: Bench) -> Result:
         for name, options in (("as it comes", {}), ("planned as one", {
             "maxOffsetsPerTrigger": "1000000000"
         })):
-            _catch_up(bench, result, broker, name, options)
+            _catch_up(bench, result, broker, name, options, result.events)
         result.add(FLOOR, result.events / _parsed_by_spark(bench, broker.servers))
     finally:
         broker.stop()
@@ -71,17 +78,56 @@ def _parsed_by_spark(bench: Bench, servers: str) -> float:
     return took
 
 
+def shapes(bench: Bench) -> Result:
+    """Most records of one broker, very many topics, only new topics, and one record of 100 MB."""
+    result = Result("flood_shapes", 0, bench.small)
+    scale = 100 if bench.small else 1
+    # Six of ten records draw a topic of their own.
+    floods = {
+        "one broker has 90 %": (Traffic(hot=0.9), 500_000),
+        "a million topics": (Traffic(topics=4_000_000 // scale, skew=0.0), 2_000_000),
+        "100,000 new topics in a batch": (Traffic(topics=200_000 // scale, skew=0.0), 300_000),
+        LARGE: (Traffic(), 200_000),
+    }
+    broker = Kafka(bench.folder / "kafka-shapes", {
+        "message.max.bytes": MOST_BYTES, "socket.request.max.bytes": 2 * MOST_BYTES,
+    })
+    broker.start()
+    try:
+        for name, (traffic, events) in floods.items():
+            topic = f"events-{len(result.figures)}"
+            broker.create_topic(topic, len(SHARES))
+            count = broker.produce_to(topic, _by_broker(traffic, events // scale // 10))
+            if name == LARGE:
+                started = {"event_type": "broker_started", "broker": "x" * (LARGE_BYTES // scale)}
+                broker.send(topic, [{"value": json.dumps(started).encode(), "partition": 0}])
+            result.events += count
+            _catch_up(bench, result, broker, name, {"subscribe": topic}, count, [POLICY])
+    finally:
+        broker.stop()
+    return result
+
+
+def _by_broker(traffic: Traffic, size: int) -> Iterator[tuple[int, bytes]]:
+    """Records and their partitions: those of a broker are in one."""
+    for part in traffic.parts(10, size):
+        brokers = pa.array(sorted(pc.unique(part["broker"]).to_pylist()))
+        numbers = pc.index_in(part["broker"], brokers).to_pylist()
+        for number, line in zip(numbers, part["value"].to_pylist(), strict=True):
+            yield number % len(SHARES), line
+
+
 def _catch_up(
-    bench: Bench, result: Result, broker: Kafka, name: str, options: dict[str, str]
+    bench: Bench, result: Result, broker: Kafka, name: str, options: dict[str, str], events: int,
+    policies: Sequence[dict[str, Any]] = (),
 ) -> None:
     """One run to the end of the topic; its time, its batches and what its processes needed."""
-    warehouse = bench.folder / f"flood-{len(result.figures)}"
+    warehouse = bench.folder / f"flood-{result.name}-{len(result.figures)}"
     config = warehouse.with_suffix(".yaml")
+    options = {"kafka.bootstrap.servers": broker.servers, "subscribe": TOPIC, **options}
     config.write_text(yaml.safe_dump({
-        "warehouse": str(warehouse), "idle_advance_ms": 600_000,
-        "source": {"format": "kafka", "options": {
-            "kafka.bootstrap.servers": broker.servers, "subscribe": TOPIC, **options,
-        }},
+        "warehouse": str(warehouse), "idle_advance_ms": 600_000, "policies": list(policies),
+        "source": {"format": "kafka", "options": options},
     }))
     environment = {k: v for k, v in os.environ.items() if k not in OF_BENCH}
     began = time.monotonic()
@@ -98,19 +144,29 @@ def _catch_up(
     if process.poll() is None:
         process.terminate()
     assert process.wait(60) == 0, f"the run ended with {process.returncode}"
-    commits = warehouse / "_weir" / "checkpoints" / "govern" / "offsets"
-    batches = [file for file in commits.iterdir() if file.name.isdigit()]
-    offsets = [
-        sum(json.loads(file.read_text().splitlines()[-1])[TOPIC].values())
-        for file in sorted(batches, key=lambda file: int(file.name))
-    ]
     archived = DeltaTable(str(warehouse / "events")).to_pyarrow_dataset().count_rows()
-    result.add(f"{name}: caught up, all jobs and the archive", result.events / took,
+    result.add(f"{name}: caught up, all jobs and the archive", events / took,
                note=f"{archived:,} events archived, start of Spark included")
-    largest = max((b - a for a, b in zip([0, *offsets], offsets, strict=False)), default=0)
-    result.add(f"{name}: largest micro-batch", largest, "records")
+    sizes, seconds = _batches(warehouse / "_weir" / "checkpoints" / "govern", options["subscribe"])
+    result.add(f"{name}: largest micro-batch", max(sizes), "records")
+    result.add(f"{name}: longest micro-batch", max(seconds), "s")
     result.add(f"{name}: memory of the driver's JVM, at most", driver / 1e9, "GB")
     result.add(f"{name}: memory of all Python processes, at most", workers / 1e9, "GB")
+
+
+def _batches(checkpoint: Path, topic: str) -> tuple[list[int], list[float]]:
+    """Records and seconds of the micro-batches of a query, the seconds by the times of its logs."""
+    numbers = sorted(int(f.name) for f in (checkpoint / "offsets").iterdir() if f.name.isdigit())
+    begun, ended = (
+        [(checkpoint / log / str(number)) for number in numbers] for log in ("offsets", "commits")
+    )
+    ends = [sum(json.loads(f.read_text().splitlines()[-1])[topic].values()) for f in begun]
+    sizes = [after - before for before, after in zip([0, *ends], ends, strict=False)]
+    seconds = [
+        after.stat().st_mtime - before.stat().st_mtime
+        for before, after in zip(begun, ended, strict=True)
+    ]
+    return sizes, seconds
 
 
 def _resident(pid: int) -> tuple[int, int]:

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyarrow as pa
 
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.generate.write import write_files
 from app.ingest.contract import Limits
 from app.ingest.routing import PACKED, packer
 from app.ingest.sources import open_stream
@@ -28,69 +24,56 @@ from app.stream.operators import Operator, operators
 from state.engine.job import Step
 from state.jobs import JOBS
 from tests.bench import floors
-from tests.bench.all_jobs import FILES_PER_BATCH, write_batches
+from tests.bench.all_jobs import CONTRACT, Demo
 from tests.bench.result import Result, middle
 from tests.bench.stream import END, Bench, Speed, finished
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from app.config.settings import Settings
 
 Batches = Iterator[pa.RecordBatch]
 HANDED, PACKED_ONLY, SILENT, ALL = (
     "text handed to Python", "packed", "shuffled to steps that answer nothing", "five jobs",
 )
-CONTRACT = "parse floor, whole contract"
 
 
 def run(bench: Bench) -> Result:
     """Layers in turn, several times; the middle of each counts."""
     events, rounds = (25_000, 1) if bench.small else (2_000_000, 3)
-    large = bench.folder / "layers-large"
-    trace = plan_trace(load_scenario("demo"), events, 7)
-    written = write_files(trace, large)
-    result = Result("layers", written.events, bench.small)
-    lines = bench.spark.readStream.option("maxFilesPerTrigger", FILES_PER_BATCH).text(str(large))
     size, batches = (4_000, 5) if bench.small else (5_000, 30)
-    few = bench.folder / "layers-small"
-    small_trace = write_batches(few, size, batches)
-    found: dict[str, list[Speed]] = {}
+    large = Demo.written(bench.folder / "layers-large", events)
+    small = Demo.in_batches(bench.folder / "layers-small", size, batches)
+    floor: list[Speed] = []
+    in_large: dict[str, list[Speed]] = {name: [] for name in LAYERS}
+    in_small: dict[str, list[Speed]] = {name: [] for name in LAYERS}
     for number in range(rounds):
-        floor = bench.to_nothing(floors.parsed(lines, None), f"layers-floor-{number}")
-        found.setdefault(CONTRACT, []).append(floor)
-        for folder, per_batch, made in ((large, FILES_PER_BATCH, trace), (few, 1, small_trace)):
-            source = {"format": "files", "path": str(folder),
-                      "options": {"maxFilesPerTrigger": str(per_batch)}}
+        parsed = floors.parsed(large.lines(bench), None)
+        floor.append(bench.to_nothing(parsed, f"layers-floor-{number}"))
+        for demo, found in ((large, in_large), (small, in_small)):
             for name, layer in LAYERS.items():
-                key = f"{folder.name}-{name.replace(' ', '-')}-{number}"
-                settings = bench.settings(key, source, policies=made.policies)
-                speed = layer(bench, bench.spark, settings, key)
-                found.setdefault(_figure(name, folder, few, size), []).append(speed)
-    for name, speeds in found.items():
-        if name.endswith("events"):
-            value, spread = middle([s.batch_ms for s in speeds])
-            result.add(name, value, "ms", spread)
-        else:
-            value, spread = middle([s.median for s in speeds])
-            result.add(name, value, spread=spread)
+                key = f"{demo.folder.name}-{name.replace(' ', '-')}-{number}"
+                settings = bench.settings(key, demo.source, policies=demo.policies)
+                found[name].append(layer(bench, settings, key))
+    result = Result("layers", large.events, bench.small)
+    for name, speeds in {CONTRACT: floor, **in_large}.items():
+        value, spread = middle([s.median for s in speeds])
+        result.add(name, value, spread=spread)
+    for name, speeds in in_small.items():
+        value, spread = middle([s.batch_ms for s in speeds])
+        result.add(f"{name}, batch of {size:,} events", value, "ms", spread)
     for name in LAYERS:
         result.ratio(name, CONTRACT)
     return result
 
 
-def _figure(name: str, folder: Path, few: Path, size: int) -> str:
-    return f"{name}, batch of {size:,} events" if folder == few else name
+def _handed(bench: Bench, settings: Settings, key: str) -> Speed:
+    return bench.to_nothing(open_stream(bench.spark, settings).through(_dropped(), PACKED), key)
 
 
-def _handed(bench: Bench, spark: SparkSession, settings: Settings, key: str) -> Speed:
-    return bench.to_nothing(open_stream(spark, settings).through(_dropped(), PACKED), key)
-
-
-def _packed(bench: Bench, spark: SparkSession, settings: Settings, key: str) -> Speed:
+def _packed(bench: Bench, settings: Settings, key: str) -> Speed:
     routes = {name: o.route for name, o in operators(settings, JOBS, in_stream=True).items()}
-    pack = packer(routes, settings.shards, Limits(settings.max_future_ms))
-    return bench.to_nothing(open_stream(spark, settings).through(_dropped(pack), PACKED), key)
+    pack = packer(routes, settings.shard_count, Limits(settings.max_future_ms))
+    return bench.to_nothing(open_stream(bench.spark, settings).through(_dropped(pack), PACKED), key)
 
 
 def _dropped(pack: Callable[[Batches], Batches] | None = None) -> Callable[[Batches], Batches]:
@@ -98,8 +81,8 @@ def _dropped(pack: Callable[[Batches], Batches] | None = None) -> Callable[[Batc
 
     def drop(batches: Batches) -> Batches:
         settle()  # what Weir's workers are spared, the floor is spared
-        for batch in pack(batches) if pack else batches:
-            yield batch.slice(0, 0) if pack else _NOTHING
+        for _ in pack(batches) if pack else batches:
+            yield _NOTHING
 
     return drop
 
@@ -122,7 +105,7 @@ class Silent:
         return Step(state or b"state")
 
 
-def _silent(bench: Bench, spark: SparkSession, settings: Settings, key: str) -> Speed:
+def _silent(bench: Bench, settings: Settings, key: str) -> Speed:
     def without_rules(*args: Any, **more: Any) -> dict[str, Operator]:
         return {
             name: replace(one, job=Silent(one.job.name))
@@ -130,11 +113,11 @@ def _silent(bench: Bench, spark: SparkSession, settings: Settings, key: str) -> 
         }
 
     with mock.patch.object(govern, "operators", without_rules):
-        return finished(govern.start(spark, settings, JOBS, END))
+        return finished(govern.start(bench.spark, settings, JOBS, END))
 
 
-def _all(bench: Bench, spark: SparkSession, settings: Settings, key: str) -> Speed:
-    return finished(govern.start(spark, settings, JOBS, END))
+def _all(bench: Bench, settings: Settings, key: str) -> Speed:
+    return finished(govern.start(bench.spark, settings, JOBS, END))
 
 
 LAYERS = {HANDED: _handed, PACKED_ONLY: _packed, SILENT: _silent, ALL: _all}

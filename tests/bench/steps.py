@@ -213,7 +213,7 @@ def _busiest(trace: Trace, settings: Settings, jobs: dict[str, Operator]) -> dic
 
 def _packer(settings: Settings, jobs: dict[str, Operator]) -> Pack:
     routes = {name: operator.route for name, operator in jobs.items()}
-    return packer(routes, settings.shards, Limits(settings.max_future_ms))
+    return packer(routes, settings.shard_count, Limits(settings.max_future_ms))
 
 
 def _batches(trace: Trace, size: int) -> Iterator[pa.RecordBatch]:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LONG = {"demo", "topics", "transport", "columnar", "chunks", "producer_ids", "backlog_job",
-        "compile"}
+        "compile", "commits", "flood_shapes"}
 """Those that share the most code with another, and take longest."""
-NEEDS_A_BROKER = {"freshness", "flood", "govern_all"}
+NEEDS_A_BROKER = {"freshness", "flood", "flood_shapes", "govern_all"}
 """Those are in test_bench_brokers.py."""
 
 

@@ -48,6 +48,8 @@ class Traffic:
     late: float = 0.03
     """Share of records that arrive after newer ones, by up to 300 ms."""
     seed: int = 3
+    hot: float = 0.0
+    """Share of records that the topics of one broker take from all others."""
 
     def parts(self, count: int, size: int) -> Iterator[pa.Table]:
         """`count` tables of `size` records in order of arrival: SCHEMA's columns and `value`."""
@@ -60,6 +62,9 @@ class Traffic:
             kind = KIND_BY_TENTH[i % 10]
             topic = np.searchsorted(share, rng.random(size)).clip(0, self.topics - 1)
             entry_bytes = rng.integers(100, 3000, size)
+            if self.hot:
+                taken = rng.random(size) < self.hot
+                topic = np.where(taken, topic // BROKERS * BROKERS, topic)
             after = np.flatnonzero(kind == 1)
             topic[after], entry_bytes[after] = topic[after - 1], entry_bytes[after - 1]
             at_ns = i * (1_000_000_000 // self.rate)

@@ -89,6 +89,16 @@ def test_the_example_policies_are_valid() -> None:
         ),
         ("shards: 0", "c.yaml: shards: 0 is below 1"),
         ("shards: true", "c.yaml: shards: True is not a whole number"),
+        (
+            "commit_interval_ms: {chunk_event: 0}",
+            "c.yaml: commit_interval_ms.chunk_event: is not a table of a job"
+            " (did you mean chunk_events?)",
+        ),
+        (
+            "commit_interval_ms: soon",
+            "c.yaml: commit_interval_ms: 'soon' is neither a duration such as 10s nor a mapping of"
+            " tables to durations",
+        ),
         ("commit: fast", "c.yaml: commit: 'fast' is not supported (allowed: delta-rs, spark)"),
         (
             "warehouse: a[b",
@@ -423,6 +433,14 @@ def _numbers(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
             yield from _numbers(each, (*place, key))
     elif isinstance(value, int) and place[-1].endswith(ends):
         yield place, value
+
+
+def test_one_commit_interval_is_for_all_tables(load: Load) -> None:
+    assert load("commit_interval_ms: {chunk_events: 2s}").commit_interval_ms == {
+        "chunk_events": 2000}
+    every = load("commit_interval_ms: 5s").commit_interval_ms
+    assert set(every.values()) == {5000}
+    assert {"quarantine", "throttle_events", "cache_stats"} <= set(every)
 
 
 def test_every_key_of_time_may_be_a_duration() -> None:

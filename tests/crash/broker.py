@@ -33,6 +33,14 @@ def gone(site: Site) -> None:
     site.finish()
 
 
+def _read_half(site: Site) -> None:
+    """A run that reads the first half of the records and is stopped."""
+    site.produce(0, 0.5)
+    with site.running() as run:
+        run.wait_to_read(_ends(site))
+        run.stop()
+
+
 def partitions_added(site: Site) -> None:
     """New partitions are read from their beginning, without a restart."""
     site.produce(0, 0.5)
@@ -62,10 +70,7 @@ def recreated_in_a_run(site: Site) -> None:
 
 def recreated_between_runs(site: Site) -> None:
     """A topic that was made again, and may hold more than the old one."""
-    site.produce(0, 0.5)
-    with site.running() as run:
-        run.wait_to_read(_ends(site))
-        run.stop()
+    _read_half(site)
     _recreate(site)
     site.produce(0, site.chance.choice((0.25, 1)))
     _new_topic(site.refused())
@@ -76,10 +81,7 @@ def recreated_between_runs(site: Site) -> None:
 
 def expired(site: Site) -> None:
     """Records that the retention has removed before they were read."""
-    site.produce(0, 0.5)
-    with site.running() as run:
-        run.wait_to_read(_ends(site))
-        run.stop()
+    _read_half(site)
     read = _ends(site)
     site.produce(0.5, 1)
     first = {name: end + site.chance.randint(1, 500) for name, end in read.items()}

@@ -1,8 +1,9 @@
 """A run that kills itself: `python -m tests.crash.killed_run CONFIG QUERY STEP NUMBER`.
 
-STEP is one of STEPS, and NUMBER says at which time it is reached; with 0 nothing is killed. Only
-this query runs, so that the other is not done before its own turn to be killed. Everything else is
-the product's own `run --available-now`.
+STEP is one of STEPS or GATHERED, and NUMBER says at which time it is reached; with 0 nothing is
+killed. Only this query runs, so that the other is not done before its own turn to be killed.
+Everything else is the product's own `run --available-now`; at the steps of GATHERED, where rows of
+several batches are committed together, `run` without an end.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from app.stream.govern import Committer
 from app.stream.run import run
 from app.warehouse import checkpoints, durable, manifest
 from app.warehouse.commit import Writer
+from app.warehouse.gathering import Gathered, GatheringWriter
 
 INSIDE_S = 0.004
 """An append takes some ten milliseconds: the end comes while it is at work."""
@@ -45,6 +47,7 @@ class Logged:
     log: str
 
 
+INTERVAL_MS = 1000
 COMMIT = ((Writer, "append"), (Writer, "add_files"))
 STEPS: dict[str, Step | Logged] = {
     # The first start of a warehouse.
@@ -63,12 +66,23 @@ STEPS: dict[str, Step | Logged] = {
     "answered": Step("after", ((Committer, "__call__"), (Archivist, "__call__"))),
     "ended": Logged("commits"),
 }
+GATHERED: dict[str, Step | Logged] = {
+    # Rows that gather over batches, and their commit.
+    "gathered": Step("after", ((Gathered, "put"),)),
+    "due": Step("before", ((GatheringWriter, "_append_gathered"),)),
+    "together": Step("after", ((GatheringWriter, "_append_gathered"),)),
+    "to-remove": Step("before", ((Gathered, "remove"),)),
+    "removed": Step("after", ((Gathered, "remove"),)),
+}
 
 
 def main(config: str, query: str, step: str, number: str) -> int:
     """Run to the end of the source, or to the step at which the process is killed."""
-    settings = load_settings(Path(config))
-    reached, count = STEPS[step], int(number)
+    gathers = step in GATHERED
+    settings = load_settings(
+        Path(config), {"commit_interval_ms": INTERVAL_MS} if gathers else {}
+    )
+    reached, count = {**STEPS, **GATHERED}[step], int(number)
     if isinstance(reached, Logged) and count:
         threading.Thread(target=_watch, args=(settings, query, reached.log, count), daemon=True
                          ).start()
@@ -77,7 +91,7 @@ def main(config: str, query: str, step: str, number: str) -> int:
         for owner, name in reached.functions:
             setattr(owner, name, _killing(getattr(owner, name), reached.when, counter))
     jobs = list(settings.jobs) if query == "govern" else [query]
-    return run(settings, available_now=True, jobs=jobs)
+    return run(settings, available_now=not gathers, jobs=jobs)
 
 
 class _Counter:

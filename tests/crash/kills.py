@@ -8,8 +8,8 @@ from functools import partial
 import psutil
 
 from tests.crash.disaster import Disaster
-from tests.crash.killed_run import STEPS
-from tests.crash.service import EXECUTOR, WORKER, Failed, Service, batches, killed_at
+from tests.crash.killed_run import GATHERED, STEPS
+from tests.crash.service import EXECUTOR, LOCAL, WORKER, Failed, Service, batches, killed_at
 from tests.crash.site import Site
 
 KILLS = 2
@@ -64,23 +64,13 @@ def python(site: Site) -> None:
     site.finish()
 
 
-def worker(site: Site) -> None:
-    """Python workers, as the system does that has no memory left: the run goes on."""
-    with site.running() as run:
+def helper(word: str, master: str, site: Site) -> None:
+    """A process that Spark starts again, as the system does that has no memory left: a Python
+    worker, or one of two executors. The run goes on."""
+    with site.running(master) as run:
         for _ in range(KILLS):
             _within_a_batch(site, run)
-            site.chance.choice(_found(run, WORKER)).kill()
-        run.wait_for_batches(1)
-        run.stop()
-    site.finish()
-
-
-def executor(site: Site) -> None:
-    """One of two executors: Spark starts another, and the run goes on."""
-    with site.running(CLUSTER) as run:
-        for _ in range(KILLS):
-            _within_a_batch(site, run)
-            site.chance.choice(_found(run, EXECUTOR)).kill()
+            site.chance.choice(_found(run, word)).kill()
         run.wait_for_batches(1)
         run.stop()
     site.finish()
@@ -101,10 +91,10 @@ def step(query: str, name: str, site: Site) -> None:
 DISASTERS = [
     Disaster("kill-jvm", jvm, "goes on"),
     Disaster("kill-python", python, "goes on"),
-    Disaster("kill-worker", worker, "goes on"),
-    Disaster("kill-executor", executor, "goes on"),
+    Disaster("kill-worker", partial(helper, WORKER, LOCAL), "goes on"),
+    Disaster("kill-executor", partial(helper, EXECUTOR, CLUSTER), "goes on"),
     *(
         Disaster(f"kill-{query}-{name}", partial(step, query, name), "goes on")
-        for query in ("govern", "archive") for name in STEPS
+        for query, names in (("govern", (*STEPS, *GATHERED)), ("archive", STEPS)) for name in names
     ),
 ]

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -42,11 +42,13 @@ class Service:
 
     def __init__(
         self, config: Path, *, master: str = LOCAL, variables: Mapping[str, str] | None = None,
+        confs: Sequence[str] = (),
     ) -> None:
         self._settings = load_settings(config)
         self._said = config.with_name(f"{config.stem}.log")
         confs = ["spark.ui.enabled=false", "spark.executor.memory=512m",
-                 "spark.driver.extraJavaOptions=-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
+                 "spark.driver.extraJavaOptions=-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                 *confs]
         command = [
             str(ROOT / "spark-submit.sh"), "--master", master,
             *(word for conf in confs for word in ("--conf", conf)), "run", "--config", str(config),

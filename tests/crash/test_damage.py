@@ -279,7 +279,7 @@ def test_doctor_names_every_damaged_table_with_its_remedy(
     assert (code, [check for check in sound.values() if not check["ok"]]) == (0, [])
     assert sound["tables"] == {
         "name": "tables", "ok": True, "found": "as the queries left them", "remedy": ""}
-    assert sound["partitions"]["found"] == "2, shards 16"
+    assert sound["partitions"]["found"] == "2, shards 4"
 
     emptied = log_of(tmp_warehouse, "events")[-1]
     emptied.write_text("")
@@ -323,12 +323,14 @@ def test_doctor_takes_the_partitions_of_the_manifest_unless_the_configuration_ha
     spark.conf.set("spark.sql.shuffle.partitions", "7")
     try:
         code, found = examined()
-        assert (code, found["partitions"]["found"]) == (0, "2, shards 16")
+        assert (code, found["partitions"]["found"]) == (0, "2, shards 4")
         capsys.readouterr()
-        assert doctor(done.model_copy(update={"shards": 4}), as_json=False) == 1
+        assert doctor(done.model_copy(update={"shards": 8}), as_json=False) == 1
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", str(kept))
     lines = capsys.readouterr().out.splitlines()
     at = lines.index(next(line for line in lines if line.startswith("FAIL")))
-    assert lines[at].startswith("FAIL partitions   shards: 4 does not fit the warehouse")
-    assert lines[at + 1].strip() == "set shards to 16, or take another warehouse"
+    assert lines[at].startswith("FAIL partitions   shards: 8 does not fit the warehouse")
+    assert lines[at + 1].strip() == (
+        "./spark-submit.sh reshard --config FILE moves it; or set shards to 4"
+    )

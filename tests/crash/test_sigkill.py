@@ -23,6 +23,13 @@ KILLS = [
     ("archive", "inside", 2),
     ("govern", "after", 6),
 ]
+GATHERED_KILLS = [
+    ("govern", "together", 1),  # one table has rows of several batches, in files as well
+    ("govern", "gathered", 8),
+    ("govern", "to-remove", 1),
+    ("govern", "due", 2),
+    ("govern", "removed", 1),
+]
 
 
 def killed(config: Path, query: str, point: str, number: int) -> subprocess.CompletedProcess[str]:
@@ -35,11 +42,13 @@ def killed(config: Path, query: str, point: str, number: int) -> subprocess.Comp
 @pytest.mark.parametrize("kills", [
     pytest.param(KILLS[:3], id="three"),
     pytest.param(KILLS, id="all", marks=pytest.mark.slow),
+    pytest.param(GATHERED_KILLS[:1], id="gathered"),
+    pytest.param(GATHERED_KILLS, id="all-gathered", marks=pytest.mark.slow),
 ])
 def test_killed_at_any_commit_a_run_goes_on_to_the_rows_of_one_that_was_not(
     kills: list[tuple[str, str, int]], make_config: Callable[[str], Path], calm: Tables
 ) -> None:
-    config = make_config(f"killed-{len(kills)}")
+    config = make_config("killed-" + "-".join(step for _, step, _ in kills))
     for kill in kills:
         ended = killed(config, *kill)
         assert ended.returncode == -signal.SIGKILL, (kill, ended.stderr[-3000:])

@@ -12,11 +12,12 @@ import yaml
 
 from app.cli import app, main
 from app.config.settings import load_settings
+from app.setup.launch.line import read
 from tests.throttle_rows import event, window, write
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SPARK_OPTIONS = ("--master", "--conf")
+PROGRAMS = ("./spark-submit.sh", "weir")
 
 
 def blocks(page, language):
@@ -33,8 +34,8 @@ def commands(page):
             if set(word) != {"\n"}:
                 line.append(word)
             elif line:
-                yield [w for i, w in enumerate(line)
-                       if w not in SPARK_OPTIONS and (i == 0 or line[i - 1] not in SPARK_OPTIONS)]
+                program, *words = line
+                yield [program, *(read(words).words if program in PROGRAMS else words)]
                 line = []
 
 

@@ -141,6 +141,19 @@ def test_the_home_of_a_shared_record_is_one_shard_in_every_batch() -> None:
                                                "entry_cache"}
 
 
+def test_one_topic_goes_to_one_shard_however_it_is_spelled() -> None:
+    spelled = [
+        {"topic": "acme/orders/created", "partition": 3},
+        {"topic": "acme/orders/created-partition-3"},
+        {"topic": "persistent://acme/orders/created", "partition": 3},
+        {"topic": "persistent://acme/orders/created-partition-3", "partition": 3},
+    ]
+    lines = [line(record("ledger_state", seq=seq, **{"partition": None, **topic}))
+             for seq, topic in enumerate(spelled)]
+
+    assert len({shard for _, job, shard, _ in places(lines) if job == "backlog"}) == 1
+
+
 def test_blobs_that_spark_puts_into_one_vector_stay_below_the_limit_of_arrow() -> None:
     assert OPERATOR_ROWS * BLOB_BYTES < 2**31
     assert int(REQUIRED["spark.sql.execution.arrow.maxRecordsPerBatch"]) == OPERATOR_ROWS
@@ -163,3 +176,16 @@ def test_a_blob_is_bounded_and_only_a_single_record_exceeds_the_bound(text: int)
         for row, count in zip(rows, counted, strict=True)
     )
     assert len(rows) <= 4 * (sum(len(row["blob"]) for row in rows) // BLOB_BYTES + 1) or text > 1000
+
+
+def test_a_hundred_thousand_new_topics_in_a_batch_are_each_routed_once() -> None:
+    count = 100_000
+    lines = [line(record("publish", seq=n, topic=f"persistent://t/n/topic-{n}"))
+             for n in range(count)]
+
+    rows = [row for row in packed(lines).to_pylist() if row["job"] == "rate_limits"]
+
+    names = set().union(*(Blob(row["blob"]).texts().to_pylist() for row in rows))
+    assert sum(Blob(row["blob"]).length for row in rows) == count
+    assert len({name for name in names if "/topic-" in name}) == count
+    assert max(len(row["blob"]) for row in rows) <= BLOB_BYTES

@@ -167,6 +167,30 @@ def test_a_broker_that_goes_away_and_comes_back_loses_and_doubles_nothing(
     assert all_rows(settings.warehouse) == reference
 
 
+def test_another_warehouse_has_the_newest_records_while_others_wait_to_be_caught_up(
+    kafka: Kafka, topic: str, spark: SparkSession, make_settings: MakeSettings, lines: Lines,
+    tmp_path: Path,
+) -> None:
+    """As docs/operations.md describes it: `startingOffsets: latest`."""
+    all_of_it = kafka_settings(make_settings, kafka, topic, idle_advance_ms=APART_MS)
+    newest = kafka_settings(
+        make_settings, kafka, topic, idle_advance_ms=APART_MS, warehouse=str(tmp_path / "newest"),
+    )
+    newest.feed.options["startingOffsets"] = "latest"
+    old, new = lines[: len(lines) // 2], lines[len(lines) // 2 :]
+    produce(kafka, topic, old)
+    waiting = offsets(kafka, topic)
+    with running(spark, newest):
+        for query in ("govern", "archive"):
+            place = Path(newest.warehouse, "_weir", "checkpoints", query, "sources", "0", "0")
+            wait_for(place.exists)
+        produce(kafka, topic, new)
+        expected = sorted(set(offsets(kafka, topic)) - set(waiting))
+        wait_for(lambda: rows_in(newest) > 0 and identities(newest.warehouse) == expected)
+    assert run(all_of_it, available_now=True) == 0
+    assert identities(all_of_it.warehouse) == offsets(kafka, topic)
+
+
 def test_partitions_far_apart_in_a_catch_up_are_said_with_the_value_that_would_do(
     kafka: Kafka, topic: str, make_settings: MakeSettings, lines: Lines, tmp_path: Path,
     reference: dict[str, list[tuple[object, ...]]], capsys: pytest.CaptureFixture[str],

@@ -19,7 +19,7 @@ from app.ingest.pollers.kafka.poll import Poller
 from app.stream.run import run
 from tests.ingest.pollers.pulsar.documents import valid
 from tests.reference.backlog import judge
-from tests.servers.kafka import Kafka
+from tests.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.servers.logging_kafka import LoggingKafka
 from tests.servers.process import ServerFailed
 from tests.warehouse.test_backlog_views import READS, asked, stored
@@ -130,6 +130,25 @@ def rows(found: list[Json], table: str, partition: int) -> list[Json]:
     last = max(r["pass_ms"] for r in of_partition)
     assert last >= at
     return [r for r in of_partition if r["pass_ms"] == last]
+
+
+def test_a_cluster_that_asks_for_tls_and_a_login(
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cluster.produce(0, 40, now_ms() - AGED_MS)
+    cluster.commit("slow", 5, 0)
+    options = {
+        "bootstrap.servers": cluster.kafka.secure_servers, "security.protocol": "SASL_SSL",
+        "sasl.mechanism": MECHANISM, "sasl.username": USER, "sasl.password": PASSWORD,
+        "ssl.ca.location": str(cluster.kafka.certificate),
+    }
+    poller = Poller(cluster.settings(options=options), tmp_path)
+    assert cursors(records(poller.poll_once(now_ms())))["slow", 0][0] == "0:4"
+    wrong = {**options, "sasl.password": f"not-{PASSWORD}"}
+    with pytest.raises(UserError) as refused:
+        Poller(cluster.settings(options=wrong), tmp_path / "wrong").check()
+    assert "uthentication" in str(refused.value)
+    assert PASSWORD not in str(refused.value) + "".join(capfd.readouterr())
 
 
 def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from app.background.rounds import one_round
 from app.cli import main
 from app.config.settings import Settings
 from app.maintain import merging
 from app.maintain.beside import MODULE, beside
-from app.terminal.rounds import one_round
 from app.warehouse.run_lock import only_maintenance, only_run
 from tests.maintain.tables import fill, found, opened, plain
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.kafka import Kafka
-from tests.servers.process import ServerFailed
+from tests.servers.process import ServerFailed, serving
 from tests.servers.pulsar import Pulsar
 
 
@@ -30,9 +30,8 @@ def _shared_kafka() -> Kafka | str:
     return broker
 
 
-@pytest.fixture
-def kafka() -> Kafka:
-    """A Kafka broker that serves; a test takes topics of its own. Skips where none can start."""
+def shared_kafka() -> Kafka:
+    """A Kafka broker that serves, for fixtures of a wider scope than `kafka`."""
     broker = _shared_kafka()
     if isinstance(broker, str):
         pytest.skip(f"no Kafka broker: {broker}")
@@ -41,14 +40,14 @@ def kafka() -> Kafka:
     return broker
 
 
+@pytest.fixture
+def kafka() -> Kafka:
+    """A Kafka broker that serves; a test takes topics of its own. Skips where none can start."""
+    return shared_kafka()
+
 
 @pytest.fixture(scope="package")
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pulsar]:
     """A Pulsar broker; a test takes namespaces of its own. Skips where none can start."""
-    try:
-        broker = Pulsar(tmp_path_factory.mktemp("pulsar"))
-        broker.start()
-    except (ServerFailed, OSError) as error:
-        pytest.skip(f"no Pulsar broker: {error}")
-    yield broker
-    broker.stop()
+    with serving(lambda: Pulsar(tmp_path_factory.mktemp("pulsar")), "Pulsar broker") as broker:
+        yield broker

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.servers.process import Server, ServerFailed, accepts, cache_dir, free_ports, java
+from tests.servers import ivy
+from tests.servers.process import Server, ServerFailed, accepts, free_ports, java
+from tests.servers.tls import self_signed
 
 VERSION = "4.1.0"
+MECHANISM, USER, PASSWORD = "SCRAM-SHA-512", "weir", "hush-of-the-broker"
+"""Who may log in where the broker asks, at `Kafka.secure_servers`."""
+MOST_BYTES = 200_000_000
+"""Of a record, as far as a producer decides."""
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://127.0.0.1:{secure},\
+CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://127.0.0.1:{secure}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
+sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=\
+org.apache.kafka.common.security.scram.ScramLoginModule required;
+ssl.keystore.type=PEM
+ssl.keystore.location={keystore}
 inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
 log.dirs={data}
@@ -41,51 +50,34 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
-IVY = """\
-<ivy-module version="2.0"><info organisation="weir" module="kafka-of-tests"/>
-<configurations><conf name="default"/></configurations><dependencies>
+DEPENDENCIES = """\
 <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default->default"/>
 <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default->default"/>
-</dependencies></ivy-module>
 """
 
 
 def jars(version: str = VERSION) -> Path:
-    """The folder of the broker's jars, collected once by the Ivy jar inside pyspark."""
-    home = cache_dir(f"kafka-{version}")
-    lib, complete = home / "lib", home / "lib" / ".complete"
-    with (home / "lock").open("w") as lock:  # two test runs may ask at the same time
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if complete.exists():
-            return lib
-        module = home / "ivy.xml"
-        module.write_text(IVY.format(version=version))
-        (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-        pattern = f"{lib}/[artifact]-[revision](-[classifier]).[ext]"
-        done = subprocess.run(
-            [java(), "-jar", str(ivy), "-ivy", str(module), "-confs", "default",
-             "-cache", str(home / "ivy-cache"), "-retrieve", pattern],
-            capture_output=True, text=True, timeout=900, check=False,
-        )
-        if done.returncode:
-            raise ServerFailed(f"cannot collect the jars of Kafka {version}\n{done.stdout[-2000:]}")
-        complete.touch()
-        shutil.rmtree(home / "ivy-cache", ignore_errors=True)
-    return lib
+    """The folder of the broker's jars."""
+    return ivy.jars(f"kafka-{version}", DEPENDENCIES.format(version=version))
 
 
 class Kafka:
     """One KRaft process, broker and controller; data survive `stop` and `start`."""
 
-    def __init__(self, folder: Path, version: str = VERSION) -> None:
+    def __init__(
+        self, folder: Path, properties: Mapping[str, object] | None = None, version: str = VERSION
+    ) -> None:
+        """`properties` are further ones of the broker."""
         self._folder = folder
-        self._port, controller = free_ports(2)
+        self._port, self._secure, controller = free_ports(3)
         self._classpath = f"{jars(version)}/*"
         self._properties = folder / "server.properties"
         folder.mkdir(parents=True, exist_ok=True)
-        self._properties.write_text(
-            PROPERTIES.format(port=self._port, controller=controller, data=folder / "data")
-        )
+        self.certificate, keystore = self._identity()
+        self._properties.write_text(PROPERTIES.format(
+            port=self._port, secure=self._secure, controller=controller, data=folder / "data",
+            keystore=keystore,
+        ) + "".join(f"{key}={value}\n" for key, value in (properties or {}).items()))
         self._format()
         command = [
             java(), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
@@ -98,6 +90,11 @@ class Kafka:
     def servers(self) -> str:
         """The bootstrap servers."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def secure_servers(self) -> str:
+        """The same broker by TLS, with its `certificate` (PEM), for those who log in."""
+        return f"127.0.0.1:{self._secure}"
 
     @property
     def running(self) -> bool:
@@ -138,7 +135,7 @@ class Kafka:
         producer = Producer({
             "bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 5,
             "queue.buffering.max.messages": 1_000_000, "message.timeout.ms": 60_000,
-            "log_level": 2,
+            "message.max.bytes": MOST_BYTES, "log_level": 2,
         })
 
         def delivered(error: Any, _: Any) -> None:
@@ -160,6 +157,14 @@ class Kafka:
             raise ServerFailed(f"{len(failed)} of {count} records were not taken: {failed[0]}")
         return count
 
+    def _identity(self) -> tuple[Path, Path]:
+        """A certificate, and the PEM file of it and its key."""
+        certificate, _ = self_signed(self._folder)
+        keystore = self._folder / "keystore.pem"
+        key = certificate.with_name("key.pem")
+        keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
+        return certificate, keystore
+
     def _format(self) -> None:
         """Format the storage, once."""
         if (self._folder / "data" / "meta.properties").exists():
@@ -170,7 +175,8 @@ class Kafka:
                               timeout=60, check=True)
         cluster_id = made.stdout.strip().splitlines()[-1]
         done = subprocess.run(
-            [java(), *quiet, "format", "-t", cluster_id, "-c", str(self._properties)],
+            [java(), *quiet, "format", "-t", cluster_id, "-c", str(self._properties),
+             "--add-scram", f"{MECHANISM}=[name={USER},password={PASSWORD}]"],
             capture_output=True, text=True, timeout=60, check=False,
             env={**os.environ, "LC_ALL": "C"},
         )

@@ -7,8 +7,12 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pytest
 
 
 class ServerFailed(Exception):
@@ -90,3 +94,26 @@ class Server:
 
     def _tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+
+
+class Startable(Protocol):
+    """What starts and stops."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+Served = TypeVar("Served", bound=Startable)
+
+
+@contextmanager
+def serving(make: Callable[[], Served], what: str) -> Iterator[Served]:
+    """A server, for a fixture. Skips where none can start."""
+    try:
+        server = make()
+        server.start()
+    except (ServerFailed, OSError) as error:
+        pytest.skip(f"no {what}: {error}")
+    yield server
+    server.stop()

@@ -22,6 +22,7 @@ import typer
 import yaml
 
 from app.cli import app
+from app.setup.launch.line import WITH_SPARK
 from app.setup.package import pack_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,18 +128,30 @@ def test_the_first_start_builds_the_environment_and_the_second_does_not(checkout
     first = checkout.start(*VALIDATE)
     assert first.returncode == 0, first.stderr
     assert "building the Python environment" in first.stderr
-    assert "--require-hashes" in checkout.called()[0]
+    installer, others, spark = checkout.called()
+    assert "--require-hashes" in installer and installer.endswith("conf/installer.lock")
+    assert "--require-hashes" in others and "--require-hashes" in spark
     began = time.monotonic()
     second = checkout.start(*VALIDATE)
     assert time.monotonic() - began < 3
     assert (second.stdout, second.stderr) == (first.stdout, "")
-    assert len(checkout.called()) == 1
+    assert len(checkout.called()) == 3
+
+
+def test_the_two_parts_of_a_lock_are_the_whole(checkout: Checkout) -> None:
+    checkout.start(*VALIDATE)
+    whole = (checkout.root / "requirements.lock").read_text(encoding="utf-8")
+    parts = [checkout.state / name for name in ("others.lock", "spark.lock")]
+    others, spark = (part.read_text(encoding="utf-8") for part in parts)
+    assert spark.startswith("pyspark==") and spark.count("==") == 1 and "--hash=" in spark
+    assert "pyspark==" not in others
+    assert sorted((others + spark).splitlines()) == sorted(whole.splitlines())
 
 
 def test_uv_is_used_where_it_is(checkout: Checkout) -> None:
     checkout.program("uv", UV)
     assert checkout.start(*VALIDATE).returncode == 0
-    assert checkout.called() == ["uv venv", "uv pip"]
+    assert checkout.called() == ["uv venv", "uv pip", "uv pip"]
 
 
 def test_an_interrupted_environment_is_built_again(checkout: Checkout) -> None:
@@ -157,7 +170,34 @@ def test_a_changed_lock_builds_the_environment_again(checkout: Checkout) -> None
     with (checkout.root / "requirements.lock").open("a", encoding="utf-8") as lock:
         lock.write("# changed\n")
     assert "of another lock" in checkout.start(*VALIDATE).stderr
-    assert len(checkout.called()) == 2
+    assert len(checkout.called()) == 6
+
+
+def test_an_environment_of_another_lock_by_name_is_left_alone(checkout: Checkout) -> None:
+    checkout.start(*VALIDATE)
+    other = checkout.root / "other.lock"
+    other.write_text("pyspark==4.0.5\n", encoding="utf-8")
+    refused = checkout.start(*VALIDATE, WEIR_LOCK=str(other))
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines() == [
+        f"weir: {checkout.root}/.venv was built from requirements.lock, not from other.lock",
+        "      WEIR_LOCK names the lock, or WEIR_HOME another folder",
+    ]
+    assert len(checkout.called()) == 3
+    assert checkout.start(*VALIDATE).returncode == 0
+
+
+def test_the_python_of_an_environment_does_not_build_it_again(checkout: Checkout) -> None:
+    """It goes with the environment."""
+    checkout.start(*VALIDATE)
+    with (checkout.root / "requirements.lock").open("a", encoding="utf-8") as lock:
+        lock.write("# changed\n")
+    own = checkout.root / ".venv/bin"
+    (own / "python").unlink()
+    (own / "python").symlink_to(Path(sys.executable).resolve())
+    checkout.program("python3.11", "#!/bin/bash\nexit 1\n")
+    again = checkout.start(*VALIDATE, PATH=f"{own}:{checkout.bin}")
+    assert again.returncode == 2 and "Python 3.11 is missing" in again.stderr
 
 
 def test_a_folder_that_is_no_environment_is_left_alone(checkout: Checkout) -> None:
@@ -244,9 +284,9 @@ def test_a_dry_run_prints_the_line_that_a_run_would_execute(checkout: Checkout) 
 def test_jars_and_compiled_cores_are_prepared_once(checkout: Checkout) -> None:
     first = checkout.start("--prepare")
     assert first.returncode == 0, first.stderr
-    assert checkout.called()[1:] == ["jars", "cores"]
+    assert sorted(checkout.called()[3:]) == ["cores", "jars"]
     assert checkout.start("--prepare").stderr == ""
-    assert checkout.called()[1:] == ["jars", "cores"]
+    assert sorted(checkout.called()[3:]) == ["cores", "jars"]
 
 
 def test_a_dry_run_prepares_nothing(checkout: Checkout) -> None:
@@ -326,7 +366,7 @@ def test_the_travelling_configuration_holds_the_policies_and_no_secret(
 def test_commands_without_spark_keep_all_their_options(checkout: Checkout) -> None:
     checkout.program("java", "#!/bin/bash\nexit 127\n")
     commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    for name in sorted(commands - {"demo", "run", "doctor"}):
+    for name in sorted(commands - set(WITH_SPARK)):
         given = [name, "--principal", "User:a", "--name", "x"]
         line = checkout.start("--dry-run", *given).stdout
         assert shlex.split(line) == [

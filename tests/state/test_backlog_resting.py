@@ -183,7 +183,7 @@ def test_other_parameters_wake_all() -> None:
 
 
 def test_topics_of_one_hash_are_both_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resting, "hashes", lambda cluster, topic, names: 0 * topic + 7)
+    monkeypatch.setattr(resting, "key_hashes", lambda columns, names: 0 * columns[1] + 7)
     mine = job()
     state = state_of_many(mine)
     state = mine.step(state, [blob(numbered(of(3, entry(31_000, 2, 0))))], 0).state
@@ -194,9 +194,9 @@ def test_producers_are_found_after_their_connections_have_other_numbers() -> Non
     mine = job()
     records = [{**created(0, i), "cnx_id": name} for name in "abc" for i in (1, 2)]
     state = mine.step(None, [blob(numbered(records))], 0).state
-    page = shard.read(mine.step(state, [], T0 + 1).state)
     other = Names()
     other.intern(pa.array(["c", "b", "a"]))
-    rows = resting.renamed(page, other)["producers"].T.tolist()
+    page = shard.read(mine.step(state, [], T0 + 1).state, into=other)
+    rows = page.parts["producers"].T.tolist()
     assert len(rows) == 6
     assert rows == sorted(rows)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.stream import catch_up_time
 from app.stream import progress as module
 from app.stream.progress import Progress
 
@@ -89,6 +90,42 @@ def test_a_batch_that_leaves_the_clock_where_it_is_has_no_age() -> None:
     shown = Progress(out)
     shown.look([query("govern", batch(0, 1000, eventTime={"max": "1970-01-01T00:00:00.000Z"}))])
     assert lines(out) == ["govern: 2,000 events/s, batch 0.50 s, state 2.5 MB"]
+
+
+def kafka_source(end: dict[str, int], latest: dict[str, int]) -> list[dict[str, str]]:
+    """What Spark reports of a Kafka source, and of one without offsets."""
+    offsets = {"endOffset": {"events": end}, "latestOffset": {"events": latest}}
+    return [{name: str(found) for name, found in offsets.items()},
+            {"endOffset": "{'logOffset': 3}", "latestOffset": "None"}]
+
+
+def test_a_catch_up_shows_how_many_records_wait_and_how_long_they_take() -> None:
+    out = io.StringIO()
+    shown = Progress(out)
+    latest = {"0": 400_000, "1": 600_000, "2": 9_000}  # partition 2 is new, and not read yet
+    for number, read in enumerate((100_000, 105_000, 105_000, 400_000)):
+        sources = kafka_source({"0": read, "1": 600_000}, latest)
+        shown.look([query("govern", batch(number, 1000, stateOperators=[], sources=sources))])
+    sources = kafka_source(latest, latest)
+    shown.look([query("govern", batch(4, 9, stateOperators=[], sources=sources))])
+    rest = "batch 0.50 s, 10.0 s behind"
+    assert lines(out) == [
+        f"govern: 2,000 events/s, {rest}, 309,000 records wait",
+        f"govern: 2,000 events/s, {rest}, 304,000 records wait, caught up in 30 s",
+        f"govern: 2,000 events/s, {rest}, 304,000 records wait",
+        f"govern: 2,000 events/s, {rest}, 9,000 records wait, caught up in 1 s",
+        f"govern: 18 events/s, {rest}",
+    ]
+
+
+def test_there_is_no_time_while_more_comes_than_is_processed() -> None:
+    found = [catch_up_time.caught_up_s(before, 20_000, 500) for before in (21_000, 20_000, None)]
+    assert found == [10.0, None, None]
+
+
+def test_long_catch_ups_are_in_minutes_and_hours() -> None:
+    assert [catch_up_time.text(5, s).rsplit(" in ")[1] for s in (119, 600, 9000)] == [
+        "119 s", "10 min", "2 h"]
 
 
 def test_the_first_figures_do_not_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:

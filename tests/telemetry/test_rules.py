@@ -55,7 +55,9 @@ def test_every_alerting_rule_has_a_unit_test() -> None:
 
 def test_every_rule_of_the_tables_has_one_for_prometheus() -> None:
     names = {rule["alert"] for rule in rules() if "alert" in rule}
-    assert names == {rule.name for rule in rules_of(AlertSettings())} | {"weir-exporter-down"}
+    assert names == {rule.name for rule in rules_of(AlertSettings())} | {
+        "weir-exporter-down", "query-lags", "run-restarts"
+    }
 
 
 def test_every_alerting_rule_is_tested_beside_entities_for_which_it_does_not_fire() -> None:

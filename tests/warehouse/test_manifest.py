@@ -24,8 +24,8 @@ def test_the_first_start_writes_what_later_ones_keep(make_settings: MakeSettings
     assert manifest.load(settings) == made == manifest.claim(settings, 3)
     document = json.loads((Path(settings.warehouse) / "_weir" / "manifest.json").read_text())
     assert document == {
-        "layout_version": 1, "partitions": 3, "shards": 8, "created_ms": made.created_ms,
-        "queries": None,
+        "layout_version": 2, "partitions": 3, "shards": 8, "created_ms": made.created_ms,
+        "queries": None, "moving": None,
     }
 
 
@@ -35,12 +35,12 @@ def test_the_first_start_writes_what_later_ones_keep(make_settings: MakeSettings
         (
             {"partitions": 4},
             "partitions: 4 does not fit the warehouse, whose state is in 3 partitions ({path})",
-            "set partitions to 3, or take another warehouse",
+            "./spark-submit.sh reshard --config FILE moves it; or set partitions to 3",
         ),
         (
             {"shards": 16},
             "shards: 16 does not fit the warehouse, whose state is in 8 shards ({path})",
-            "set shards to 8, or take another warehouse",
+            "./spark-submit.sh reshard --config FILE moves it; or set shards to 8",
         ),
     ],
 )
@@ -65,6 +65,20 @@ def test_without_a_configured_number_the_manifest_decides(make_settings: MakeSet
         manifest.check(settings, partitions=2)
 
 
+def test_two_shards_for_each_partition_of_the_first_start(make_settings: MakeSettings) -> None:
+    """Another machine has other cores: the warehouse keeps its numbers."""
+    settings = make_settings(partitions=None)
+    assert manifest.followed(settings) is settings
+    assert manifest.claim(settings, 3).shards == 6
+    found = manifest.followed(settings)
+    assert (found.partitions, found.shards, found.shard_count) == (3, 6, 6)
+    assert manifest.claim(found, 3) == manifest.load(settings)
+
+
+def test_the_configured_shards_are_taken(make_settings: MakeSettings) -> None:
+    assert manifest.claim(make_settings(shards=5), 3).shards == 5
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"layout_version": 1}', "not json"])
 def test_what_is_no_manifest_is_refused_by_name(make_settings: MakeSettings, text: str) -> None:
     settings = make_settings()
@@ -81,12 +95,12 @@ def test_a_warehouse_of_another_layout_is_refused_in_two_lines(make_settings: Ma
     settings = make_settings()
     manifest.claim(settings, 2)
     file = Path(settings.warehouse) / "_weir" / "manifest.json"
-    file.write_text(file.read_text().replace('"layout_version": 1', '"layout_version": 2'))
+    file.write_text(file.read_text().replace('"layout_version": 2', '"layout_version": 3'))
     with pytest.raises(UserError) as refused:
         manifest.check(settings)
     assert str(refused.value).splitlines() == [
-        f"{file}: the warehouse has layout version 2",
-        "this version of Weir reads layout version 1; take another warehouse, or the Weir that "
+        f"{file}: the warehouse has layout version 3",
+        "this version of Weir reads layout version 2; take another warehouse, or the Weir that "
         "wrote this one",
     ]
 

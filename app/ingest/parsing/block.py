@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.ingest.parsing.layout import (
     BINARY,
@@ -128,6 +129,26 @@ def to_table(block: Block) -> pa.Table:
                 )
             )
     return pa.table(columns, schema=TABLE_SCHEMA)
+
+
+MOST_TEXT_BYTES = 8 << 20
+"""Of a value of a text column. Longer ones fit no broker; they would go to every shard that keeps
+them, and into its state."""
+
+
+def leave_out_long_texts(block: Block) -> None:
+    """Texts of more than MOST_TEXT_BYTES do not fit their columns."""
+    for c in np.flatnonzero(COLUMN_KIND == TEXT):
+        slot, here = COLUMN_SLOT[c], np.uint64(1) << np.uint64(c)
+        texts = block.dictionaries[slot]
+        long = np.diff(offsets_of(texts)) > MOST_TEXT_BYTES
+        if not long.any():
+            continue
+        rows = np.append(long, False)[block.codes[slot]]  # null has the last place
+        block.bad_type[rows] |= here
+        block.present[rows] &= ~here
+        block.codes[slot, rows] = -1
+        block.dictionaries[slot] = pc.if_else(pa.array(long), "", texts)
 
 
 TABLE_SCHEMA: pa.Schema = pa.schema(

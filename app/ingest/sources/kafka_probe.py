@@ -12,6 +12,8 @@ from typing import Any
 TIMEOUT_S = 5.0
 SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
 """Of a topic, and of each partition, when the size of its records is looked up."""
+ENOUGH = 20
+"""Records of a sample among which a single one does not count."""
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """What stands for the id of a topic that has none."""
 SAME = {
@@ -96,7 +98,21 @@ def record_bytes(options: dict[str, str], names: list[str]) -> float | None:
         return None
     finally:
         consumer.close()
-    return sum(sizes) / len(sizes) if sizes else None
+    return mean_bytes(sizes)
+
+
+def mean_bytes(sizes: Sequence[int]) -> float | None:
+    """The mean of a sample; None where it is empty.
+
+    One record that outweighs all others together says nothing about what waits: it is left out
+    where there are enough others, or a single record of 100 MB would make every batch small.
+    """
+    if not sizes:
+        return None
+    total, largest, count = sum(sizes), max(sizes), len(sizes)
+    if count >= ENOUGH and largest > total - largest:
+        total, count = total - largest, count - 1
+    return total / count
 
 
 def client_options(options: dict[str, str]) -> dict[str, Any] | None:
@@ -140,12 +156,13 @@ def _listed(client: dict[str, Any]) -> set[str]:
         reasons.append(error.str())
 
     quiet = {"log_level": 0, "error_cb": on_error, "socket.timeout.ms": int(TIMEOUT_S * 1000)}
-    try:
-        with AdminClient({**client, **quiet}) as admin:
+    with AdminClient({**client, **quiet}) as admin:
+        try:
             return set(admin.list_topics(timeout=TIMEOUT_S).topics)
-    except KafkaException as error:
-        admin_reason = reasons[0] if reasons else error.args[0].str()
-        raise Unreachable(_short(admin_reason, client)) from None
+        except KafkaException as error:
+            admin.poll(0)  # now `on_error` is called with what led to it
+            admin_reason = reasons[0] if reasons else error.args[0].str()
+            raise Unreachable(_short(admin_reason, client)) from None
 
 
 def _knock(servers: str) -> None:

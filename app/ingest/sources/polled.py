@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.background.threads import working
 from app.errors import UserError
 from app.warehouse.small_files import local_path
 
@@ -29,14 +29,8 @@ def polling(
             say(poller.last.text())
         yield
         return
-    stop = threading.Event()
-    thread = threading.Thread(target=poller.run, args=(stop,), name=poller.feed, daemon=True)
-    thread.start()
-    try:
+    with working(poller.run, poller.feed):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def spool_folder(settings: Settings, chosen: str | None, where: str, name: str) -> Path:

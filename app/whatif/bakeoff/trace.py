@@ -108,7 +108,7 @@ def _from_files(settings: Settings, group: Mapping[str, Operator], path: Path) -
             now_ms = time.time_ns() // 1_000_000
             parsed = parse_batch(lines, limits, now_ms, [JOB])
             refused += int(parsed.n - parsed.valid.sum())
-            packed = pack_parsed(parsed, lines, routes, settings.shards, now_ms)
+            packed = pack_parsed(parsed, lines, routes, settings.shard_count, now_ms)
             for row in packed.to_pylist():
                 latest = max(latest, int(row["ts"].timestamp() * 1000)) if row["ts"] else latest
                 if row["job"] != CLOCK:

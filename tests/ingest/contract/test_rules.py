@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from app.ingest.contract import Limits, Parsed, from_table, parse
+from app.ingest.parsing.block import MOST_TEXT_BYTES
 from state.events import COMMON, KINDS, SCHEMA
 from state.jobs import DECLARED, JOBS, readers
 from tests.ingest.contract.records import T0, line, record
@@ -51,6 +52,24 @@ def test_what_a_kind_requires_must_be_there_and_not_empty(kind: Any) -> None:
     everything = [c.name for c in SCHEMA if c.name in COMMON[1:] or c.name in kind.required]
     dropped = record(kind.name, **dict.fromkeys(everything, ...))
     assert reasons(dropped)[0][0] == ("MISSING_REQUIRED", ",".join(everything), None)
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("odd", ["", "\u00e9"])  # the second is left to the decoder
+def test_a_text_of_more_than_eight_mebibytes_does_not_fit(typed: bool, odd: str) -> None:
+    longest = odd.ljust(MOST_TEXT_BYTES - len(odd), "x")
+    records = [record("publish", producer_name=name)
+               for name in ("short", longest, longest + "x", "short", None)]
+    if typed:
+        columns = pa.Table.from_pylist(records, schema=SCHEMA)
+        parsed = from_table(columns, JOBS, Limits(), INGEST_MS)
+    else:
+        parsed = validated(*records)
+    assert parsed.bad.to_pylist() == [
+        {"row": 2, "reason_code": "BAD_TYPE", "detail": "producer_name", "job": None}]
+    assert parsed.table.column("producer_name").to_pylist() == [
+        "short", longest, None, "short", None]
+    assert parsed.table.nbytes < 2 * MOST_TEXT_BYTES
 
 
 A_PUBLISH = record("publish")

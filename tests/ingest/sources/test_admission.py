@@ -13,6 +13,7 @@ from deltalake import write_deltalake
 
 from app.config.settings import Settings
 from app.ingest.sources.kafka import stream_options
+from app.ingest.sources.kafka_probe import mean_bytes
 from tests.ingest.sources.test_any_source import streamed
 from tests.servers.kafka import Kafka
 
@@ -62,6 +63,19 @@ def test_large_records_in_kafka_are_cut_by_bytes(
 
     source["options"] = {**source["options"], "maxOffsetsPerTrigger": "7"}
     assert stream_options(make_settings(source=source))["maxOffsetsPerTrigger"] == "7"
+
+
+@pytest.mark.parametrize(("sizes", "mean"), [
+    ([], None),
+    ([400] * 199 + [100_000_000], 400),
+    ([400] * 198 + [100_000_000] * 2, 1_000_396),
+    ([400] * 10 + [100_000_000], 9_091_272.7),
+    ([400] * 100 + [40_000], 40_000 / 101 + 400 * 100 / 101),
+])
+def test_one_record_that_outweighs_all_others_does_not_bound_a_batch(
+    sizes: list[int], mean: float | None
+) -> None:
+    assert mean_bytes(sizes) == pytest.approx(mean)
 
 
 def test_an_empty_topic_is_bounded_by_records(kafka: Kafka, make_settings: MakeSettings) -> None:

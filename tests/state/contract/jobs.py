@@ -365,7 +365,7 @@ JOBS = {job.name: job for job in (
         "producer_ids", producer_id_trace.blob, _judge("producer_ids", reference_producer_ids),
         reference_producer_ids.TABLES, ("cluster", "broker", "user"),
         _of_own(reference_producer_ids, lambda r: (
-            r["cluster"], r["principal"].partition(":")[2] or r["principal"])),
+            r["cluster"], r["broker"], r["principal"].split(":", 1)[-1])),
         traces={
             "any": producer_id_traces.traces(),
             "settings of brokers": producer_id_traces.traces(broker_keys=True, most=90),
@@ -379,7 +379,7 @@ JOBS = {job.name: job for job in (
     Job(
         "backlog", backlog_trace.blob, _judge("backlog", reference_backlog),
         reference_backlog.TABLES, ("cluster", "topic"),
-        _of_own(reference_backlog, reference_backlog.topic_of),
+        _of_own(reference_backlog, lambda r: (r["cluster"], reference_backlog.topic_of(r))),
         traces={
             "any": backlog_traces.traces(),
             "long": backlog_traces.traces(most=200, least=100),

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from state.engine import sequence, wall
 from state.engine.kernel import NULL, Array
+from state.engine.moving import by_field
 from state.engine.names import NONE, Names
 from state.engine.records import Records
 from state.engine.store import RecordSet, Store, Struct
@@ -36,8 +37,8 @@ KEPT = Store(
 class MessageCounts(WallJob[Shard]):
     """One instance serves all shards and keeps nothing between calls."""
 
-    name = NAME
-    columns = COLUMNS
+    name, key, columns = NAME, DECLARATION.key, COLUMNS
+    owned = (by_field("open", "keys", "key"),)
     order = sequence.Sequence(
         ("ledger_id", "entry_id", "source_feed", "broker", "entry_bytes", "num_messages",
          "source_partition", "source_offset"),
@@ -50,16 +51,15 @@ class MessageCounts(WallJob[Shard]):
         self._window_ms = int(params["stats_window_ms"])
         self._entries = params["count"] == "entries"
 
-    def _open(self, state: bytes | None) -> Shard:
-        found, names = KEPT.read(state) if state else (KEPT.blank(), Names())
+    def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
+        found, names = KEPT.read(state, names) if state else (KEPT.blank(), Names())
         return Shard(names, {name: found[name] for name in ("keys", "open")}, found["waiting"])
 
     def _write(self, s: Shard) -> bytes:
         return KEPT.write({**s.parts, "waiting": s.waiting}, s.names)
 
     def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
-        values = [records[column] for column in DECLARATION.key]
-        return wall.interned(s.parts["keys"], DECLARATION.key, values, BLANK)
+        return wall.interned(s.parts["keys"], self.key, [records[c] for c in self.key], BLANK)
 
     def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
         keys, r = batch.keys, batch.records

@@ -1,8 +1,8 @@
-"""Work beside a run: in rounds, each a process of its own that the run does not wait for.
+"""Rounds beside a run: each is a process of its own.
 
 A round is `python -m MODULE`. It reads its configuration from its standard input; what it has to
-report is a line on its standard output, with exit code 0 or 2. A thread waits for it; while a round
-takes longer than the interval, no other begins.
+report is a line on its standard output, with exit code 0 or 2. The run does not wait for it, and
+while it takes longer than the interval, no other begins.
 """
 
 from __future__ import annotations
@@ -10,41 +10,31 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import Event, Thread
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from threading import Event
+
+from app.background.threads import working
 
 POLL_S = 0.2
+NICENESS = 10
+"""The stream has priority over other processes when cores are scarce."""
 
 
-@contextmanager
 def repeating(
     module: str, document: str, interval_ms: int, name: str, say: Callable[[str], None]
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """A context with a round every `interval_ms`; reports go to `say`, repeated ones once."""
-    stop = Event()
-    thread = Thread(
-        target=_repeat, args=(module, document, interval_ms / 1000, name, stop, say),
-        name=name, daemon=True,
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
+    def repeat(stop: Event) -> None:
+        reported = ""
+        while not stop.wait(interval_ms / 1000):
+            found = one_round(module, document, stop)
+            if found and found != reported and not stop.is_set():
+                say(f"{name}: {found}")
+            reported = found
 
-def _repeat(
-    module: str, document: str, interval_s: float, name: str, stop: Event,
-    say: Callable[[str], None],
-) -> None:
-    reported = ""
-    while not stop.wait(interval_s):
-        found = one_round(module, document, stop)
-        if found and found != reported and not stop.is_set():
-            say(f"{name}: {found}")
-        reported = found
+    return working(repeat, name)
 
 
 def one_round(module: str, document: str, stop: Event) -> str:

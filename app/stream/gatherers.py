@@ -1,0 +1,57 @@
+"""The rows of a run that gather for common commits: committed when they are due, and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.warehouse import gathering
+from app.warehouse.commit import Writer
+from app.warehouse.gathering import GatheringWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.config.settings import Settings
+
+
+class Gatherers:
+    """The writers of a run's queries."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, gathers: bool, warn: Callable[[str], None]
+    ) -> None:
+        """Without `gathers` every batch commits its rows, as in a run that has an end."""
+        self._spark, self._settings, self._warn = spark, settings, warn
+        self._gathers = gathers and gathering.possible(settings)
+        self._writers: dict[str, GatheringWriter] = {}
+
+    def writer(self, query: str) -> Writer:
+        """The writer of a query, the same one when the query starts again."""
+        if not self._gathers:
+            return Writer(self._settings, query, self._spark)
+        if query not in self._writers:
+            self._writers[query] = GatheringWriter(self._settings, query, self._spark)
+        return self._writers[query]
+
+    def commit_due(self) -> None:
+        """Commit what has waited long enough; after a failure it is tried again an interval later.
+        """
+        for query, writer in self._writers.items():
+            self._guarded(query, writer.commit_due)
+
+    def commit_all(self) -> None:
+        """Commit what is left at the end of a run."""
+        for query, writer in self._writers.items():
+            self._guarded(query, writer.commit_all)
+
+    def _guarded(self, query: str, commit: Callable[[], None]) -> None:
+        from deltalake.exceptions import DeltaError
+
+        try:
+            commit()
+        except (DeltaError, OSError, UserError) as error:
+            reason = str(error).splitlines()[0]
+            self._warn(f"{query}: gathered rows wait for another commit, or the next start"
+                       f" ({type(error).__name__}: {reason[:200]})")

@@ -1,0 +1,130 @@
+"""The versions of what a warehouse is written in, and whether this release reads them.
+
+`<warehouse>/_weir/formats.json` has the release that last ran and the version of each job's state,
+which only the same version continues. Tables have no number: a later release adds columns and
+changes none, so every release reads the tables of every other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from app import __version__
+from app.errors import UserError
+from app.warehouse.small_files import path_in, read_text, write_text
+from app.warehouse.tables import TABLES
+from state.jobs import DECLARED
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+NAME = "_weir/formats.json"
+VERSION = 1
+"""Of the file itself."""
+
+
+@dataclass(frozen=True)
+class Formats:
+    """What the last run on a warehouse wrote."""
+
+    version: int
+    weir: str
+    """The release."""
+    states: dict[str, int] = field(default_factory=dict)
+    """Version of the state by job, of the jobs that have run."""
+
+
+def load(settings: Settings) -> Formats | None:
+    """The formats of the warehouse; None before the first start, and of one older than the file.
+
+    Raises UserError for a file that is damaged, or of a later release.
+    """
+    text = read_text(settings, NAME)
+    if text is None:
+        return None
+    where = path_in(settings, NAME)
+    try:
+        found = json.loads(text)
+        version, weir = int(found["version"]), str(found["weir"])
+        if version > VERSION:
+            raise UserError(
+                f"{where}: has version {version}, written by Weir {weir}; this release "
+                f"({__version__}) reads version {VERSION}\n{_forward(weir)}"
+            )
+        return Formats(version, weir, {job: int(n) for job, n in found["states"].items()})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{where}: is damaged ({error!r})\n"
+            "put it back from a copy; without one remove it: states of other versions then fail "
+            "when they are read"
+        ) from None
+
+
+def check(settings: Settings, jobs: Iterable[str]) -> None:
+    """UserError if this release cannot continue these jobs on the warehouse."""
+    for problem in problems(settings, jobs):
+        raise UserError(problem)
+
+
+def problems(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
+    """What this release cannot continue, each with its remedy."""
+    kept = load(settings)
+    wanted = list(jobs)
+    for job in wanted:
+        if kept is None:
+            break
+        version, reads = kept.states.get(job), DECLARED[job].state_version
+        if version is not None and version != reads:
+            remedy = _forward(kept.weir) if version > reads else (
+                f"continue with Weir {kept.weir}, or take another warehouse: this release does "
+                "not convert it"
+            )
+            yield (
+                f"warehouse: the state of {job} in {settings.warehouse} has version {version}, "
+                f"written by Weir {kept.weir}; this release ({__version__}) reads version {reads}"
+                f"\n{remedy}"
+            )
+    yield from _changed_columns(settings, wanted)
+
+
+def _forward(weir: str) -> str:
+    return f"start Weir {weir} or later, or put back a copy of the warehouse from before it ran"
+
+
+def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
+    """Columns that have another type than this release writes.
+
+    A table that cannot be opened is named by `app.stream.integrity`, with its remedy.
+    """
+    from deltalake import DeltaTable, Schema
+    from deltalake.exceptions import DeltaError
+
+    names = [table.name for job in jobs for table in DECLARED[job].tables]
+    for name in dict.fromkeys([*names, "events", "quarantine"]):
+        path, options = path_in(settings, name), settings.storage()
+        if not DeltaTable.is_deltatable(path, options):
+            continue
+        try:
+            table = DeltaTable(path, storage_options=options, without_files=True)
+        except DeltaError:
+            continue
+        there = {column.name: column.type for column in table.schema().fields}
+        for wanted in Schema.from_arrow(TABLES[name].schema).fields:
+            if there.get(wanted.name, wanted.type) != wanted.type:
+                yield (
+                    f"warehouse: the column {wanted.name} of {path} has type "
+                    f"{there[wanted.name]}; this release ({__version__}) writes {wanted.type}\n"
+                    "start the Weir that wrote it, or take another warehouse"
+                )
+
+
+def keep(settings: Settings, jobs: Iterable[str]) -> None:
+    """Record what this release writes, for the next one."""
+    kept = load(settings)
+    states = {**(kept.states if kept else {}), **{j: DECLARED[j].state_version for j in jobs}}
+    text = json.dumps(asdict(Formats(VERSION, __version__, states)), indent=1) + "\n"
+    if text != read_text(settings, NAME):
+        write_text(settings, NAME, text)

@@ -1,0 +1,188 @@
+"""Rows of several micro-batches in one commit, for tables whose readers can wait.
+
+Every commit adds a version and a file to its table, however few its rows are. A table has an
+interval: its own (`commit_interval_ms` of its declaration), or the configured one. With 0 each
+micro-batch commits its rows. Otherwise a batch leaves them in `gathered/TABLE/BATCH.arrow` of its
+query's checkpoint, and they are committed together once the oldest of them has waited that long.
+
+No row is lost and none comes twice, wherever a run is killed:
+
+* A batch ends after its files are on disk, so each row of an ended batch is in the table or in a
+  file.
+* The commit carries the number of the newest batch in it, and files of this batch and of earlier
+  ones are not committed again.
+* Files are removed after the commit is on disk.
+* The next start commits what a killed run has left. Files of a batch that has not ended are removed
+  there: the batch is repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from app.warehouse import checkpoints
+from app.warehouse.commit import Writer
+from app.warehouse.shape import shaped
+from app.warehouse.small_files import UNFINISHED, local_path
+from app.warehouse.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.config.settings import Settings
+
+FOLDER = "gathered"
+MOST_BYTES = 32 << 20
+"""Rows of a table that are more than this (bytes) do not wait for the end of the interval."""
+
+
+def possible(settings: Settings) -> bool:
+    """Whether rows can gather: files of an object store cost as much as commits, and Spark's writer
+    takes no part."""
+    return local_path(settings.warehouse) is not None and settings.commit == "delta-rs"
+
+
+class Gathered:
+    """The files of a query's rows that are in no table yet."""
+
+    def __init__(self, settings: Settings, query: str) -> None:
+        """The warehouse is a folder of this machine."""
+        self._folder = Path(checkpoints.location(settings, query)) / FOLDER
+
+    def tables(self) -> list[str]:
+        """The tables that have, or had, rows there."""
+        return sorted(path.name for path in self._folder.glob("*"))
+
+    def batches(self, table: str) -> list[int]:
+        """The batches with rows of a table, in order."""
+        return sorted(int(path.stem) for path in (self._folder / table).glob("[0-9]*.arrow"))
+
+    def first(self) -> int | None:
+        """The oldest batch with rows of any table; None = there are none."""
+        return min((batch for name in self.tables() for batch in self.batches(name)), default=None)
+
+    def put(self, table: str, rows: pa.Table, batch: int) -> None:
+        """Keep the rows of a batch; a repeated batch replaces its rows."""
+        file = self._file(table, batch)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_name(f".{file.name}{UNFINISHED}")
+        with pa.ipc.new_file(unfinished, rows.schema) as writer:
+            writer.write_table(rows)
+        unfinished.replace(file)
+
+    def read(self, table: str, batches: Sequence[int]) -> pa.Table:
+        """The rows of some batches; those of an earlier version get the columns that they lack."""
+        files = [self._file(table, batch) for batch in batches]
+        return pa.concat_tables(
+            shaped(pa.ipc.open_file(file.read_bytes()).read_all(), TABLES[table], {})
+            for file in files
+        )
+
+    def remove(self, table: str, batches: Sequence[int]) -> None:
+        """Remove the rows of some batches."""
+        for batch in batches:
+            self._file(table, batch).unlink(missing_ok=True)
+
+    def _file(self, table: str, batch: int) -> Path:
+        return self._folder / table / f"{batch}.arrow"
+
+
+class GatheringWriter(Writer):
+    """Appends at once, or keeps rows until they are due; `commit_due` is called from time to time,
+    on any thread."""
+
+    def __init__(self, settings: Settings, query: str, spark: SparkSession) -> None:
+        """`spark` is of no use here."""
+        super().__init__(settings, query, spark)
+        self._gathered = Gathered(settings, query)
+        self._since_s: dict[str, float] = {}
+        self._bytes: dict[str, int] = {}
+        self._lock = Lock()
+
+    def append(self, name: str, rows: pa.Table, batch: int) -> None:
+        """Append the rows of a batch to a table, or keep them for a later commit."""
+        if not (self._interval_ms(name) and rows.num_rows):
+            super().append(name, rows, batch)
+            return
+        self._gathered.put(name, rows, batch)
+        self._bytes[name] = self._bytes.get(name, 0) + rows.nbytes
+        self._since_s.setdefault(name, time.monotonic())
+
+    def settle(self) -> None:
+        """End a batch; its rows survive a loss of power from now on."""
+        with self._lock:
+            super().settle()
+
+    def commit_due(self) -> None:
+        """Commit the rows of tables that have waited for their interval, or are many.
+
+        Tables with the same interval or a shorter one follow: readers join tables.
+        """
+        now_s, waiting = time.monotonic(), dict(self._since_s)
+        longest_ms = max(
+            (
+                self._interval_ms(name) for name, since_s in waiting.items()
+                if 1000 * (now_s - since_s) >= self._interval_ms(name)
+                or self._bytes.get(name, 0) >= MOST_BYTES
+            ),
+            default=None,
+        )
+        if longest_ms is not None:
+            self.commit([name for name in waiting if self._interval_ms(name) <= longest_ms])
+
+    def commit(self, names: Sequence[str]) -> None:
+        """Commit the rows that these tables wait for."""
+        with self._lock:
+            for name in names:  # rows of a batch at work may come meanwhile: they wait anew
+                self._since_s.pop(name, None)
+                self._bytes.pop(name, None)
+            try:
+                done = {name: self._append_gathered(name) for name in names}
+                super().settle()
+                for name, batches in done.items():
+                    self._gathered.remove(name, batches)
+            except BaseException:
+                for name in names:
+                    self._since_s.setdefault(name, time.monotonic())
+                raise
+
+    def commit_all(self) -> None:
+        """Commit every row that waits."""
+        waiting = [name for name in self._gathered.tables() if self._gathered.batches(name)]
+        if waiting:
+            self.commit(waiting)
+
+    def _interval_ms(self, name: str) -> int:
+        own = TABLES[name].commit_interval_ms
+        return self._settings.commit_interval_ms.get(name, own)
+
+    def _append_gathered(self, name: str) -> list[int]:
+        """The batches whose rows are in the table now."""
+        batches = self._gathered.batches(name)
+        newest = self._newest(self._table(name))
+        rest = [batch for batch in batches if batch > newest]
+        if rest:
+            super().append(name, self._gathered.read(name, rest), rest[-1])
+            # The last batch alone would not bring these rows back.
+            self._commits[name] = replace(self._commits[name], before=rest[-1] - 1)
+        return batches
+
+
+def commit_left(settings: Settings, query: str, spark: SparkSession) -> None:
+    """Commit the rows that a killed run has left, before the query goes on."""
+    if local_path(settings.warehouse) is None:
+        return
+    gathered, ended = Gathered(settings, query), checkpoints.last_ended(settings, query)
+    for name in gathered.tables():
+        batches = gathered.batches(name)
+        gathered.remove(name, [batch for batch in batches if batch > ended])
+    if gathered.first() is not None:
+        by_deltars = settings.model_copy(update={"commit": "delta-rs"})
+        GatheringWriter(by_deltars, query, spark).commit_all()

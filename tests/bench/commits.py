@@ -1,0 +1,102 @@
+"""Versions and files that a run without an end adds to its tables, at a micro-batch a second.
+
+The demo's fleet at 5,000 events/s, all jobs; each file is a second of it and a micro-batch. Once
+every batch commits its rows, and once those of tables whose readers can wait gather. A
+run before lets the JVM compile itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from deltalake import DeltaTable
+
+from app.stream import govern
+from app.stream.gatherers import Gatherers
+from app.stream.shutdown import Stopping, drain
+from state.jobs import JOBS
+from tests.bench.all_jobs import Cpu
+from tests.bench.produce import demo, planned
+from tests.bench.result import Result, middle
+from tests.bench.stream import END, Bench, finished
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+AT_ONCE, GATHERED = "each batch commits", "rows gather"
+RATE, LOOK_S, HOUR_S = 5_000, 0.25, 3600
+
+
+def run(bench: Bench) -> Result:
+    """Both, one after the other."""
+    seconds = 8 if bench.small else 40
+    trace = demo(500 if bench.small else RATE)
+    folder = bench.folder / "commits-trace"
+    events = _write(folder, *planned(trace, seconds), trace.scenario.start_ms)
+    result = Result("commits", events, bench.small)
+    source = {"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "1"}}
+    if not bench.small:
+        warm = bench.settings("commits-warm", source, policies=trace.policies)
+        finished(govern.start(bench.spark, warm, JOBS, END))
+    for name, interval in {AT_ONCE: 0, GATHERED: {}}.items():
+        settings = bench.settings(
+            f"commits-{name[:4]}", source, policies=trace.policies, trigger_ms=1000,
+            commit_interval_ms=interval,
+        )
+        with Cpu() as cpu:
+            batches, batch_ms = _run(bench, settings, len(list(folder.iterdir())))
+        versions, files = _sizes(settings)
+        result.add(f"{name}: commits an hour", versions * HOUR_S / batches, "commits",
+                   note=f"all tables, {batches} batches")
+        result.add(f"{name}: files an hour", files * HOUR_S / batches, "files")
+        result.add(f"{name}: batch of {events // batches:,} events", batch_ms, "ms")
+        for kind in ("driver", "JVM"):
+            result.add(f"{name}: CPU of {kind} a batch", 1000 * cpu.seconds[kind] / batches, "ms")
+    for what in ("commits an hour", "CPU of driver a batch"):
+        result.ratio(f"{GATHERED}: {what}", f"{AT_ONCE}: {what}")
+    return result
+
+
+def _write(
+    folder: Path, lines: list[bytes], brokers: list[int], due: np.ndarray, start_ms: int
+) -> int:
+    """A file for each second of arrival; their times are in the order of their names."""
+    folder.mkdir(parents=True)
+    second = (due - start_ms) // 1000
+    ends = [*np.flatnonzero(np.diff(second)) + 1, len(lines)]
+    for first, last in zip([0, *ends], ends, strict=False):
+        file = folder / f"part-{first:09}.json"
+        file.write_bytes(b"\n".join(lines[first:last]) + b"\n")
+        os.utime(file, (1_000_000_000 + int(second[first]),) * 2)
+    return len(lines)
+
+
+def _run(bench: Bench, settings: Settings, files: int) -> tuple[int, float]:
+    """Run until every file is read: the number of batches, and how long one takes (ms)."""
+    assert bench.spark is not None
+    gatherers = Gatherers(bench.spark, settings, True, print)
+    query = govern.start(bench.spark, settings, JOBS, writer=gatherers.writer("govern"))
+    took: dict[int, float] = {}
+    try:
+        while query.isActive and len(took) < files:
+            gatherers.commit_due()
+            last = query.lastProgress
+            if last is not None and last["numInputRows"]:
+                took[last["batchId"]] = last["durationMs"]["triggerExecution"]
+            time.sleep(LOOK_S)
+    finally:
+        drain([query], Stopping())
+        gatherers.commit_all()
+    return len(took), middle(list(took.values())[1:])[0]
+
+
+def _sizes(settings: Settings) -> tuple[int, int]:
+    """Commits with rows, and data files, of all tables."""
+    tables = [
+        DeltaTable(str(log.parent)) for log in Path(settings.warehouse).glob("*/_delta_log")
+    ]
+    return sum(table.version() for table in tables), sum(len(t.file_uris()) for t in tables)
