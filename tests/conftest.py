@@ -103,6 +103,15 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def _two_partitions(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A run of a test sets the partitions of the session that the tests after it share."""
+    yield
+    if "spark" in request.fixturenames:
+        spark: SparkSession = request.getfixturevalue("spark")
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+
 @pytest.fixture
 def tmp_warehouse(tmp_path: Path) -> str:
     """The path of a warehouse that does not exist yet."""

@@ -319,15 +319,11 @@ def test_doctor_takes_the_partitions_of_the_manifest_unless_the_configuration_ha
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As a run does: a machine with another number of cores is no mistake."""
-    kept = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "7")
-    try:
-        code, found = examined()
-        assert (code, found["partitions"]["found"]) == (0, "2, shards 4")
-        capsys.readouterr()
-        assert doctor(done.model_copy(update={"shards": 8}), as_json=False) == 1
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", str(kept))
+    code, found = examined()
+    assert (code, found["partitions"]["found"]) == (0, "2, shards 4")
+    capsys.readouterr()
+    assert doctor(done.model_copy(update={"shards": 8}), as_json=False) == 1
     lines = capsys.readouterr().out.splitlines()
     at = lines.index(next(line for line in lines if line.startswith("FAIL")))
     assert lines[at].startswith("FAIL partitions   shards: 8 does not fit the warehouse")
