@@ -108,7 +108,7 @@ def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
         if not DeltaTable.is_deltatable(path, options):
             continue
         try:
-            table = DeltaTable(path, storage_options=options, without_files=True)
+            table = DeltaTable(path, storage_options=options)
         except DeltaError:
             continue
         there = {column.name: column.type for column in table.schema().fields}
