@@ -17,7 +17,7 @@ PATTERN, INTERNAL = "^", "__"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
-def _is_partition(name: str) -> bool:
+def is_partition(name: str) -> bool:
     """Whether a name ends as that of a partition does."""
     # Not at the top: it loads the compiler, for which read commands would wait.
     from udfs.topics import split_partition
@@ -72,7 +72,7 @@ class KafkaGroupsSettings(Model):
                 raise ValueError(
                     f"{name!r} is not the name of a topic (a pattern begins with {PATTERN})"
                 )
-            if _is_partition(name):
+            if is_partition(name):
                 raise ValueError(f"{name!r} ends like a partition and is ambiguous")
         return names
 
@@ -89,15 +89,15 @@ class KafkaGroupsSettings(Model):
 
     def wants_group(self, name: str) -> bool:
         """Whether a group is polled: any, unless some are chosen."""
-        return not self.groups or _chosen(name, self.groups)
+        return not self.groups or chosen(name, self.groups)
 
     def wants_topic(self, name: str) -> bool:
         """Whether a topic is polled: any but internal ones, unless some are chosen."""
-        if _is_partition(name):
+        if is_partition(name):
             return False  # a name that the contract takes for that of a partition
         if not name.startswith(INTERNAL):
-            return not self.topics or _chosen(name, self.topics)
-        return _chosen(name, [each for each in self.topics if each.lstrip(PATTERN)[:2] == INTERNAL])
+            return not self.topics or chosen(name, self.topics)
+        return chosen(name, [each for each in self.topics if each.lstrip(PATTERN)[:2] == INTERNAL])
 
     def client_options(self) -> dict[str, str]:
         """Options for the client, with secrets from the environment."""
@@ -111,9 +111,9 @@ class KafkaGroupsSettings(Model):
         return list(self.display().items())
 
 
-def _chosen(name: str, chosen: list[str]) -> bool:
+def chosen(name: str, wanted: list[str]) -> bool:
     """Whether a name is among names and patterns."""
     return any(
         re.fullmatch(each, name) is not None if each.startswith(PATTERN) else each == name
-        for each in chosen
+        for each in wanted
     )

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from app.config.base import Model, Positive, as_text, resolved, shown, without_users
 from app.config.kafka_groups import KafkaGroupsSettings
+from app.config.kafka_producers import KafkaProducersSettings
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import did_you_mean
 
@@ -73,8 +74,8 @@ class SourceSettings(Model):
     """The source of the records."""
 
     format: Literal[
-        "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "pulsar_admin", "files", "delta",
-        "demo",
+        "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "kafka_producers", "pulsar_admin",
+        "files", "delta", "demo",
     ]
     path: str | None = None
     options: dict[str, str] = {}
@@ -84,6 +85,7 @@ class SourceSettings(Model):
     logs: KafkaLogsSettings = KafkaLogsSettings()
     admin: PulsarAdminSettings | None = None
     groups: KafkaGroupsSettings | None = None
+    producers: KafkaProducersSettings = KafkaProducersSettings()
     events: Positive = 1_000_000
     seed: int = 7
 
@@ -107,6 +109,14 @@ class SourceSettings(Model):
                 if not key.startswith("kafka.") and key not in KAFKA_OPTIONS:
                     hint = did_you_mean(key, ("kafka.*", *KAFKA_OPTIONS))
                     raise ValueError(f"options.{key}: unknown option ({hint})")
+        if self.format == "kafka_producers":
+            if "kafka.bootstrap.servers" not in self.options:
+                raise ValueError("options.kafka.bootstrap.servers: is missing (host:port,...)")
+            for key in self.options:
+                if not key.startswith("kafka."):
+                    raise ValueError(
+                        f"options.{key}: unknown option (format kafka_producers takes kafka.*)"
+                    )
         return self
 
     @property

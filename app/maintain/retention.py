@@ -35,8 +35,13 @@ KEPT = {
     "quality_results": (
         "run_id", 'SELECT arg_max(run_id, checked_ms) FROM quality_results GROUP BY "table"'
     ),
+    "producer_id_live": (
+        "number", "SELECT arg_max(number, polled_ms) FROM producer_id_live AS p"
+        " GROUP BY cluster, broker, topic, p.user"
+    ),
 }
-"""Rows that stay at any age, as values of a column: the newest of an alert, or of a table."""
+"""Rows that stay at any age, as values of a column: the newest of an alert, a table, or a broker's
+topic and user."""
 
 
 def check(settings: Settings) -> None:

@@ -33,13 +33,20 @@ ATTEMPTS = 5
 class Writer:
     """Appends to the tables of one warehouse under the application id of one query."""
 
-    def __init__(self, settings: Settings, query: str, spark: SparkSession) -> None:
-        """`spark` is used only with `commit: spark`."""
+    def __init__(
+        self, settings: Settings, query: str, spark: SparkSession, application: str | None = None
+    ) -> None:
+        """`spark` is used only with `commit: spark`; `application` by a writer that is no query
+        and numbers its batches itself."""
         self._settings = settings
         self._query = query
-        self.application = checkpoints.application_id(settings, query)
         self._local = local_path(settings.warehouse)
-        self._commits = checkpoints.committed(settings, query)
+        self._commits: dict[str, checkpoints.Commit] = {}
+        if application is None:
+            self.application = checkpoints.application_id(settings, query)
+            self._commits = checkpoints.committed(settings, query)
+        else:
+            self.application = application
         self._spark = spark
         self.by_spark = settings.commit == "spark"
         self._properties = log_properties(settings.maintenance.history_ms)

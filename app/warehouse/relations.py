@@ -49,7 +49,7 @@ STATES = "weir_tables"
 """The relation with the progress of each table."""
 QUERIES = "weir_queries"
 """The relation with the progress of each streaming query."""
-NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms")
+NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms")
 """Columns with the time that a table has reached, by preference."""
 
 GONE = (

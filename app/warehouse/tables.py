@@ -115,6 +115,31 @@ def _quality_results() -> Table:
     )
 
 
+def _producer_id_live() -> Table:
+    return Table(
+        "producer_id_live",
+        "Producer ids that Kafka's leaders hold, polled by `kafka_producers`: a row for each "
+        "change, and for all every 15 minutes. The newest row of a broker, topic and user is "
+        "valid.",
+        (
+            TableColumn("polled_ms", LONG, "time of the poll (ms since the epoch)"),
+            TableColumn("cluster", TEXT, "cluster name"),
+            TableColumn("broker", TEXT, "id of the broker that leads the partitions"),
+            TableColumn("topic", TEXT, "topic"),
+            TableColumn("user", TEXT,
+                        "owner of the ids, as in producer_id_stats; unknown = nothing names one"),
+            TableColumn("live_ids", LONG, "producer ids; 0 = none any more"),
+            TableColumn("states", LONG, "their states, one per id and partition"),
+            TableColumn("heap_bytes", LONG,
+                        "estimated heap of the states: states * bytes_per_state (bytes)"),
+            TableColumn("broker_heap_bytes", LONG,
+                        "the same of all topics and users of the broker at that poll (bytes)"),
+            TableColumn("number", LONG, "number of the row among those of its spool, from 1"),
+        ),
+        sort_by=("cluster", "broker", "topic", "user", "polled_ms"),
+    )
+
+
 def _cache_bakeoff() -> Table:
     return Table(
         "cache_bakeoff",
@@ -198,7 +223,7 @@ TABLES: dict[str, Table] = {
     table.name: table
     for table in (
         *(table for job in DECLARED.values() for table in job.tables),
-        *_chunk_payloads(), _producer_id_quota_advice(), _cache_bakeoff(),
+        *_chunk_payloads(), _producer_id_live(), _producer_id_quota_advice(), _cache_bakeoff(),
         _events(), _quarantine(), _quality_results(), _alerts(),
     )
 }

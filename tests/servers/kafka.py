@@ -101,6 +101,11 @@ class Kafka:
         """Whether the broker lives."""
         return self._server.running
 
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._server.pid
+
     def start(self) -> None:
         """Start the broker and wait until it serves."""
         self._server.start(lambda log: "Kafka Server started" in log and accepts(self._port))

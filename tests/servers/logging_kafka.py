@@ -7,7 +7,7 @@ before them on the class path.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
@@ -46,8 +46,11 @@ BINDING = ("slf4j-api-", "log4j-slf4j2-impl-", "log4j-api-", "log4j-core-")
 class LoggingKafka(Kafka):
     """The broker of `Kafka` with a second listener, SASL/PLAIN, and a request log in a file."""
 
-    def __init__(self, folder: Path, users: Sequence[str], level: str = "DEBUG") -> None:
-        super().__init__(folder)
+    def __init__(
+        self, folder: Path, users: Sequence[str], level: str = "DEBUG",
+        properties: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(folder, properties)
         (self._sasl_port,) = free_ports(1)
         self.request_log = folder / "kafka-request.log"
         self._users = users

@@ -66,6 +66,12 @@ class Server:
         """Whether the process lives."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """The number of the process that was started last."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self, ready: Callable[[str], bool], *, timeout_s: float = 60.0) -> None:
         """Start the process and wait until `ready`, given this start's log text, holds."""
         with self.log.open("wb") as out:

@@ -54,6 +54,8 @@ class Memory:
     topics: dict[str, Any] = field(default_factory=dict)
     """By topic what is remembered of it."""
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What a feed keeps besides."""
 
     def take(self, topic: str, mapped: Mapped) -> None:
         """Keep what a poll of a topic leaves for the next one."""
@@ -68,6 +70,7 @@ class Memory:
         return json.dumps({
             "version": VERSION, "cluster": self.cluster, "seq": self.seq,
             "last_poll_ms": self.last_poll_ms, "file": self.file, "policies": self.policies,
+            **({"extra": self.extra} if self.extra else {}),
             "topics": {name: known.as_json() for name, known in self.topics.items()},
         }, separators=(",", ":"))
 
@@ -81,6 +84,7 @@ class Memory:
             str(value["cluster"]), int(value["seq"]), int(value["last_poll_ms"]), value["file"],
             {name: known.from_json(kept) for name, kept in value["topics"].items()},
             {key: dict(limits) for key, limits in value["policies"].items()},
+            dict(value.get("extra", {})),
         )
 
 

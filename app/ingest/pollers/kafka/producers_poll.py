@@ -1,0 +1,167 @@
+"""Polls the producer states of a Kafka cluster at an interval, into a spool folder and a table."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from app.config.kafka_producers import WHERE, KafkaProducersSettings
+from app.errors import UserError
+from app.ingest.pollers.kafka.java_admin import JavaAdmin
+from app.ingest.pollers.kafka.offsets import Place
+from app.ingest.pollers.kafka.producer_owners import Grant, OwnersOf, RequestLogs
+from app.ingest.pollers.kafka.producer_states import (
+    FEED,
+    Answers,
+    Known,
+    Mapped,
+    Row,
+    Rules,
+    map_answers,
+    numbered,
+)
+from app.ingest.pollers.pulsar.client import Unanswered
+from app.ingest.pollers.pulsar.poll import Polling, Report
+from app.ingest.pollers.spool import Spool
+
+ID, NUMBER, ROWS, LAST, WHOLE = "id", "number", "rows", "last", "whole_ms"
+"""What the memory has besides topics: the id of the spool, the number of the newest row, the rows
+that the table may lack, by poll, the newest record of a new id, and the time of the newest poll
+with rows for what has not changed as well."""
+WHOLE_MS = 900_000
+"""After this time there are such rows again: a reader of recent rows has them all."""
+MOST_WAITING = 1000
+"""Polls whose rows wait for a table that cannot be written; of more, the newest."""
+
+
+class Live(Protocol):
+    """The table `producer_id_live`."""
+
+    def append(self, application: str, rows: list[Row]) -> None:
+        """Append the rows of a poll, in the order of their `number`, unless the table has them;
+        without rows only create it. Raises UserError where it cannot be written."""
+        ...
+
+
+class Poller(Polling):
+    """Polls all topics together; one file per poll."""
+
+    feed = FEED
+    where = WHERE
+
+    def __init__(
+        self, settings: KafkaProducersSettings, options: Mapping[str, str],
+        spool_folder: Path | str, live: Live, say: Callable[[str], None] | None = None,
+        tick_ms: int = 0, admin: Callable[[threading.Event], JavaAdmin] | None = None,
+    ) -> None:
+        """`options` are those of the client; `tick_ms` as in Rules."""
+        super().__init__(
+            settings, Spool(Path(spool_folder), settings.cluster, WHERE, Known), say
+        )
+        self._settings = settings
+        self._live = live
+        make = admin or (lambda stop: JavaAdmin(options, settings.timeout_ms, stop))
+        self._admin = make(self._stopping)
+        self._rules = Rules(
+            settings.cluster, settings.bytes_per_state, settings.wants_topic, tick_ms
+        )
+        logs = settings.request_logs
+        self._logs = None if logs is None else RequestLogs(logs, settings.time_zone)
+        self._grants: list[Grant] = []
+        self._unknown = 0
+
+    def close(self) -> None:
+        """End the client, and let another process poll into the folder."""
+        self._admin.close()
+        super().close()
+
+    def poll_once(self, now_ms: int) -> Path | None:
+        """One poll that begins at `now_ms`; its file, or None without records."""
+        self._hold()
+        begun = time.monotonic()
+        report = self.last = Report(feed=FEED, what="partitions")
+        memory = self.spool.memory
+        longest = max(self._settings.interval_ms, self._settings.timeout_ms) / 1000
+        self._write_rows(report)
+        try:
+            answers = self.ask(begun + longest)
+        except Unanswered as error:
+            report.problems.append(str(error))
+            report.skipped = sum(len(known.parts or ()) for known in memory.topics.values())
+            return None
+        answers.polled_ms = now_ms + int((time.monotonic() - begun) * 1000)
+        owners = self._owners(answers, begun + longest)
+        since_ms = memory.last_poll_ms if memory.last_poll_ms >= 0 else None
+        extra = memory.extra = {
+            ID: uuid.uuid4().hex, NUMBER: 0, ROWS: [], LAST: None, WHOLE: 0, **memory.extra
+        }
+        whole = abs(answers.polled_ms - extra[WHOLE]) >= WHOLE_MS
+        if whole:
+            extra[WHOLE] = answers.polled_ms
+        mapped = map_answers(
+            answers, memory.topics, since_ms, extra[LAST], self._rules, owners, whole
+        )
+        memory.topics = dict(mapped.known)
+        memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
+        extra[LAST] = mapped.last
+        if mapped.rows:
+            rows = list(numbered(mapped.rows, extra[NUMBER] + 1))
+            extra[NUMBER] += len(rows)
+            extra[ROWS] = [*extra[ROWS], rows][-MOST_WAITING:]
+        path = self._commit(now_ms, mapped.records)
+        self._write_rows(report)
+        self._report(report, answers, mapped)
+        report.took_ms = int((time.monotonic() - begun) * 1000)
+        return path
+
+    def ask(self, deadline: float) -> Answers:
+        """The producer states of the cluster; Unanswered without a list of its topics."""
+        answers = Answers(names=self._admin.names(deadline))
+        wanted = {name for name in answers.names if self._settings.wants_topic(name)}
+        answers.leaders = self._admin.leaders(wanted, deadline, answers.problems)
+        places = [
+            Place(topic, n) for topic, leaders in sorted(answers.leaders.items())
+            for n in sorted(leaders)
+        ]
+        answers.states = self._admin.states(places, deadline, answers.problems)
+        return answers
+
+    def _owners(self, answers: Answers, deadline: float) -> OwnersOf:
+        """Whoever names owners now."""
+        if self._logs is not None:
+            self._logs.read(answers.problems)
+        if self._settings.acls:
+            try:
+                self._grants = self._admin.grants(deadline)
+            except Unanswered as error:
+                answers.problems.append(f"{error}; those of an earlier poll are used")
+        return OwnersOf(self._settings.owners, self._logs, self._grants)
+
+    def _write_rows(self, report: Report) -> None:
+        """Append the rows that the table may lack; those that it takes leave the memory."""
+        extra = self.spool.memory.extra
+        if not extra:
+            return
+        try:
+            for rows in [[], *extra[ROWS]]:
+                self._live.append(f"weir-{FEED}-{extra[ID]}", rows)
+                extra[ROWS] = [each for each in extra[ROWS] if each is not rows]
+        except UserError as error:
+            report.problems.append(f"producer_id_live: {error}")
+
+    def _report(self, report: Report, answers: Answers, mapped: Mapped) -> None:
+        report.records = len(mapped.records)
+        report.skipped = len(mapped.skipped)
+        report.gone = len(mapped.gone)
+        report.polled = len(answers.states)
+        report.problems += answers.problems
+        if mapped.unknown and not self._unknown:
+            self._say(
+                f"{FEED}: {mapped.unknown} of {mapped.ids} live producer ids have no owner and "
+                f"are counted as unknown; {WHERE}.owners, acls and request_logs name owners"
+            )
+        self._unknown = mapped.unknown

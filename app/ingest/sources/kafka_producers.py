@@ -1,0 +1,129 @@
+"""Producer states of a Kafka cluster's partition leaders, polled.
+
+The polls run on the driver, parallel to the queries, through the admin client of its JVM:
+`app.ingest.pollers.kafka.producers_poll` writes the records of each poll as one file into a spool
+folder, and what is live now into the table `producer_id_live`. Here the files of that folder are
+read, like any others, so a record's identity does not change and a restarted run continues where
+it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.config.kafka_producers import WHERE
+from app.errors import UserError
+from app.ingest.sources import files, polled
+from app.ingest.sources.kafka_probe import Unreachable, topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.config.settings import Settings
+    from app.ingest.pollers.kafka.producers_poll import Poller
+    from app.ingest.sources.raw import Raw
+
+NAME = "_weir/kafka_producers"
+TABLE = "producer_id_live"
+
+
+def check(settings: Settings) -> None:
+    """UserError for a cluster that does not answer, or refuses the login.
+
+    It is asked before there is a JVM, so rights on topics are reported by the polls.
+    """
+    if settings.feed.path is not None:
+        raise UserError(
+            "source.path: format kafka_producers polls a cluster and reads no path\n"
+            "the files of polls that were made before are read with format files"
+        )
+    spool_folder(settings)
+    options = settings.feed.reader_options()
+    servers = options["kafka.bootstrap.servers"]
+    try:
+        topics(options)
+    except Unreachable as error:
+        raise UserError(
+            f"source.options: {servers}: {error}\nthe kafka.* options decide this"
+        ) from None
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The records of the polls in the spool folder."""
+    records = spool_folder(settings) / "polls"
+    records.mkdir(parents=True, exist_ok=True)
+    feed = settings.feed.model_copy(update={"options": {}})  # the options are for Kafka
+    return files.read_path(reader, str(records), feed)
+
+
+def beside(
+    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
+) -> AbstractContextManager[None]:
+    """Poll while the body runs, or once before it if it is to come to an end.
+
+    Nothing happens for another source.
+    """
+    if settings.feed.format != "kafka_producers":
+        return nullcontext()
+    return polled.polling(poller(settings, say), endless, say)
+
+
+def spool_folder(settings: Settings) -> Path:
+    """The folder of the polls: as set, else below a warehouse on this machine."""
+    return polled.spool_folder(settings, settings.feed.producers.spool, WHERE, NAME)
+
+
+def poller(settings: Settings, say: Callable[[str], None] | None = None) -> Poller:
+    """The poller of the source; it asks from the JVM of this process' Spark session."""
+    from app.ingest.pollers.kafka.producers_poll import Poller
+
+    options = {
+        key.removeprefix("kafka."): value for key, value in settings.feed.reader_options().items()
+    }
+    # A window's rows are written when the clock of its key passes its end.
+    tick_ms = settings.stats_window_ms + settings.idle_advance_ms + settings.allowed_lateness_ms
+    return Poller(
+        settings.feed.producers, options, spool_folder(settings), LiveTable(settings), say, tick_ms
+    )
+
+
+class LiveTable:
+    """The table `producer_id_live` of a warehouse."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._writers: dict[str, Any] = {}
+
+    def append(self, application: str, rows: list[dict[str, Any]]) -> None:
+        """Append the rows of a poll, in the order of their `number`, unless the table has them;
+        without rows only create it. Raises UserError where it cannot be written."""
+        import pyarrow as pa
+        from deltalake.exceptions import DeltaError
+
+        from app.warehouse.tables import TABLES
+
+        try:
+            writer = self._writer(application)
+            if rows:
+                table = pa.Table.from_pylist(rows, schema=TABLES[TABLE].schema)
+                writer.append(TABLE, table, rows[-1]["number"])
+        except (DeltaError, OSError) as error:
+            self._writers.clear()
+            raise UserError(f"cannot be written: {str(error).splitlines()[0][:200]}") from error
+
+    def _writer(self, application: str) -> Any:
+        if application not in self._writers:
+            from pyspark.sql import SparkSession
+
+            from app.warehouse.commit import Writer
+
+            by_spark = self._settings.commit == "spark"
+            spark: Any = SparkSession.builder.getOrCreate() if by_spark else None
+            writer = Writer(self._settings, NAME, spark, application)
+            writer.prepare([TABLE])
+            self._writers[application] = writer
+        return self._writers[application]
