@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.ingest.rules import CODES
 from app.quality.checks import Check, between, not_null, rows_that, suite, values
+from app.warehouse.tables import TABLES
 from state.engine.refused import DUPLICATE, TOO_LATE
 from state.events import KINDS
 from state.jobs import JOBS
@@ -37,6 +38,14 @@ SUITES: dict[str, list[Check]] = {
     ),
     "chunk_payload_releases": suite(
         "chunk_payload_releases", *not_null("file", "rows"), between("rows", 1),
+    ),
+    "producer_id_live": suite(
+        "producer_id_live",
+        *not_null(*TABLES["producer_id_live"].names), between("live_ids", 0), between("number", 1),
+        rows_that("an id has a state on each of its partitions, at least one",
+                  "states < live_ids OR (live_ids = 0) <> (states = 0)"),
+        rows_that("the heap of a broker is that of all its states",
+                  "heap_bytes < 0 OR broker_heap_bytes < heap_bytes"),
     ),
     "producer_id_quota_advice": suite(
         "producer_id_quota_advice",

@@ -128,6 +128,9 @@ _PRODUCER_IDS = (
                "Batches rejected for the quota of producer ids.", "producer_id_stats", True),
     Definition("weir_producer_ids_new_total", "counter", _BROKER,
                "Producer ids that were new to their user and counted.", "producer_id_stats"),
+    Definition("weir_producer_id_heap_bytes", "gauge", _BROKER,
+               "Estimated heap of the producer states that the broker holds as a leader.",
+               "producer_id_live"),
 )
 
 _CHUNKS = (

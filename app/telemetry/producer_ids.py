@@ -33,6 +33,10 @@ QUALIFY row_number() OVER (
 ) = 1
 """
 _NEW = "SELECT cluster, broker, sum(new_ids) FROM producer_id_stats GROUP BY cluster, broker"
+_HEAP = """
+SELECT l.cluster, l.broker, max(l.polled_ms), arg_max(l.broker_heap_bytes, l.polled_ms)
+FROM producer_id_live AS l GROUP BY l.cluster, l.broker
+"""
 NAMES = (
     "kafka_server_producerids_rate", "kafka_server_producerids_tokens",
     "kafka_server_producerids_throttle_time",
@@ -42,15 +46,19 @@ NAMES = (
 class ProducerIds(Part):
     """Users and their producer ids."""
 
-    reads = ("producer_id_stats",)
+    reads = ("producer_id_stats", "producer_id_live")
 
     def __init__(self, bounds: Bounds) -> None:
         self._users = Entities(bounds, 1)
         self._share = bounds.share
         self._new = Sums("weir_producer_ids_new_total")
         self._newest: dict[Key, tuple[int, list[Any]]] = {}
+        self._heap: dict[Key, tuple[int, int]] = {}
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        for cluster, broker, at_ms, heap_bytes in rows(fresh, _HEAP):
+            key = labels((cluster, broker))
+            self._heap[key] = max((at_ms, heap_bytes), self._heap.get(key, (at_ms, heap_bytes)))
         for at_ms, cluster, broker, user, rejected in rows(fresh, _BREACHED):
             key = labels((cluster, broker, user))
             self._users.breach(at_ms, key, [rejected or 0], (key[0], key[1], OTHER))
@@ -68,6 +76,8 @@ class ProducerIds(Part):
 
     def samples(self) -> Iterator[Sample]:
         yield from self._new.samples()
+        for key, (_, heap_bytes) in self._heap.items():
+            yield "weir_producer_id_heap_bytes", key, heap_bytes
         for part in (self._users.counters(), self._users.others()):
             for key, (rejected,) in part:
                 yield "weir_producer_ids_rejected_total", key, rejected

@@ -269,6 +269,26 @@ def test_an_audit_that_fails_fires_until_the_next_one_of_the_table(firing):
     assert firing(rule, quality_results=[expectation(3000, True)]) == []
 
 
+def held(minute, mib, user="etl", broker="1"):
+    """A row of a broker whose producer states take so much."""
+    return {
+        "polled_ms": START_MS + minute * MINUTE, "cluster": "east", "broker": broker,
+        "topic": "orders", "user": user, "live_ids": 9, "states": 9, "heap_bytes": 1 << 20,
+        "broker_heap_bytes": mib << 20, "number": minute + 1,
+    }
+
+
+def test_producer_states_that_fill_the_heap_fire_until_they_are_fewer(firing):
+    rule = "producer-id-heap"
+    assert firing(rule, producer_id_live=[held(0, 255)]) == []
+    ((labels, since, summary),) = firing(rule, producer_id_live=[held(1, 256, "web")])
+    assert (labels, since) == ({}, MINUTE)
+    assert "take 256 MiB of the heap of broker 1 (east)" in summary and summary.endswith("of web")
+    # Silence ends nothing before the rows that come every 15 minutes have been missed twice.
+    assert len(firing(rule, producer_id_live=[held(16, 300), held(30, 1, broker="2")])) == 1
+    assert firing(rule, producer_id_live=[held(31, 255)]) == []
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_has_a_page_with_its_meaning_how_to_confirm_it_and_what_to_do(name):
     rule = RULES[name]

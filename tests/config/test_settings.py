@@ -62,7 +62,7 @@ def test_the_example_policies_are_valid() -> None:
             "source: {format: demo, spede: 1}",
             "c.yaml: source.spede: unknown key"
             " (allowed: format, path, options, max_records_per_trigger, max_bytes_per_trigger,"
-            " messages, logs, admin, groups, events, seed)",
+            " messages, logs, admin, groups, producers, events, seed)",
         ),
         (
             "allowed_lateness_ms: 5 parsecs",
@@ -203,7 +203,7 @@ def test_a_configuration_without_a_source_reads_nothing(load: Load, text: str) -
         load_settings(Path("c.yaml"), reads=True)
     assert str(raised.value) == (
         "c.yaml: source: is missing (source.format allowed: kafka, kafka_messages, kafka_logs,"
-        " kafka_groups, pulsar_admin, files, delta, demo)"
+        " kafka_groups, kafka_producers, pulsar_admin, files, delta, demo)"
     )
 
 

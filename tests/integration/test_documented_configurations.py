@@ -7,6 +7,7 @@ by default, twice: a first start and a second.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from app.config.settings import load_settings
+from app.ingest.sources import kafka_producers
 from app.stream.run import run
 from tests.docs.test_readme import PAGES, blocks
 from tests.ingest.sources.test_kafka_logs import put
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 Json = dict[str, Any]
-SECRETS = {"KAFKA_PASSWORD": "secret", "PULSAR_TOKEN": "secret"}
+SECRETS = {"KAFKA_PASSWORD": "secret", "KAFKA_JAAS": "secret", "PULSAR_TOKEN": "secret"}
 EVENTS = 18_000
 
 
@@ -50,8 +52,10 @@ def here(
 
     def replace(config: Json) -> Json:
         source = config["source"]
-        place = {"kafka": fleet, "kafka_messages": messages, "kafka_logs": logs,
-                 "pulsar_admin": admin, "kafka_groups": groups}.get(source["format"])
+        place = {
+            "kafka": fleet, "kafka_messages": messages, "kafka_logs": logs, "pulsar_admin": admin,
+            "kafka_groups": groups, "kafka_producers": producers,
+        }.get(source["format"])
         assert place is not None, f"no real source for {source['format']}"
         place(source)
         return {**config, "warehouse": str(tmp_path / "warehouse")}
@@ -103,6 +107,15 @@ def here(
         consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
         consumer.close()
 
+    def producers(source: Json) -> None:
+        source["options"] = {"kafka.bootstrap.servers": kafka.servers}
+        name = f"billing-{tmp_path.name}"
+        kafka.create_topic(name)
+        before = load_settings(None, {"warehouse": str(tmp_path / "warehouse"), "source": source})
+        with closing(kafka_producers.poller(before)) as poller:  # what is there then is not new
+            poller.poll_once(0)
+        kafka.produce_to(name, [(0, b"message")])
+
     return replace
 
 
@@ -123,6 +136,6 @@ def test_a_documented_configuration_runs_as_it_stands(
 
     assert first
     again = identities(settings.warehouse)
-    polled = settings.feed.format in ("pulsar_admin", "kafka_groups")
+    polled = settings.feed.format in ("pulsar_admin", "kafka_groups", "kafka_producers")
     assert len(again) >= len(first) if polled else again == first
     assert not rows_of(settings.warehouse, "quarantine") or not polled

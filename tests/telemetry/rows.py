@@ -12,7 +12,7 @@ from app.warehouse.tables import TABLES
 from tests.quality import backlog_rows, chunk_rows, producer_id_rows
 from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
 from tests.warehouse.test_quota_usage import level
-from tests.warehouse.test_ready_questions import broken, limiter
+from tests.warehouse.test_ready_questions import broken, limiter, live
 from tests.warehouse.test_ready_questions import cache as cache_row
 from tests.warehouse.test_views import traffic
 
@@ -85,6 +85,10 @@ def _every() -> Rows:
         "quarantine": [broken("BAD_TOPIC", 1), broken("TOO_LATE", 2, job="rate_limits"),
                        broken("BAD_TOPIC", 3), broken("BAD_TYPE", 3)],
         "alerts": [alert(0, "firing"), alert(0, "firing", OTHER), alert(60_000, "resolved", OTHER)],
+        "producer_id_live": [
+            live(0, "orders", "etl", 2, 3), live(9, "orders", "etl", 5, 7, broker_heap_bytes=6000),
+            live(5, "orders", "etl", 1, 1, broker="2"),
+        ],
         "quality_results": [audited(1, False), audited(1, True), audited(2, True),
                             audited(2, False), audited(2, True)],
     }

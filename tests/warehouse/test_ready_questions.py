@@ -55,6 +55,12 @@ def new_id(at_ms, user, pid, verdict, **changes):
             "bound_source": "default_user", "throttle_ms": 0, **changes}
 
 
+def live(at_ms, topic, user, ids, states, **changes):
+    return {"polled_ms": START_MS + at_ms, "cluster": "east", "broker": "1", "topic": topic,
+            "user": user, "live_ids": ids, "states": states, "heap_bytes": 400 * states,
+            "broker_heap_bytes": 400 * states, "number": at_ms + 1, **changes}
+
+
 def broken(code, offset, **changes):
     return {"reason_code": code, "detail": "topic", "ts_wall_ms": START_MS,
             "source_partition": "0", "source_offset": offset, **changes}
@@ -284,6 +290,18 @@ CASES = {
              "clients": 2, "bound": 5.0, "first_id": START, "last_id": "2023-11-14T22:14:02Z"},
             {**EAST, "user": "web", "distinct_ids": 1, "counted": 1, "throttled": 0, "rejected": 0,
              "clients": 1, "bound": None, "first_id": START, "last_id": START},
+        ],
+    ),
+    "live-producer-ids": (
+        {"producer_id_live": [
+            live(0, "orders", "etl", 2, 3), live(0, "orders", "web", 9, 9),
+            live(60_000, "orders", "etl", 5, 7), live(60_000, "orders", "web", 0, 0),
+            live(0, "bills", "unknown", 8, 8),
+        ]}, {}, [
+            {**EAST, "broker": "1", "topic": "bills", "user": "unknown", "live_ids": 8, "states": 8,
+             "heap_bytes": 3200, "polled": START},
+            {**EAST, "broker": "1", "topic": "orders", "user": "etl", "live_ids": 5, "states": 7,
+             "heap_bytes": 2800, "polled": NEXT},
         ],
     ),
     "users-over-bound": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.questions.question import Question
+from app.warehouse.questions.question import ROWS, UNTIL, Question
 
 # `user` is written with its table: alone, the word is a function.
 _NEW_IDS = """
@@ -33,7 +33,24 @@ ORDER BY batches_over DESC, d.cluster, d.broker, d.user
 LIMIT $rows
 """.strip()
 
+_LIVE = """
+SELECT l.cluster, l.broker, l.topic, l.user AS user, l.live_ids, l.states, l.heap_bytes,
+  epoch_ms(l.polled_ms) AS polled
+FROM producer_id_live AS l
+WHERE l.polled_ms < $until
+QUALIFY row_number() OVER (
+  PARTITION BY l.cluster, l.broker, l.topic, l.user ORDER BY l.polled_ms DESC, l.number DESC
+) = 1 AND l.states > 0
+ORDER BY l.states DESC, l.cluster, l.broker, l.topic, l.user
+LIMIT $rows
+""".strip()
+
 QUESTIONS = (
+    Question(
+        "live-producer-ids", "Producer ids that brokers hold, by topic and owner, with their states"
+        " (one per partition) and the heap of these.", ("producer_id_live",), _LIVE,
+        (UNTIL, ROWS),
+    ),
     Question(
         "new-producer-ids", "New producer ids by user, each once (distinct_ids), and what the"
         " brokers decided: an id that two brokers see is counted twice.",
