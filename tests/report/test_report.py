@@ -83,6 +83,10 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
         ("acme/unbroken", MINUTE, 50.0), ("acme/unbroken", MINUTE, 50.0),
         ("acme/unbroken", MINUTE + 600_000, 100.0),
     ]
+    live = part(answer, "principals", "Live producer ids")
+    assert [(row["user"], row["live_ids"], row["heap_bytes"]) for row in live] == [
+        (USER, 7, 3600), ("unknown", 3, 1200)
+    ]
     users = part(answer, "principals", "Users")
     assert [(u["user"], u["distinct_ids"], u["rejected"], u["highest_ids"]) for u in users] == [
         (USER, 2, 1, [2, 1]), ("bob", 1, 0, [3])]

@@ -18,6 +18,7 @@ from tests.warehouse.test_ready_questions import (
     cursor,
     fate,
     limiter,
+    live,
     new_id,
     stats,
     waiting,
@@ -56,6 +57,7 @@ TABLES_WITH_ROWS: dict[str, list[dict[str, Any]]] = {
         new_id(0, USER, 1, "counted"), new_id(1, USER, 2, "rejected"),
         new_id(2, "bob", 3, "counted"),
     ],
+    "producer_id_live": [live(0, "orders", USER, 7, 9), live(1, "bills", "unknown", 3, 3)],
     "backlog_checks": [
         check(SCRIPT, 0, limit_s=60, age_s=30, time_usage=0.5),
         check(SCRIPT, MINUTE, limit_s=60, age_s=90, time_usage=1.5, exceeded_time=True,

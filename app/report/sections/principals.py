@@ -10,6 +10,7 @@ from app.report.charts import bars, limit_rule, lines
 from app.report.model import Chart, Column, Frame, Grid, Row, Section
 from app.report.reader import Reader
 from app.report.words import counted
+from app.warehouse.questions import QUESTIONS
 
 TOP = 12
 LINES = 6
@@ -55,8 +56,9 @@ def principals(reader: Reader) -> Section:
     """New producer ids by user, against their quota."""
     key, title = "principals", "Principals and their producer ids"
     summary = reader.row(SUMMARY)
+    held = _live(reader)
     if not summary["users"]:
-        return Section(key, title, [reader.nothing_in("producer_id_decisions")])
+        return Section(key, title, [reader.nothing_in("producer_id_decisions")], held)
     users = reader.rows(_IDS, most=TOP, ids=SHOWN_IDS)
     over = summary["over"]
     texts = [f"{counted(summary['ids'], 'new producer id')} of "
@@ -86,7 +88,17 @@ def principals(reader: Reader) -> Section:
         Column("bound", "bound", "number"), Column("highest_ids", "highest ids", "list"),
         Column("newest", "last", "time"),
     ], users, "new-producer-ids", folded=True))
-    return Section(key, title, texts, parts)
+    return Section(key, title, texts, [*parts, *held])
+
+
+def _live(reader: Reader) -> list[Chart | Grid]:
+    """What brokers held at the end of the report's time, if it was polled."""
+    rows = reader.rows(QUESTIONS["live-producer-ids"].sql, until=reader.asked.end_ms, rows=TOP)
+    return [Grid("Live producer ids", [
+        Column("user", "user"), Column("topic", "topic"), Column("cluster", "cluster"),
+        Column("broker", "broker"), Column("live_ids", "live ids", "number"),
+        Column("states", "states", "number"), Column("heap_bytes", "heap", "bytes"),
+    ], rows, "live-producer-ids", folded=True)] if rows else []
 
 
 def _draw_usage(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
