@@ -63,7 +63,8 @@ def still_named(settings: Settings, erase: bool) -> list[str]:
         "rows that wait for a common commit (_weir/checkpoints): until the run, or its next start,"
         " commits them; forget again then",
         "chunk_payloads, and payloads in other tables: not searched",
-        "polls of an admin interface or of consumer groups (_weir): until their batch has ended",
+        "polls of an admin interface, of consumer groups or of producer states (_weir): until"
+        " their batch has ended; what they remember of live ids: until the ids expire",
         "the source (Kafka, files), the configuration, reports and exports: not Weir's to change",
     ]
 

@@ -263,7 +263,8 @@ def test_owners_by_rule_and_by_acl(
             AclOperation.WRITE, AclPermissionType.ALLOW,
         )
         admin.create_acls([acl])[acl].result(10)
-    config = settings(owners=[{"topic": "^.*-ruled", "principal": "User:dave"}], acls=True)
+    ruling = [{"topic": "^.*-ruled", "principal": "User:dave"}]
+    config = settings({"commit": "spark"}, owners=ruling, acls=True)
     said: list[str] = []
     with closing(kafka_producers.poller(config, said.append)) as poller:
         assert polled(poller) == [] and said == []
