@@ -35,6 +35,8 @@ def doctor(settings: Settings, as_json: bool) -> int:
         _python, _java, _spark, _delta, _kafka, _workers, _warehouse, _formats, _partitions,
         _tables, _environment,
     )
+    if settings.source is not None and settings.source.format == "kafka_producers":
+        looks = (*looks, _producers)
     checks = [look(settings, spark) for look in looks]
     stop_session(spark)
     if as_json:
@@ -159,6 +161,13 @@ def _tables(settings: Settings, spark: SparkSession) -> Check:
         "tables", not lost, "; ".join(first for first, _, _ in found) or "as the queries left them",
         "; ".join(dict.fromkeys(remedy for _, _, remedy in found)),
     )
+
+
+def _producers(settings: Settings, spark: SparkSession) -> Check:
+    """Producer states and their owners, asked for from the JVM as the polls do."""
+    from app.ingest.sources import kafka_producers
+
+    return checked("producers", lambda: kafka_producers.look(settings))
 
 
 def _environment(settings: Settings, spark: SparkSession) -> Check:

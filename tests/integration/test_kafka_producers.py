@@ -178,6 +178,12 @@ def polled(poller: Poller) -> list[Row]:
     return found
 
 
+def asked_again(poller: Poller, config: Settings) -> dict[tuple[str, str], tuple[int, int]]:
+    """What is live after one more poll."""
+    polled(poller)
+    return live(config)
+
+
 def until(holds: Callable[[], bool], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
@@ -282,6 +288,9 @@ def test_owners_by_rule_and_by_acl(
     assert live(config) == {
         (topic, "unknown"): (1, 1), (ruled, "dave"): (1, 1), (granted, "carol"): (1, 1)
     }
+    assert kafka_producers.look(config) == (
+        "6 partitions, 3 live producer ids, 1 of them without an owner"
+    )
 
 
 def test_ids_that_expire_leave_and_may_come_again(
@@ -303,8 +312,7 @@ def test_ids_that_expire_leave_and_may_come_again(
         assert live(config) == {(topic, "unknown"): (1, 1)}
         expire_after(1000)
         try:
-            until(lambda: not polled(poller) or live(config) == {})
-            until(lambda: [polled(poller), live(config)][1] == {})
+            until(lambda: not asked_again(poller, config))
         finally:
             expire_after(86_400_000)
         producer_ids.produce(broker.servers, topic, 0, [10**9, 10**9 + 1])
@@ -374,6 +382,8 @@ def test_a_cluster_that_asks_for_tls_and_a_login(
         kafka_producers.check(wrong)
     with closing(kafka_producers.poller(wrong)) as poller:
         assert poller.poll_once(now_ms()) is None
+    with pytest.raises(UserError, match="uthentication"):
+        kafka_producers.look(wrong)
     said = str(refused.value) + poller.last.text()
     assert "uthentication" in poller.last.text() and PASSWORD not in said
 

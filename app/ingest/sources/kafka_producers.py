@@ -10,7 +10,7 @@ it was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,13 @@ def poller(settings: Settings, say: Callable[[str], None] | None = None) -> Poll
     return Poller(
         settings.feed.producers, options, spool_folder(settings), LiveTable(settings), say, tick_ms
     )
+
+
+def look(settings: Settings) -> str:
+    """What a first poll would find, from the JVM of this process' Spark session; nothing is
+    written. Raises UserError where something is not answered."""
+    with closing(poller(settings)) as asked:
+        return asked.look()
 
 
 class LiveTable:

@@ -34,6 +34,7 @@ that the table may lack, by poll, the newest record of a new id, and the time of
 with rows for what has not changed as well."""
 WHOLE_MS = 900_000
 """After this time there are such rows again: a reader of recent rows has them all."""
+HINT = "the kafka.* options, the user's rights and source.producers decide this"
 MOST_WAITING = 1000
 """Polls whose rows wait for a table that cannot be written; of more, the newest."""
 
@@ -117,6 +118,25 @@ class Poller(Polling):
         self._report(report, answers, mapped)
         report.took_ms = int((time.monotonic() - begun) * 1000)
         return path
+
+    def look(self) -> str:
+        """What a first poll would find, in words; nothing is written.
+
+        Raises UserError where something is not answered.
+        """
+        deadline = time.monotonic() + 2 * self._settings.timeout_ms / 1000
+        try:
+            answers = self.ask(deadline)
+        except Unanswered as error:
+            raise UserError(f"{error}\n{HINT}") from None
+        owners = self._owners(answers, deadline)
+        if answers.problems:
+            raise UserError(f"{answers.problems[0]}\n{HINT}")
+        found = map_answers(answers, {}, None, None, self._rules, owners)
+        return (
+            f"{len(answers.states)} partitions, {found.ids} live producer ids, "
+            f"{found.unknown} of them without an owner"
+        )
 
     def ask(self, deadline: float) -> Answers:
         """The producer states of the cluster; Unanswered without a list of its topics."""
