@@ -1,8 +1,8 @@
 """Versions and files that a run without an end adds to its tables, at a micro-batch a second.
 
 The demo's fleet at 5,000 events/s, all jobs; each file is a second of it and a micro-batch. Once
-every batch commits its rows, once those of tables whose readers can wait gather, and once each batch
-commits with Spark's Delta writer (`commit: spark`). A run before lets the JVM compile itself.
+every batch commits its rows, once those of tables whose readers can wait gather, and once each
+batch commits with Spark's Delta writer (`commit: spark`). A run before lets the JVM compile itself.
 """
 
 from __future__ import annotations
