@@ -18,6 +18,8 @@ from app.config.kafka_producers import WHERE
 from app.errors import UserError
 from app.ingest.sources import files, polled
 from app.ingest.sources.kafka_probe import Unreachable, topics
+from app.warehouse import durable
+from app.warehouse.small_files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
@@ -118,6 +120,9 @@ class LiveTable:
             if rows:
                 table = pa.Table.from_pylist(rows, schema=TABLES[TABLE].schema)
                 writer.append(TABLE, table, rows[-1]["number"])
+                root = local_path(self._settings.warehouse)
+                if root is not None:
+                    durable.sync(root)  # before the memory of the polls forgets the rows
         except (DeltaError, OSError) as error:
             self._writers.clear()
             raise UserError(f"cannot be written: {str(error).splitlines()[0][:200]}") from error
