@@ -125,6 +125,11 @@ class Pulsar:
         """The address of the admin interface."""
         return f"http://127.0.0.1:{self._web}"
 
+    @property
+    def service_url(self) -> str:
+        """The address for clients."""
+        return f"pulsar://127.0.0.1:{self._port}"
+
     def start(self) -> None:
         """Start the broker and wait until it says that it is well."""
         text = CONFIGURATION.format(port=self._port, web=self._web)

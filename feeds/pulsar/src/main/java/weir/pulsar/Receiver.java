@@ -1,0 +1,17 @@
+package weir.pulsar;
+
+import java.io.IOException;
+import org.apache.pulsar.broker.service.Consumer;
+
+/** A consumer as the contract names it. `taken` says whether its events are. */
+record Receiver(
+        String topic, String subscription, String subType, String name, Consumer consumer,
+        boolean taken) {
+
+    void write(Line line) throws IOException {
+        line.text("topic", topic);
+        line.text("subscription", subscription);
+        line.text("sub_type", subType);
+        line.text("consumer", name);
+    }
+}

@@ -1,0 +1,17 @@
+package weir.pulsar;
+
+import java.io.IOException;
+import org.apache.pulsar.broker.service.Producer;
+
+/** A producer as the contract names it. `taken` says whether its events are. */
+record Sender(
+        Connection connection, String topic, long producerId, String producerName,
+        Producer producer, boolean taken) {
+
+    void write(Line line) throws IOException {
+        line.text("cnx_id", connection.id());
+        line.text("topic", topic);
+        line.number("producer_id", producerId);
+        line.text("producer_name", producerName);
+    }
+}

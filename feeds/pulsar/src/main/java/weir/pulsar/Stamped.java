@@ -1,0 +1,4 @@
+package weir.pulsar;
+
+/** An event with its place in the stream and both clocks at that place. */
+record Stamped(Event event, long seq, long monoNs, long wallMs) {}
