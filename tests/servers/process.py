@@ -98,6 +98,13 @@ class Server:
             process.send_signal(signal.SIGKILL)
             process.wait()
 
+    def kill(self) -> None:
+        """End the process at once, if it lives."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
     def _tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
 

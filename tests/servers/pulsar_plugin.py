@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import shutil
 import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pulsar as client
+import pytest
 
 from tests.servers.process import ServerFailed, cache_dir
+from tests.servers.pulsar import Pulsar
 
 MODULE = Path(__file__).resolve().parents[2] / "feeds" / "pulsar"
 PARTS = ("pom.xml", "src/main")
@@ -34,14 +43,47 @@ def nar() -> Path:
     return found
 
 
-def settings(records: Path, **more: str) -> dict[str, str]:
-    """Settings of a broker that loads the plug-in, which writes files to a folder."""
-    where = nar()
-    return {
-        "brokerInterceptorsDirectory": str(where.parent), "brokerInterceptors": "weir",
-        "narExtractionDirectory": str(where.parent / "extracted"),
-        "weirDirectory": str(records), "weirFileMillis": "500", "weirWatchMillis": "200", **more,
-    }
+def start(broker: Pulsar, folder: Path, **more: str) -> None:
+    """Have a broker run with the plug-in, which writes files to a folder; `more` are settings."""
+    try:
+        where = nar().parent
+        broker.run_with(**{
+            "brokerInterceptorsDirectory": str(where), "brokerInterceptors": "weir",
+            "narExtractionDirectory": str(where / "extracted"),
+            "weirDirectory": str(folder), "weirFileMillis": "500", "weirWatchMillis": "200",
+            "allowAutoTopicCreation": "true", "managedLedgerMaxEntriesPerLedger": "50000", **more,
+        })
+    except ServerFailed as error:
+        pytest.skip(f"no Pulsar broker with the plug-in: {error}")
+
+
+def records(folder: Path, *kinds: str) -> list[dict[str, Any]]:
+    """The records of all files that are shown, in the order of their names; all kinds if none."""
+    lines = [
+        json.loads(line) for file in sorted(folder.glob("*.ndjson"))
+        for line in file.read_text().splitlines()
+    ]
+    return [line for line in lines if not kinds or line["event_type"] in kinds]
+
+
+@contextmanager
+def connected(broker: Pulsar) -> Iterator[client.Client]:
+    """A client, which has one connection for all that it opens."""
+    opened = client.Client(
+        broker.service_url, logger=client.ConsoleLogger(client.LoggerLevel.Error)
+    )
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def until(holds: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it has not come"
+        time.sleep(0.1)
 
 
 def _digest() -> str:

@@ -2,6 +2,7 @@ package weir.pulsar;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -12,22 +13,29 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** A Kafka topic. The key is the broker, so that one partition has all of its records. */
+/**
+ * A Kafka topic. The key is the broker, so that one partition has all of its records.
+ *
+ * <p>The client itself tries again, without end and one request at a time: a record never overtakes
+ * an earlier one, which would be late.
+ */
 final class KafkaSink implements Sink {
 
     private static final Map<String, Object> DEFAULTS = Map.of(
-            "acks", "all", "linger.ms", 5, "max.block.ms", 5_000, "request.timeout.ms", 5_000,
-            "delivery.timeout.ms", 10_000, "client.id", "weir");
+            "acks", "all", "linger.ms", 5, "max.in.flight.requests.per.connection", 1,
+            "max.block.ms", 5_000, "delivery.timeout.ms", Integer.MAX_VALUE, "client.id", "weir");
 
     private final String topic;
     private final byte[] key;
     private final Map<String, Object> properties;
     private KafkaProducer<byte[], byte[]> producer;
-    private List<Encoded> unsent;
     private List<Encoded> batch;
+    private List<Encoded> unsent;
 
     KafkaSink(Settings settings, String broker) {
         this.topic = settings.topic();
@@ -43,50 +51,59 @@ final class KafkaSink implements Sink {
         }
         try {
             send();
+        } catch (InterruptException stopped) {
+            throw new InterruptedException();
         } catch (KafkaException error) {
             renew();
             throw new IOException(error);
         }
+        batch = null;
     }
 
-    /** Sends what is left of the batch; afterwards `unsent` is what failed. */
+    /** Sends what is left of the batch; after a failure `unsent` is what has to be sent again. */
     private void send() throws IOException, InterruptedException {
         if (producer == null) {
             producer = new KafkaProducer<>(
                     properties, new ByteArraySerializer(), new ByteArraySerializer());
         }
         List<Future<RecordMetadata>> answers = new ArrayList<>(unsent.size());
-        for (Encoded each : unsent) {
-            answers.add(producer.send(new ProducerRecord<>(topic, key, each.json())));
+        TimeoutException noRoom = null;
+        try {
+            for (Encoded each : unsent) {
+                answers.add(producer.send(new ProducerRecord<>(topic, key, each.json())));
+            }
+        } catch (TimeoutException withoutAnswer) {
+            noRoom = withoutAnswer; // what was sent before is on its way
         }
         producer.flush();
-        List<Encoded> failed = new ArrayList<>();
         List<Encoded> refused = new ArrayList<>();
-        Throwable cause = null;
         for (int i = 0; i < answers.size(); i++) {
             try {
                 answers.get(i).get();
             } catch (ExecutionException error) {
-                boolean tooLarge = error.getCause() instanceof RecordTooLargeException;
-                (tooLarge ? refused : failed).add(unsent.get(i));
-                cause = error.getCause();
+                if (!(error.getCause() instanceof RecordTooLargeException)) {
+                    unsent = unsent.subList(i, unsent.size());
+                    renew();
+                    throw new IOException(error.getCause());
+                }
+                refused.add(unsent.get(i));
             }
         }
-        unsent = failed;
+        unsent = unsent.subList(answers.size(), unsent.size());
         if (!refused.isEmpty()) {
-            throw new Vanished(cause.getMessage(), refused.get(0).stamped(), refused.size());
+            throw new Vanished(
+                    "records are too large for the topic", refused.get(0).stamped(),
+                    refused.size());
         }
-        if (!failed.isEmpty()) {
-            renew();
-            throw new IOException(cause);
+        if (noRoom != null) {
+            throw new IOException(noRoom);
         }
-        batch = null;
     }
 
     /** A producer that failed may not serve again. */
     private void renew() {
         if (producer != null) {
-            producer.close(java.time.Duration.ZERO);
+            producer.close(Duration.ZERO);
             producer = null;
         }
     }

@@ -7,30 +7,33 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.PulsarServerException;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.PulsarClientException;
 
-/** A Pulsar topic, written by the broker's own client. The key is the broker. */
+/**
+ * A Pulsar topic, written by the broker's own client. The key is the broker.
+ *
+ * <p>The client itself tries again, without end and in order: a record never overtakes an earlier
+ * one, which would be late.
+ */
 final class PulsarSink implements Sink {
 
-    private static final int TIMEOUT_S = 10;
     private static final int MOST_IN_BATCH = 1_000;
 
     private final PulsarService pulsar;
     private final String topic;
-    private final String key;
+    private final byte[] key;
     private Producer<byte[]> producer;
-    private List<Encoded> unsent;
     private List<Encoded> batch;
+    private List<Encoded> unsent;
 
     PulsarSink(PulsarService pulsar, Settings settings, String broker) {
         this.pulsar = pulsar;
         this.topic = settings.topic();
-        this.key = broker;
+        this.key = broker.getBytes(StandardCharsets.UTF_8);
     }
 
     @Override
@@ -43,34 +46,34 @@ final class PulsarSink implements Sink {
         }
         List<CompletableFuture<MessageId>> answers = new ArrayList<>(unsent.size());
         for (Encoded each : unsent) {
-            answers.add(producer.newMessage()
-                    .keyBytes(key.getBytes(StandardCharsets.UTF_8)).value(each.json()).sendAsync());
+            answers.add(producer.newMessage().keyBytes(key).value(each.json()).sendAsync());
         }
         producer.flushAsync(); // its failure is that of the messages
         collect(answers);
         batch = null;
     }
 
+    /** After a failure `unsent` is what has to be sent again. */
     private void collect(List<CompletableFuture<MessageId>> answers)
             throws IOException, InterruptedException {
-        List<Encoded> failed = new ArrayList<>();
         List<Encoded> refused = new ArrayList<>();
-        Throwable cause = null;
         for (int i = 0; i < answers.size(); i++) {
             try {
-                answers.get(i).get(2L * TIMEOUT_S, TimeUnit.SECONDS);
-            } catch (ExecutionException | TimeoutException error) {
-                cause = error.getCause() == null ? error : error.getCause();
-                boolean tooLarge = cause instanceof PulsarClientException.InvalidMessageException;
-                (tooLarge ? refused : failed).add(unsent.get(i));
+                answers.get(i).get();
+            } catch (ExecutionException error) {
+                if (!(error.getCause() instanceof PulsarClientException.InvalidMessageException)) {
+                    unsent = unsent.subList(i, unsent.size());
+                    close();
+                    throw new IOException(error.getCause());
+                }
+                refused.add(unsent.get(i));
             }
         }
-        unsent = failed;
+        unsent = List.of();
         if (!refused.isEmpty()) {
-            throw new Vanished(cause.getMessage(), refused.get(0).stamped(), refused.size());
-        }
-        if (!failed.isEmpty()) {
-            throw new IOException(cause);
+            throw new Vanished(
+                    "records are too large for the topic", refused.get(0).stamped(),
+                    refused.size());
         }
     }
 
@@ -78,7 +81,7 @@ final class PulsarSink implements Sink {
         try {
             return pulsar.getClient().newProducer()
                     .topic(topic)
-                    .sendTimeout(TIMEOUT_S, TimeUnit.SECONDS)
+                    .sendTimeout(0, TimeUnit.SECONDS)
                     .blockIfQueueFull(true)
                     .batchingMaxMessages(MOST_IN_BATCH)
                     .create();
@@ -88,7 +91,7 @@ final class PulsarSink implements Sink {
     }
 
     @Override
-    public void close() throws IOException {
+    public void close() {
         if (producer != null) {
             producer.closeAsync();
             producer = null;
