@@ -50,6 +50,7 @@ BENCHES = {
     "flood_shapes": "flood.shapes",
     "first_hour": "first_hour.run",
     "storage": "storage.run",
+    "plugin": "plugin.run",
 }
 ALONE = {"suite": "suite.run", "compile": "compiling.run"}
 """Benchmarks that run only if they are named."""
@@ -57,12 +58,13 @@ RESULTS = (
     "govern", "govern-demo", "govern-all", "small-batches", "commits", "layers", "columnar",
     "transport", "core", "steps", "topics", "state", "freshness", "generator", "claim",
     "chunks", "producer_ids", "backlog", "backlog_job", "entry_cache", "query", "maintenance",
-    "flood", "flood_shapes", "first_hour", "storage", "compile", "suite",
+    "flood", "flood_shapes", "first_hour", "storage", "plugin", "compile",
+    "suite",
 )
 """Result files in the order of docs/benchmarks.md."""
 WITHOUT_SPARK = ("generator", "core", "state", "steps", "freshness", "claim", "backlog",
                  "entry_cache", "query", "maintenance", "flood", "flood_shapes", "first_hour",
-                 "storage", "suite", "compile")
+                 "storage", "plugin", "suite", "compile")
 
 
 def environment() -> None:
