@@ -19,6 +19,7 @@ from tests.servers.pulsar import Pulsar
 from tests.servers.pulsar_plugin import connected, records, until
 
 Json = dict[str, Any]
+pytestmark = pytest.mark.slow
 FEED = "public/default/weir-feed"
 
 
@@ -89,7 +90,6 @@ def test_a_broker_that_ended_well_has_no_gap(pulsar: Pulsar, tmp_path: Path) -> 
     assert list(tmp_path.glob(".*")) == []
 
 
-@pytest.mark.slow
 def test_kafka_goes_and_comes_back(pulsar: Pulsar, kafka: Kafka, tmp_path: Path) -> None:
     feed = f"weir-{uuid4().hex}"
     kafka.create_topic(feed, 2)
