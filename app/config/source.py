@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
+from app.config import pulsar
 from app.config.base import Model, Positive, as_text, resolved, shown, without_users
 from app.config.kafka_groups import KafkaGroupsSettings
 from app.config.kafka_producers import KafkaProducersSettings
@@ -74,8 +75,8 @@ class SourceSettings(Model):
     """The source of the records."""
 
     format: Literal[
-        "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "kafka_producers", "pulsar_admin",
-        "files", "delta", "demo",
+        "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "kafka_producers", "pulsar",
+        "pulsar_admin", "files", "delta", "demo",
     ]
     path: str | None = None
     options: dict[str, str] = {}
@@ -99,6 +100,8 @@ class SourceSettings(Model):
             raise ValueError("groups: is missing, format kafka_groups needs it")
         if self.format == "pulsar_admin" and self.admin is None:
             raise ValueError("admin: is missing, format pulsar_admin needs it")
+        if self.format == "pulsar":
+            pulsar.refuse_wrong(self.options)
         if self.format in ("kafka", "kafka_messages"):
             if "kafka.bootstrap.servers" not in self.options:
                 raise ValueError("options.kafka.bootstrap.servers: is missing (host:port,...)")
@@ -122,7 +125,8 @@ class SourceSettings(Model):
     @property
     def title(self) -> str:
         """The source's name in the log: its topics or its path, without secrets."""
-        topics = (self.options.get(key) for key in ("subscribe", "subscribePattern", "assign"))
+        topics = (self.options.get(key) for key in (
+            "subscribe", "subscribePattern", "assign", "topics"))
         place = next(filter(None, (*topics, self.path)), None)
         return self.format if place is None else f"{self.format} {without_users(place)}"
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from app.config.base import ENV
 from app.errors import UserError
 from app.ingest import sources
+from app.ingest.sources import pulsar_client
 from app.ingest.sources.kafka import chosen
 from app.ingest.sources.kafka_probe import TIMEOUT_S, Unreachable, client_options
 from app.setup.check import Check, checked
@@ -52,6 +53,8 @@ def _source(settings: Settings) -> str:
     feed = settings.feed
     if feed.format in ("kafka", "kafka_messages"):
         return _kafka(feed.reader_options())
+    if feed.format == "pulsar":
+        return _pulsar(feed.reader_options())
     if feed.format == "files":
         return _files(str(feed.path))
     return f"{feed.format} answers" if feed.path is None else f"{feed.path} can be read"
@@ -73,6 +76,13 @@ def _files(path: str) -> str:
         raise UserError(f"source.path: {first} cannot be read ({error.strerror})\n"
                         "the user of the run needs to read every file") from error
     return f"{path} can be read"
+
+
+def _pulsar(options: dict[str, str]) -> str:
+    """The topics, which a reader can be opened on."""
+    found = pulsar_client.check(options, pulsar_client.TIMEOUT_MS)
+    topics = (f"topic {topic} with {count} partitions" for topic, count in found.items())
+    return ", ".join(topics) + f" at {options['serviceUrl']}"
 
 
 def _kafka(options: dict[str, str]) -> str:

@@ -307,13 +307,14 @@ class Archivist:
 
 
 def start(
-    spark: SparkSession, settings: Settings, trigger: dict[str, Any] | None = None
+    spark: SparkSession, settings: Settings, trigger: dict[str, Any] | None = None,
+    ending: bool = False,
 ) -> StreamingQuery:
-    """Start the archive of the source."""
+    """Start the archive of the source; `ending`: with what the source holds now."""
     writer = Writer(settings, checkpoints.ARCHIVE, spark)
     writer.prepare(["events", "quarantine"])
     limits, jobs = Limits(settings.max_future_ms), list(settings.jobs)
-    raw = open_stream(spark, settings)
+    raw = open_stream(spark, settings, checkpoints.ARCHIVE, ending)
     by_spark = settings.commit == "spark"
     if by_spark:
         frame = raw.through(row_blobs(limits, jobs, settings.archive_payload), ANSWERS)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from app.config.settings import Settings
-    from app.ingest.sources.raw import Shares
+    from app.ingest.sources.raw import Document, Shares
 
 
 class CatchUp:
@@ -41,47 +41,36 @@ class CatchUp:
         if self._again is not None:
             self._most = min(shares.most, checkpoints.most_records(settings, query) or 0)
         checkpoints.keep_most_records(settings, query, self._most)
-        self._ends: tuple[int, dict[str, int]] | None = None
+        self._ends: tuple[int, Document] | None = None
         self._latest_ms: dict[str, int] = {}
 
     def begin(self, batch: int) -> None:
         """Pass to the tasks of a batch how far they may move the clock."""
-        taken = self._taken(batch)
-        # Spark rounds each partition's share down, and takes a record at least.
-        leaves_records = sum(taken.values()) > self._most - len(taken)
-        if len(taken) < 2 or not leaves_records:
+        lagging = self._shares.lagging(*self._ends_around(batch), self._most)
+        if len(lagging) < 2:
             self._latest_ms.clear()
             self._context.setLocalProperty(BOUND, None)  # type: ignore[arg-type]
             return
-        known = [self._latest_ms.get(partition) for partition in taken]
+        known = [self._latest_ms.get(partition) for partition in lagging]
         bound = UNKNOWN if None in known else str(min(ms for ms in known if ms is not None))
         self._context.setLocalProperty(BOUND, bound)
 
     def end(self, batch: int, bodies: Iterable[Any]) -> None:
         """Take in the times that the tasks of a batch have returned."""
         for body in bodies:
-            for partition, ms in json.loads(body.to_pybytes()).items():
+            for found, ms in json.loads(body.to_pybytes()).items():
+                partition = self._shares.partition(found)
                 self._latest_ms[partition] = max(ms, self._latest_ms.get(partition, ms))
         if batch == self._again:
             self._again, self._most = None, self._shares.most
             checkpoints.keep_most_records(self._settings, self._query, self._most)
 
-    def _taken(self, batch: int) -> dict[str, int]:
-        """By partition, how many offsets the batch advances; only those that it does advance."""
+    def _ends_around(self, batch: int) -> tuple[Document, Document]:
+        """Where a batch begins and where it ends."""
         if self._ends is not None and self._ends[0] == batch - 1:
             before = self._ends[1]
         else:
-            before = self._offsets(batch - 1)
-        after = self._offsets(batch)
+            before = checkpoints.offsets(self._settings, self._query, batch - 1)
+        after = checkpoints.offsets(self._settings, self._query, batch)
         self._ends = batch, after
-        taken = {name: end - before.get(name, 0) for name, end in after.items()}
-        return {name: count for name, count in taken.items() if count > 0}
-
-    def _offsets(self, batch: int) -> dict[str, int]:
-        return {
-            self._shares.name(topic, partition): offset
-            for topic, partitions in checkpoints.offsets(
-                self._settings, self._query, batch
-            ).items()
-            for partition, offset in partitions.items()
-        }
+        return before, after

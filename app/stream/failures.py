@@ -19,6 +19,11 @@ _PASSING = re.compile(
     r"|NotEnoughReplicas(?:AfterAppend)?)Exception"
     r"|Cannot fetch record for offset|No resolvable bootstrap urls"
 )
+_PULSAR_PASSING = re.compile(
+    r"_pulsar\.(Timeout|ConnectError|ReadError|NotConnected|LookupError|ServiceUnitNotReady"
+    r"|TooManyLookupRequestException|BrokerMetadataError|BrokerPersistenceError|AlreadyClosed"
+    r"|ConsumerBusy|ConsumerNotFound|UnknownError)\b"
+)
 _GONE = re.compile(r"failOnDataLoss|OffsetOutOfRange")
 _FIXABLE = (
     (
@@ -29,6 +34,15 @@ _FIXABLE = (
     (
         re.compile(r"(?:Topic|Group|Cluster)AuthorizationException|SaslAuthenticationException"),
         "Kafka refuses this user\nsource.options: the kafka.* security options define it",
+    ),
+    (
+        re.compile(r"_pulsar\.TopicNotFound\b"),
+        "a topic of source.options.topics is gone\n"
+        "a topic that was deleted and created again needs a new warehouse",
+    ),
+    (
+        re.compile(r"_pulsar\.Auth(?:entication|orization)Error\b"),
+        "Pulsar refuses this user\nsource.options: token and the tls* options define it",
     ),
     (
         re.compile(r"DELTA_SOURCE_(?:TABLE_)?IGNORE_(?:CHANGES|DELETE)"),
@@ -84,6 +98,12 @@ class Passing(Exception):
     """Whether a run without an end starts the query again however often."""
 
 
+class PulsarPassing(Passing):
+    """A streaming query ended because Pulsar did not answer; it can start again."""
+
+    what = "Pulsar does not answer"
+
+
 class WorkerDied(Passing):
     """A streaming query ended because a Python worker or an executor was killed."""
 
@@ -116,6 +136,9 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
     found = _PASSING.search(text)
     if found:
         return Passing(found[0].rpartition(".")[2] + (" of throttle_feed" if feed else ""))
+    found = _PULSAR_PASSING.search(text)
+    if found:
+        return PulsarPassing(found[1])
     found = _WORKER.search(text)
     if found:
         return WorkerDied(found[0])

@@ -139,16 +139,16 @@ class Committer:
 def start(
     spark: SparkSession, settings: Settings, group: Sequence[str],
     trigger: dict[str, Any] | None = None, on_late: Callable[[int], None] | None = None,
-    name: str | None = None, writer: Writer | None = None,
+    name: str | None = None, writer: Writer | None = None, ending: bool = False,
 ) -> StreamingQuery:
     """Start the query of a group of jobs, under the name that holds their progress.
 
-    Without a `writer` every micro-batch commits its rows.
+    Without a `writer` every micro-batch commits its rows. `ending`: with what the source holds now.
     """
     name = name or query_name(group)
     writer = writer or Writer(settings, name, spark)
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
-    raw = open_stream(spark, settings)
+    raw = open_stream(spark, settings, name, ending)
     catch_up = CatchUp(spark, settings, name, raw.shares) if raw.shares else None
     committer = Committer(
         writer, operators(settings, group, in_stream=True), on_late, feed, catch_up

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
@@ -23,7 +23,7 @@ from app.stream.gatherers import Gatherers
 from app.stream.preflight import refuse
 from app.stream.progress import Progress
 from app.stream.session import build_session, stop_session
-from app.stream.shutdown import Stopping, drain, listening, waits
+from app.stream.shutdown import Stopping, drain, ended, listening, waits
 from app.stream.source_watch import SourceWatch
 from app.telemetry.health import Health
 from app.terminal import log
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 POLL_S = 0.25
+NO_DATA_MS = 500
+"""Time after which a query that Weir ends reports that it has no records left."""
 LONGEST_PAUSE_S = 60.0
 SWEEP_S = 600.0
 ATTEMPTS = 5
@@ -124,6 +126,7 @@ class Service:
         self._spark = spark
         self._settings = settings
         self._endless = not available_now
+        self._ended_here = not self._endless and not sources.ends_itself(settings)
         self._stopping = stopping
         self._progress = progress or Progress()
         self._health = Health(settings, self._progress.warn)
@@ -142,15 +145,15 @@ class Service:
 
     def start(self, name: str) -> None:
         """Start or restart a query; errors are reported without secrets."""
-        trigger = None if self._endless else {"availableNow": True}
+        trigger = None if self._endless else self._ending()
         group = self._groups[name]
         try:
             if name == ARCHIVE:
-                query = archive.start(self._spark, self._settings, trigger)
+                query = archive.start(self._spark, self._settings, trigger, not self._endless)
             else:
                 query = govern.start(
                     self._spark, self._settings, group, trigger, self._late, name,
-                    self._gatherers.writer(name),
+                    self._gatherers.writer(name), not self._endless,
                 )
         except PySparkException as error:
             # Its text has the plan, and the plan every option of the source.
@@ -271,12 +274,29 @@ class Service:
         busy = False
         for name, query in self._queries.items():
             error = None if query.isActive else query.exception()
+            if self._ended_here and query.isActive and self._is_finished(name, query):
+                query.stop()
             busy = busy or query.isActive or error is not None
             if error is not None:
                 self._restart_later(name, str(error))
             elif name in self._again and query.lastProgress is not None:
                 del self._again[name]  # it has recovered: the next failure is a new one
         return busy
+
+    def _ending(self) -> dict[str, Any]:
+        """The trigger of a query that ends with what is there: by Spark, or by `_is_finished`."""
+        if not self._ended_here:
+            return {"availableNow": True}
+        self._spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", NO_DATA_MS)
+        return {"processingTime": "0 seconds"}
+
+    def _is_finished(self, name: str, query: StreamingQuery) -> bool:
+        """Whether a query has reported that nothing is left to do, and nothing is."""
+        progress = query.lastProgress
+        return (
+            progress is not None and not ended(progress)
+            and sources.finished(self._settings, name)
+        )
 
     def _restart_later(self, name: str, text: str) -> None:
         """Restart the query after its pause; raise an error that is not passing."""

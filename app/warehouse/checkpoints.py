@@ -12,7 +12,7 @@ import shutil
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
 from app.warehouse.small_files import local_path, names, path_in, read_text, write_text
@@ -24,6 +24,7 @@ FOLDER = "_weir/checkpoints"
 APPLICATION = "weir-application-id"
 COMMITTED = "weir-committed.json"
 MOST_RECORDS = "weir-most-records"
+FIRST = "weir-first-offset.json"
 COPYING = ".copying"
 RESHARDING = "_weir/resharding"
 """Where checkpoints with other numbers of shards and partitions are built."""
@@ -88,12 +89,14 @@ def planned(settings: Settings, query: str) -> int | None:
     return None if newest == last_ended(settings, query) else newest
 
 
-def offsets(settings: Settings, query: str, batch: int) -> dict[str, dict[str, int]]:
-    """By topic and partition of Kafka, where a batch ends; before batch 0, where the first begins.
+def offsets(settings: Settings, query: str, batch: int) -> dict[str, Any]:
+    """Where a batch ends in the source, as Spark keeps it; before batch 0, where the first begins.
+
+    Empty where it is not known: other sources than Kafka keep no beginning.
     """
     file = f"offsets/{batch}" if batch >= 0 else "sources/0/0"
     text = read_text(settings, f"{FOLDER}/{query}/{file}")
-    found: dict[str, dict[str, int]] = json.loads(text.splitlines()[-1]) if text else {}
+    found: dict[str, Any] = json.loads(text.splitlines()[-1]) if text else {}
     return found
 
 
@@ -106,6 +109,17 @@ def most_records(settings: Settings, query: str) -> int | None:
 def keep_most_records(settings: Settings, query: str, most: int) -> None:
     """Keep the limit of a batch under which a query plans."""
     write_text(settings, f"{FOLDER}/{query}/{MOST_RECORDS}", str(most))
+
+
+def first_offset(settings: Settings, query: str) -> dict[str, Any] | None:
+    """Where a query's first batch begins, for a source that Spark does not keep it of."""
+    text = read_text(settings, f"{FOLDER}/{query}/{FIRST}")
+    return None if text is None else dict(json.loads(text))
+
+
+def keep_first_offset(settings: Settings, query: str, document: dict[str, Any]) -> None:
+    """Keep where a query's first batch begins."""
+    write_text(settings, f"{FOLDER}/{query}/{FIRST}", json.dumps(document))
 
 
 def application_id(settings: Settings, query: str) -> str:

@@ -50,8 +50,8 @@ def _chunk_payloads() -> tuple[Table, ...]:
 
 
 IDENTITY: tuple[TableColumn, ...] = (
-    TableColumn("source_partition", TEXT, "Kafka partition, or file, that held the record"),
-    TableColumn("source_offset", LONG, "Kafka offset, or line from 0, of the record"),
+    TableColumn("source_partition", TEXT, "Kafka partition, Pulsar partition and ledger, or file"),
+    TableColumn("source_offset", LONG, "Kafka offset, Pulsar entry and index, or line from 0"),
 )
 INGEST = TableColumn("ingest_ms", LONG, "when Weir read the record (ms since the epoch)")
 

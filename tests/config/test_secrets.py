@@ -31,6 +31,8 @@ CONFIGS = {
         "kafka.bootstrap.servers": "h:1", "subscribe": "t",
         "kafka.sasl.jaas.config": f'x username="${{env:PATH}}" password="{HUSH}";',
         "kafka.schema.url": URL}}},
+    "token of Pulsar": {"source": {"format": "pulsar", "options": {
+        "serviceUrl": "pulsar+ssl://h:6651", "topics": "a/b/c", "token": HUSH}}},
 }
 
 

@@ -144,6 +144,52 @@ def test_the_example_policies_are_valid() -> None:
             "c.yaml: source.options.startingOffset: unknown option"
             " (did you mean startingOffsets?)",
         ),
+        (
+            "source: {format: pulsar, options: {topics: a/b/c}}",
+            "c.yaml: source.options.serviceUrl: is missing"
+            " (pulsar://host:6650 or pulsar+ssl://...)",
+        ),
+        (
+            "source: {format: pulsar, options: {serviceUrl: 'http://a:1', topics: a/b/c}}",
+            "c.yaml: source.options.serviceUrl: is not an address of brokers"
+            " (allowed: pulsar://host:6650, pulsar+ssl://host:6651)",
+        ),
+        (
+            "source: {format: pulsar, options: {serviceUrl: 'pulsar://a:1'}}",
+            "c.yaml: source.options.topics: is missing (tenant/namespace/name,...)",
+        ),
+        (
+            "source: {format: pulsar, options: {serviceUrl: 'pulsar://a:1',"
+            " topics: 'non-persistent://a/b/c'}}",
+            "c.yaml: source.options.topics: non-persistent://a/b/c is not a persistent topic"
+            " (allowed: [persistent://]tenant/namespace/name)",
+        ),
+        (
+            "source: {format: pulsar, options: {serviceUrl: 'pulsar://a:1',"
+            " topics: 'a/b/c, persistent://a/b/c'}}",
+            "c.yaml: source.options.topics: persistent://a/b/c is named more than once",
+        ),
+        (
+            "source: {format: pulsar, options: {serviceUrl: 'pulsar://a:1', topics: a/b/c,"
+            " serviceURL: x}}",
+            "c.yaml: source.options.serviceURL: unknown option (did you mean serviceUrl?)",
+        ),
+        (
+            "source: {format: pulsar, options: {serviceUrl: 'pulsar://a:1', topics: a/b/c,"
+            " startingOffsets: middle}}",
+            "c.yaml: source.options.startingOffsets: 'middle' is not supported"
+            " (allowed: earliest, latest)",
+        ),
+        (
+            "source: {format: pulsar, options: {serviceUrl: 'pulsar://a:1', topics: a/b/c,"
+            " tlsKeyFilePath: k}}",
+            "c.yaml: source.options: tlsCertificateFilePath and tlsKeyFilePath belong together",
+        ),
+        (
+            "source: {format: pulsar, options: {serviceUrl: 'pulsar://a:1', topics: a/b/c,"
+            " operationTimeoutMs: soon}}",
+            "c.yaml: source.options.operationTimeoutMs: 'soon' is not a number of milliseconds",
+        ),
         ("shards: 4\nshards: 8", "c.yaml: shards is given twice, again in line 2"),
         ("- shards", "c.yaml: is not a mapping of keys"),
         ("policy_files: [none.yaml]", "none.yaml: cannot be read (No such file or directory)"),
@@ -203,7 +249,7 @@ def test_a_configuration_without_a_source_reads_nothing(load: Load, text: str) -
         load_settings(Path("c.yaml"), reads=True)
     assert str(raised.value) == (
         "c.yaml: source: is missing (source.format allowed: kafka, kafka_messages, kafka_logs,"
-        " kafka_groups, kafka_producers, pulsar_admin, files, delta, demo)"
+        " kafka_groups, kafka_producers, pulsar, pulsar_admin, files, delta, demo)"
     )
 
 

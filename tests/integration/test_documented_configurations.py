@@ -7,7 +7,7 @@ by default, twice: a first start and a second.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from tests.docs.test_readme import PAGES, blocks
 from tests.ingest.sources.test_kafka_logs import put
 from tests.ingest.sources.test_kafka_logs_lines import batch, completed
 from tests.servers.kafka import Kafka
+from tests.servers.process import ServerFailed
 from tests.servers.pulsar import Pulsar
 from tests.traces import identities, punctual_trace, rows_of
 
@@ -53,8 +54,8 @@ def here(
     def replace(config: Json) -> Json:
         source = config["source"]
         place = {
-            "kafka": fleet, "kafka_messages": messages, "kafka_logs": logs, "pulsar_admin": admin,
-            "kafka_groups": groups, "kafka_producers": producers,
+            "kafka": fleet, "kafka_messages": messages, "kafka_logs": logs, "pulsar": topics,
+            "pulsar_admin": admin, "kafka_groups": groups, "kafka_producers": producers,
         }.get(source["format"])
         assert place is not None, f"no real source for {source['format']}"
         place(source)
@@ -79,6 +80,18 @@ def here(
         produce = completed(requestHeader={"requestApiKey": 0, "clientId": "app"})
         put(tmp_path / "logs" / "requests", produce, completed(7))
         put(tmp_path / "logs" / "dump", batch(), batch(baseOffset=13))
+
+    def topics(source: Json) -> None:
+        pulsar: Pulsar = request.getfixturevalue("pulsar")
+        name = source["options"]["topics"]
+        with suppress(ServerFailed):  # another page has the same topic
+            pulsar.namespace(name.rpartition("/")[0])
+            pulsar.create_topic(name, 6)
+        source["options"]["serviceUrl"] = pulsar.service_url
+        source["options"].pop("tlsTrustCertsFilePath", None)
+        pulsar.produce_to(name, (
+            (broker % 6, line) for part in punctual_trace(EVENTS).slices()
+            for broker, line in zip(part.brokers.tolist(), part.lines(), strict=True)))
 
     def admin(source: Json) -> None:
         pulsar: Pulsar = request.getfixturevalue("pulsar")

@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from deltalake import DeltaTable
 
 from app.config.settings import Settings
 from app.errors import LastingError, UserError
 from app.ingest import sources
-from app.stream.assignment import plan
-from app.stream.run import Service, run
-from app.stream.shutdown import Stopping
+from app.stream.run import run
 from app.stream.source_watch import SourceWatch
+from tests.integration.live import (
+    APART_MS,
+    PARTITIONS,
+    Lines,
+    MakeSettings,
+    policies,
+    rows_in,
+    running,
+    wait_for,
+)
 from tests.servers.kafka import Kafka
-from tests.traces import all_rows, by_broker, identities, punctual_trace
+from tests.traces import all_rows, identities
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.kafka
-
-EVENTS = 30_000
-APART_MS = 600_000
-"""A batch of so many records is minutes long here, and its partitions not equally far in it."""
-PARTITIONS = 2
-MakeSettings = Callable[..., Settings]
-Lines = list[tuple[int, bytes]]
-
-
-@pytest.fixture(scope="module")
-def lines() -> Lines:
-    """The records of a trace, by broker."""
-    return by_broker(punctual_trace(EVENTS))
-
 
 @pytest.fixture
 def topic(kafka: Kafka) -> str:
@@ -50,29 +40,6 @@ def topic(kafka: Kafka) -> str:
     name = f"events-{uuid4().hex}"
     kafka.create_topic(name, PARTITIONS)
     return name
-
-
-def policies() -> list[dict[str, object]]:
-    """The limits of the trace's fleet."""
-    return punctual_trace(EVENTS).policies
-
-
-@pytest.fixture(scope="module")
-def reference(
-    lines: Lines, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, list[tuple[object, ...]]]:
-    """The tables of a run over the same records from one file, in one batch."""
-    from app.config.settings import load_settings
-
-    folder = tmp_path_factory.mktemp("reference")
-    (folder / "in").mkdir()
-    (folder / "in" / "all.jsonl").write_bytes(b"\n".join(line for _, line in lines))
-    settings = load_settings(None, {
-        "warehouse": str(folder / "warehouse"), "partitions": 2, "policies": policies(),
-        "idle_advance_ms": APART_MS, "source": {"format": "files", "path": str(folder / "in")},
-    })
-    assert run(settings, available_now=True) == 0
-    return all_rows(settings.warehouse)
 
 
 def kafka_settings(make: MakeSettings, kafka: Kafka, topic: str, **more: object) -> Settings:
@@ -105,44 +72,6 @@ def offsets(kafka: Kafka, topic: str) -> list[tuple[str, int]]:
     finally:
         consumer.close()
     return sorted((str(p), o) for p, end in enumerate(ends) for o in range(end))
-
-
-@contextmanager
-def running(spark: SparkSession, settings: Settings) -> Iterator[None]:
-    """A run without an end; it is asked to stop at the end of the block and must end by itself."""
-    stopping, failed = Stopping(), []
-
-    def work() -> None:
-        try:
-            Service(spark, settings, plan(settings).running, False, stopping).work()
-        except Exception as error:  # noqa: BLE001  it is raised again in the test's thread
-            failed.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.ask()
-        thread.join(90)
-    assert not thread.is_alive()
-    assert not failed, failed
-
-
-def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.5)
-
-
-def rows_in(settings: Settings, table: str = "events") -> int:
-    """How many rows a table has now."""
-    path = f"{settings.warehouse}/{table}"
-    if not DeltaTable.is_deltatable(path):
-        return 0
-    return int(DeltaTable(path).to_pyarrow_dataset().count_rows())
 
 
 def test_a_broker_that_goes_away_and_comes_back_loses_and_doubles_nothing(

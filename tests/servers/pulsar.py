@@ -1,6 +1,6 @@
 """A real Pulsar broker with its bookie on loopback, in one process, from jars that Maven collects.
 
-No client is needed: messages are published, and subscriptions moved, over the REST interface.
+Messages are published one by one over the REST interface, or in numbers by Pulsar's client.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from tests.servers.process import Server, ServerFailed, cache_dir, free_ports, java
+from tests.servers.tls import self_signed
 
 VERSION = "4.2.4"
 OTEL_VERSION = "1.62.0"
@@ -25,6 +27,9 @@ clusterName=standalone
 bindAddress=127.0.0.1
 advertisedAddress=127.0.0.1
 brokerServicePort={port}
+brokerServicePortTls={secure}
+tlsCertificateFilePath={certificate}
+tlsKeyFilePath={key}
 webServicePort={web}
 numIOThreads=2
 numHttpServerThreads=8
@@ -68,6 +73,8 @@ OPEN = (
 SAMPLE = re.compile(r"(?P<name>[a-z_]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 Sample = tuple[str, frozenset[tuple[str, str]]]
+KEEPER = "keeper"
+EARLIEST = {"ledgerId": -1, "entryId": -1}
 TEXT = json.dumps({"name": "", "schema": "", "type": "STRING", "properties": {}})
 
 
@@ -100,11 +107,12 @@ class Pulsar:
     """Broker, bookie and metadata in one process; data survive `stop` and `start`."""
 
     def __init__(self, folder: Path, version: str = VERSION) -> None:
-        self._port, self._web, bookie = free_ports(3)
+        self._port, self._secure, self._web, bookie = free_ports(4)
         lib = jars(version)
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._settings: dict[str, str] = {}
+        self.certificate, _ = self_signed(folder)
         (folder / "log4j2.xml").write_text(LOGGING)
         self._server = Server(
             [
@@ -130,9 +138,16 @@ class Pulsar:
         """The address for clients."""
         return f"pulsar://127.0.0.1:{self._port}"
 
+    @property
+    def secure_service_url(self) -> str:
+        """The same by TLS, with the broker's `certificate` (PEM)."""
+        return f"pulsar+ssl://127.0.0.1:{self._secure}"
+
     def start(self) -> None:
         """Start the broker and wait until it says that it is well."""
-        text = CONFIGURATION.format(port=self._port, web=self._web)
+        text = CONFIGURATION.format(
+            port=self._port, secure=self._secure, web=self._web, certificate=self.certificate,
+            key=self.certificate.with_name("key.pem"))
         text += "".join(f"{key}={value}\n" for key, value in self._settings.items())
         (self._folder / "standalone.conf").write_text(text)
         self._server.start(lambda _: self._healthy(), timeout_s=180)
@@ -181,6 +196,62 @@ class Pulsar:
             ledger, entry, *_ = sent["messageId"].split(":")
             positions.append((int(ledger), int(entry)))
         return positions
+
+    def namespace(self, name: str) -> None:
+        """Create tenant/namespace, and its tenant."""
+        tenant, _ = name.split("/")
+        if tenant not in self.ask("GET", "tenants"):
+            self.ask("PUT", f"tenants/{tenant}", {"allowedClusters": ["standalone"]})
+        self.ask("PUT", f"namespaces/{name}", {})
+
+    def create_topic(self, topic: str, partitions: int = 0) -> None:
+        """Create tenant/namespace/name, partitioned or not; a subscription of the test's keeps
+        what is sent to it."""
+        if partitions:
+            self.ask("PUT", f"persistent/{topic}/partitions", partitions)
+        else:
+            self.ask("PUT", f"persistent/{topic}")
+        self.ask("PUT", f"persistent/{topic}/subscription/{KEEPER}", EARLIEST)
+
+    def produce_to(
+        self, topic: str, lines: Iterable[tuple[int, bytes]], *, batch: int = 100,
+        partitioned: bool = True, **options: Any,
+    ) -> list[tuple[str, int, int, int]]:
+        """Send (partition, line) in their order, so many in a batch; partition, ledger, entry and
+        index of each. `options` are those of a producer."""
+        import pulsar
+
+        client = pulsar.Client(
+            self.service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/null"))
+        places: list[tuple[str, int, int, int]] = []
+        failed: list[str] = []
+        producers: dict[int, Any] = {}
+
+        def sent(partition: int) -> Callable[[Any, Any], None]:
+            def noted(result: Any, at: Any) -> None:
+                if result != pulsar.Result.Ok:
+                    failed.append(str(result))
+                    return
+                places.append(
+                    (str(partition), at.ledger_id(), at.entry_id(), at.batch_index()))
+            return noted
+
+        try:
+            for partition, line in lines:
+                if partition not in producers:
+                    name = f"{topic}-partition-{partition}" if partitioned else topic
+                    producers[partition] = client.create_producer(
+                        name, batching_enabled=batch > 1, batching_max_messages=max(batch, 2),
+                        batching_max_publish_delay_ms=1000, block_if_queue_full=True,
+                        max_pending_messages=10_000, **options)
+                producers[partition].send_async(line, sent(partition))
+            for producer in producers.values():
+                producer.flush()
+        finally:
+            client.close()
+        if failed:
+            raise ServerFailed(f"{topic}: {len(failed)} messages were not taken: {failed[0]}")
+        return places
 
     def _healthy(self) -> bool:
         try:

@@ -4,7 +4,8 @@ A source is a module with two functions. `check(settings)` raises a UserError fo
 read, before Spark starts; `read(reader, settings)` gives the records of a stream or a batch
 reader, which Spark configures alike. One that polls has `beside(settings, endless, say)` as well:
 a context that polls. One whose `check` compares with earlier runs has `claim(settings)`, which
-records what a run begins to read.
+records what a run begins to read. One that plans its batches itself has `batch(spark, settings)`,
+`stream(spark, settings, query, ending)` and `finished(settings, query)` instead of `read`.
 """
 
 from __future__ import annotations
@@ -59,14 +60,34 @@ def beside(
     return context
 
 
-def open_stream(spark: SparkSession, settings: Settings) -> Raw:
-    """The records of the source as a stream."""
-    return _module(settings).read(spark.readStream, settings)
+def open_stream(
+    spark: SparkSession, settings: Settings, query: str = "", ending: bool = False
+) -> Raw:
+    """The records of the source as a stream of a query; `ending`: with what is there now."""
+    module = _module(settings)
+    if hasattr(module, "stream"):
+        opened: Raw = module.stream(spark, settings, query, ending)
+        return opened
+    return module.read(spark.readStream, settings)
+
+
+def ends_itself(settings: Settings) -> bool:
+    """Whether Spark can end a query of the source with what is there."""
+    return not hasattr(_module(settings), "stream")
+
+
+def finished(settings: Settings, query: str) -> bool:
+    """Whether a query that Spark cannot end has taken what was there when it was started."""
+    return bool(_module(settings).finished(settings, query))
 
 
 def open_batch(spark: SparkSession, settings: Settings) -> Raw:
     """The records that the source holds now."""
-    return _module(settings).read(spark.read, settings)
+    module = _module(settings)
+    if hasattr(module, "batch"):
+        opened: Raw = module.batch(spark, settings)
+        return opened
+    return module.read(spark.read, settings)
 
 
 def read_stream(spark: SparkSession, settings: Settings) -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,8 @@ METRIC = "records"
 """Observed metric, and column inside it, of a query over a source: records read in a batch."""
 
 Batches = Iterator[pa.RecordBatch]
+Document = dict[str, Any]
+"""An offset of Spark; Kafka's has the next offset by topic and partition."""
 Step = Callable[[Batches], Batches]
 Counting = Callable[[Batches, Callable[[int], None]], Batches]
 
@@ -38,6 +40,25 @@ class Shares:
     def name(self, topic: str, partition: str) -> str:
         """The partition as `source_partition` has it."""
         return f"{topic}-{partition}" if self.with_topic else partition
+
+    def partition(self, source_partition: str) -> str:
+        """The partition by its name, of a record's identity."""
+        return source_partition
+
+    def lagging(self, before: Document, after: Document, most: int) -> list[str]:
+        """The partitions that a batch advances from one offset to another, if it leaves records
+        behind; `most` is the limit that it was planned under."""
+        ends = self._ends(before)
+        taken = {name: end - ends.get(name, 0) for name, end in self._ends(after).items()}
+        taken = {name: count for name, count in taken.items() if count > 0}
+        # Spark rounds each partition's share down, and takes a record at least.
+        return list(taken) if sum(taken.values()) > most - len(taken) else []
+
+    def _ends(self, document: Document) -> dict[str, int]:
+        return {
+            self.name(topic, partition): offset
+            for topic, partitions in document.items() for partition, offset in partitions.items()
+        }
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,64 @@
+"""The options of the sources over Pulsar topics, and what each needs."""
+
+from __future__ import annotations
+
+import re
+
+from app.errors import did_you_mean
+
+PULSAR_OPTIONS = (
+    "serviceUrl", "topics", "startingOffsets", "failOnDataLoss", "subscriptionPrefix",
+    "operationTimeoutMs", "connectionTimeoutMs", "token", "tlsTrustCertsFilePath",
+    "tlsAllowInsecureConnection", "tlsHostnameVerificationEnable", "tlsCertificateFilePath",
+    "tlsKeyFilePath", "listenerName",
+)
+"""By the names of Pulsar's `client.conf` and client builders, where they have one."""
+SERVICE = re.compile(r"pulsar(\+ssl)?://[^\s/]+/?")
+TOPIC = re.compile(r"(?:persistent://)?[^/:\s]+/[^/:\s]+/[^/\s]+")
+CHOICES = {
+    "startingOffsets": ("earliest", "latest"),
+    "failOnDataLoss": ("true", "false"),
+    "tlsAllowInsecureConnection": ("true", "false"),
+    "tlsHostnameVerificationEnable": ("true", "false"),
+}
+
+
+def topic_names(options: dict[str, str]) -> list[str]:
+    """The topics that the options name, in full."""
+    named = (name.strip() for name in options.get("topics", "").split(","))
+    return [name if "://" in name else f"persistent://{name}" for name in named if name]
+
+
+def refuse_wrong(options: dict[str, str]) -> None:
+    """ValueError for an option that is unknown, missing, or has a value that it cannot have."""
+    for key in options:
+        if key not in PULSAR_OPTIONS:
+            raise ValueError(
+                f"options.{key}: unknown option ({did_you_mean(key, PULSAR_OPTIONS)})")
+    if "serviceUrl" not in options:
+        raise ValueError("options.serviceUrl: is missing (pulsar://host:6650 or pulsar+ssl://...)")
+    if "${" not in options["serviceUrl"] and not SERVICE.fullmatch(options["serviceUrl"]):
+        raise ValueError(
+            "options.serviceUrl: is not an address of brokers (allowed: pulsar://host:6650, "
+            "pulsar+ssl://host:6651)")
+    names = topic_names(options)
+    if not names:
+        raise ValueError("options.topics: is missing (tenant/namespace/name,...)")
+    for name in names:
+        if "${" not in name and not TOPIC.fullmatch(name):
+            raise ValueError(
+                f"options.topics: {name} is not a persistent topic "
+                "(allowed: [persistent://]tenant/namespace/name)")
+        if names.count(name) > 1:
+            raise ValueError(f"options.topics: {name} is named more than once")
+    for key, allowed in CHOICES.items():
+        if key in options and options[key] not in allowed:
+            raise ValueError(
+                f"options.{key}: {options[key]!r} is not supported (allowed: {', '.join(allowed)})")
+    for key in ("operationTimeoutMs", "connectionTimeoutMs"):
+        if key in options and not (options[key].isdigit() and int(options[key])):
+            raise ValueError(f"options.{key}: {options[key]!r} is not a number of milliseconds")
+    if ("tlsCertificateFilePath" in options) != ("tlsKeyFilePath" in options):
+        raise ValueError("options: tlsCertificateFilePath and tlsKeyFilePath belong together")
+    if "token" in options and "tlsCertificateFilePath" in options:
+        raise ValueError("options: either token, or tlsCertificateFilePath and tlsKeyFilePath")

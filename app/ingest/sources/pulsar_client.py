@@ -1,0 +1,111 @@
+"""A connection to Pulsar by the options of a source, through Pulsar's own client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from app.config.pulsar import topic_names
+from app.errors import UserError
+
+if TYPE_CHECKING:
+    import pulsar
+
+Options = dict[str, str]
+_clients: dict[tuple[tuple[str, str], ...], pulsar.Client] = {}
+TIMEOUT_MS = 5000
+"""Of a request before Spark starts."""
+SECURITY = "source.options: token and the tls* options define it"
+
+
+def connect(options: Options, timeout_ms: int | None = None) -> pulsar.Client:
+    """A new client; nothing is sent yet. `timeout_ms` limits each request, unless the options
+    do."""
+    import pulsar
+
+    authentication = None
+    if "token" in options:
+        authentication = pulsar.AuthenticationToken(options["token"])
+    elif "tlsCertificateFilePath" in options:
+        authentication = pulsar.AuthenticationTLS(
+            options["tlsCertificateFilePath"], options["tlsKeyFilePath"])
+    timeout_ms = int(options.get("operationTimeoutMs", timeout_ms or 30_000))
+    return pulsar.Client(
+        options["serviceUrl"], authentication,
+        operation_timeout_seconds=max(round(timeout_ms / 1000), 1),
+        connection_timeout_ms=int(options.get("connectionTimeoutMs", min(timeout_ms, 10_000))),
+        tls_trust_certs_file_path=options.get("tlsTrustCertsFilePath"),
+        tls_allow_insecure_connection=options.get("tlsAllowInsecureConnection") == "true",
+        tls_validate_hostname=options.get("tlsHostnameVerificationEnable", "true") == "true",
+        listener_name=options.get("listenerName"),
+        # What is wrong comes back as an error; the client's own log goes nowhere.
+        logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
+    )
+
+
+def client_of_process(options: Options) -> pulsar.Client:
+    """The client of this process for these options: it is opened once."""
+    key = tuple(sorted(options.items()))
+    if key not in _clients:
+        _clients[key] = connect(options)
+    return _clients[key]
+
+
+@contextmanager
+def closing(client: pulsar.Client) -> Iterator[pulsar.Client]:
+    """Close the client at the end, whatever happens."""
+    try:
+        yield client
+    finally:
+        client.shutdown()
+
+
+def partitions(client: pulsar.Client, topic: str) -> dict[int, str]:
+    """The topics that a topic consists of, by partition; itself as 0 if it is not partitioned."""
+    names = client.get_topic_partitions(topic)
+    return {number_of(name, topic): name for name in names}
+
+
+def number_of(name: str, topic: str) -> int:
+    """The partition of a topic that a name stands for."""
+    return 0 if name == topic else int(name.rpartition("-partition-")[2])
+
+
+def check(options: Options, timeout_ms: int) -> dict[str, int]:
+    """The number of partitions of each topic; UserError for what cannot be read."""
+    import pulsar
+
+    address = options["serviceUrl"]
+    with closing(connect(options, timeout_ms)) as client:
+        found = {}
+        for topic in topic_names(options):
+            try:
+                there = partitions(client, topic)
+                client.create_reader(
+                    there[min(there)], pulsar.MessageId.latest, receiver_queue_size=1).close()
+            except pulsar.exceptions.PulsarException as error:
+                raise refused(error, address, topic) from None
+            found[topic] = len(there)
+    return found
+
+
+def refused(error: Exception, address: str, topic: str) -> UserError:
+    """What an error of the client at a topic means for the user."""
+    kind = type(error).__name__
+    if kind in ("TopicNotFound", "NotFound"):
+        return UserError(
+            f"source.options.topics: {topic} does not exist at {address}\n"
+            "create it, or name one that is there")
+    if kind in ("AuthenticationError", "AuthorizationError"):
+        return UserError(
+            f"Pulsar refuses this user at {address}, topic {topic}: {kind}\n{SECURITY}")
+    return UserError(
+        f"Pulsar does not answer at {address}: {reason(error)}\n"
+        "source.options: serviceUrl and the tls* options decide this")
+
+
+def reason(error: Exception) -> str:
+    """The words of the client for an error."""
+    return str(error).removeprefix("Pulsar error: ")
