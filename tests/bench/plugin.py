@@ -27,7 +27,7 @@ WITHOUT = "without"
 
 def run(bench: Bench) -> Result:
     """Each kind of broker in turn, three times."""
-    single, burst = (200, 2_000) if bench.small else (5_000, 100_000)
+    single, burst = (200, 2_000) if bench.small else (3_000, 50_000)
     result = Result("plugin", single + burst, bench.small)
     broker = Pulsar(bench.folder / "pulsar")
     found: dict[str, list[tuple[float, float, float]]] = {}
