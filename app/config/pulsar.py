@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from app.errors import did_you_mean
 
@@ -12,8 +13,10 @@ PULSAR_OPTIONS = (
     "tlsAllowInsecureConnection", "tlsHostnameVerificationEnable", "tlsCertificateFilePath",
     "tlsKeyFilePath", "listenerName",
 )
+MESSAGES_OPTIONS = (*PULSAR_OPTIONS, "adminUrl")
 """By the names of Pulsar's `client.conf` and client builders, where they have one."""
 SERVICE = re.compile(r"pulsar(\+ssl)?://[^\s/]+/?")
+ADMIN = re.compile(r"https?://[^/?#@\s]+/?")
 TOPIC = re.compile(r"(?:persistent://)?[^/:\s]+/[^/:\s]+/[^/\s]+")
 CHOICES = {
     "startingOffsets": ("earliest", "latest"),
@@ -29,18 +32,22 @@ def topic_names(options: dict[str, str]) -> list[str]:
     return [name if "://" in name else f"persistent://{name}" for name in named if name]
 
 
-def refuse_wrong(options: dict[str, str]) -> None:
+def refuse_wrong(options: dict[str, str], allowed: Sequence[str]) -> None:
     """ValueError for an option that is unknown, missing, or has a value that it cannot have."""
     for key in options:
-        if key not in PULSAR_OPTIONS:
-            raise ValueError(
-                f"options.{key}: unknown option ({did_you_mean(key, PULSAR_OPTIONS)})")
+        if key not in allowed:
+            raise ValueError(f"options.{key}: unknown option ({did_you_mean(key, allowed)})")
     if "serviceUrl" not in options:
         raise ValueError("options.serviceUrl: is missing (pulsar://host:6650 or pulsar+ssl://...)")
     if "${" not in options["serviceUrl"] and not SERVICE.fullmatch(options["serviceUrl"]):
         raise ValueError(
             "options.serviceUrl: is not an address of brokers (allowed: pulsar://host:6650, "
             "pulsar+ssl://host:6651)")
+    admin = options.get("adminUrl", "http://host")
+    if "${" not in admin and not ADMIN.fullmatch(admin):
+        raise ValueError(
+            "options.adminUrl: is not an address of brokers (allowed: http://host:port, "
+            "https://host:port)")
     names = topic_names(options)
     if not names:
         raise ValueError("options.topics: is missing (tenant/namespace/name,...)")
@@ -51,10 +58,10 @@ def refuse_wrong(options: dict[str, str]) -> None:
                 "(allowed: [persistent://]tenant/namespace/name)")
         if names.count(name) > 1:
             raise ValueError(f"options.topics: {name} is named more than once")
-    for key, allowed in CHOICES.items():
-        if key in options and options[key] not in allowed:
+    for key, choices in CHOICES.items():
+        if key in options and options[key] not in choices:
             raise ValueError(
-                f"options.{key}: {options[key]!r} is not supported (allowed: {', '.join(allowed)})")
+                f"options.{key}: {options[key]!r} is not supported (allowed: {', '.join(choices)})")
     for key in ("operationTimeoutMs", "connectionTimeoutMs"):
         if key in options and not (options[key].isdigit() and int(options[key])):
             raise ValueError(f"options.{key}: {options[key]!r} is not a number of milliseconds")

@@ -45,7 +45,7 @@ class HeaderNames(Model):
 
 
 class MessagesSettings(Model):
-    """Values for records from ordinary Kafka messages (source format kafka_messages)."""
+    """Values for records from ordinary messages (formats kafka_messages and pulsar_messages)."""
 
     cluster: Annotated[str, Field(min_length=1)] = "kafka"
     broker: Annotated[str, Field(min_length=1)] = "kafka"
@@ -76,6 +76,7 @@ class SourceSettings(Model):
 
     format: Literal[
         "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "kafka_producers", "pulsar",
+        "pulsar_messages", "pulsar_admin", "files", "delta", "demo",
         "pulsar_admin", "files", "delta", "demo",
     ]
     path: str | None = None
@@ -101,7 +102,9 @@ class SourceSettings(Model):
         if self.format == "pulsar_admin" and self.admin is None:
             raise ValueError("admin: is missing, format pulsar_admin needs it")
         if self.format == "pulsar":
-            pulsar.refuse_wrong(self.options)
+            pulsar.refuse_wrong(self.options, pulsar.PULSAR_OPTIONS)
+        if self.format == "pulsar_messages":
+            pulsar.refuse_wrong(self.options, pulsar.MESSAGES_OPTIONS)
         if self.format in ("kafka", "kafka_messages"):
             if "kafka.bootstrap.servers" not in self.options:
                 raise ValueError("options.kafka.bootstrap.servers: is missing (host:port,...)")

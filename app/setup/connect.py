@@ -53,7 +53,7 @@ def _source(settings: Settings) -> str:
     feed = settings.feed
     if feed.format in ("kafka", "kafka_messages"):
         return _kafka(feed.reader_options())
-    if feed.format == "pulsar":
+    if feed.format in ("pulsar", "pulsar_messages"):
         return _pulsar(feed.reader_options())
     if feed.format == "files":
         return _files(str(feed.path))

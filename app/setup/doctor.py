@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
 
-PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow", "numpy", "numba", "pandas")
+PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow", "numpy", "numba", "pandas",
+            "pulsar-client")
 
 
 def doctor(settings: Settings, as_json: bool) -> int:

@@ -20,7 +20,7 @@ ASKED_AFTER_S = 15.0
 ASKED_AGAIN_S = 5.0
 """The time between checks of a source that did not answer."""
 SILENT_AFTER_S = 60.0
-WATCHED = ("kafka", "kafka_messages", "pulsar", "files", "delta")
+WATCHED = ("kafka", "kafka_messages", "pulsar", "pulsar_messages", "files", "delta")
 """Formats that are checked here; polled sources report their own failures."""
 
 

@@ -55,6 +55,7 @@ def here(
         source = config["source"]
         place = {
             "kafka": fleet, "kafka_messages": messages, "kafka_logs": logs, "pulsar": topics,
+            "pulsar_messages": messages_of_pulsar,
             "pulsar_admin": admin, "kafka_groups": groups, "kafka_producers": producers,
         }.get(source["format"])
         assert place is not None, f"no real source for {source['format']}"
@@ -92,6 +93,14 @@ def here(
         pulsar.produce_to(name, (
             (broker % 6, line) for part in punctual_trace(EVENTS).slices()
             for broker, line in zip(part.brokers.tolist(), part.lines(), strict=True)))
+
+    def messages_of_pulsar(source: Json) -> None:
+        pulsar: Pulsar = request.getfixturevalue("pulsar")
+        name = source["options"]["topics"]
+        pulsar.namespace(name.rpartition("/")[0])
+        pulsar.create_topic(name, 6)
+        source["options"] |= {"serviceUrl": pulsar.service_url, "adminUrl": pulsar.url}
+        pulsar.produce_to(name, [(n % 6, b"message %d" % n) for n in range(60)])
 
     def admin(source: Json) -> None:
         pulsar: Pulsar = request.getfixturevalue("pulsar")

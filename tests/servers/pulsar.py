@@ -5,7 +5,9 @@ Messages are published one by one over the REST interface, or in numbers by Puls
 
 from __future__ import annotations
 
+import base64
 import fcntl
+import hmac
 import json
 import re
 import shutil
@@ -75,6 +77,7 @@ LABEL = re.compile(r'(\w+)="([^"]*)"')
 Sample = tuple[str, frozenset[tuple[str, str]]]
 KEEPER = "keeper"
 EARLIEST = {"ledgerId": -1, "entryId": -1}
+SIGNING_KEY = b"a key of tests that signs tokens of 32 bytes or more"
 TEXT = json.dumps({"name": "", "schema": "", "type": "STRING", "properties": {}})
 
 
@@ -101,6 +104,30 @@ def jars(version: str = VERSION) -> Path:
             )
         complete.touch()
     return lib
+
+
+def token(role: str, key: bytes = SIGNING_KEY) -> str:
+    """The token of a role: a JSON web token (HS256)."""
+    def part(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    text = ".".join(part(json.dumps(each).encode()) for each in ({"alg": "HS256"}, {"sub": role}))
+    return f"{text}.{part(hmac.digest(key, text.encode(), 'sha256'))}"
+
+
+def with_login() -> dict[str, str]:
+    """Settings of a broker that knows roles by their tokens; whoever has none is an administrator.
+    """
+    return {
+        "authenticationEnabled": "true", "authorizationEnabled": "true",
+        "authenticationProviders":
+            "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+        "tokenSecretKey": f"data:;base64,{base64.b64encode(SIGNING_KEY).decode()}",
+        "superUserRoles": "admin", "anonymousUserRole": "admin",
+        "brokerClientAuthenticationPlugin":
+            "org.apache.pulsar.client.impl.auth.AuthenticationToken",
+        "brokerClientAuthenticationParameters": f"token:{token('admin')}",
+    }
 
 
 class Pulsar:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.ingest.sources import kafka
+from app.ingest.sources.message_events import Feed, together
 from app.ingest.sources.raw import Batches, Raw
 
 if TYPE_CHECKING:
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 FEED = "kafka_messages"
-NS_PER_MS = 1_000_000
 LEDGER = 0
 """A partition is one open ledger."""
-CONNECTION, PRODUCER = "kafka", 0
-"""The connection and the producer of records, which do not have them."""
+CONNECTION = "kafka"
+"""The connection of records, which do not have it."""
 INTEGERS = ("chunk_id", "num_chunks", "total_chunk_bytes", "producer_id")
 check = kafka.check
 claim = kafka.claim
@@ -63,63 +63,30 @@ def unpack(batches: Batches, names: MessagesSettings, many: bool = False) -> Bat
 
 def _records(batch: pa.RecordBatch, names: MessagesSettings, many: bool) -> pa.RecordBatch:
     n = batch.num_rows
+    feed = Feed(FEED, CONNECTION, names.cluster, names.broker, names.subscription)
     headers = _from_headers(batch, names)
-    value, ms = batch.column("value"), batch.column("ms")
+    value = batch.column("value")
     sizes = [pc.fill_null(column, 0).cast(pa.int64())
              for column in (pc.binary_length(value), batch.column("key_bytes"))]
     known = headers["producer_id"].is_valid()
-    kinds = ["publish", "entry_added"]
-    if names.subscription:
-        kinds.append("dispatch")
     partition = batch.column("partition").cast(pa.string())
     if many:
         partition = pc.binary_join_element_wise(batch.column("topic"), partition, "-")
     common = {
-        "source_feed": pa.repeat(pa.scalar(FEED), n),
-        "cluster": pa.repeat(pa.scalar(names.cluster), n),
-        "broker": pa.repeat(pa.scalar(names.broker), n),
-        "ts_wall_ms": ms, "ts_mono_ns": pc.multiply(ms, NS_PER_MS), "publish_time_ms": ms,
-        "topic": batch.column("topic"), "partition": batch.column("partition"),
+        **feed.common(batch.column("topic"), batch.column("ms")),
+        "partition": batch.column("partition"),
         "entry_id": batch.column("offset"), "sequence_id": batch.column("offset"),
         "entry_bytes": pc.add(*sizes),
         "source_partition": partition, "source_offset": batch.column("offset"),
         **{name: headers[name] for name in ("principal", "producer_name", "uuid", *INTEGERS[:3])},
     }
-    parts = [_of_kind(kind, common, names, value, n) for kind in kinds]
+    ledgers = pa.repeat(pa.scalar(LEDGER, pa.int64()), n)
+    parts = feed.events(common, ledgers, value)
     if known.true_count:
-        produced = _of_kind("produce_batch", common, names, value, n)
+        produced = feed.of_kind("produce_batch", common, ledgers, value)
         produced = {**produced, "producer_id": headers["producer_id"]}
         parts.append({k: pc.filter(v, known) for k, v in produced.items()})
-    return pa.table({
-        name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]
-    }).combine_chunks().to_batches()[0]
-
-
-def _of_kind(
-    kind: str, common: dict[str, pa.Array], names: MessagesSettings, value: pa.Array, n: int
-) -> dict[str, pa.Array]:
-    """The columns of one kind of record; those that it lacks are null."""
-    text, published = pa.string(), kind == "publish"
-    delivered, produced = kind == "dispatch", kind == "produce_batch"
-
-    def only(there: bool, value: object, type_: pa.DataType) -> pa.Array:
-        return pa.repeat(pa.scalar(value, type_), n) if there else pa.nulls(n, type_)
-
-    return {
-        **common,
-        "event_type": pa.repeat(pa.scalar(kind), n),
-        "ledger_id": only(not published and not produced, LEDGER, pa.int64()),
-        "cnx_id": only(published, CONNECTION, text),
-        "producer_id": only(published, str(PRODUCER), text),
-        "subscription": only(delivered, names.subscription, text),
-        "consumer": (
-            pc.binary_join_element_wise(
-                names.subscription or "", common["partition"].cast(text), "-"
-            ) if delivered else pa.nulls(n, text)
-        ),
-        "sub_type": only(delivered, "exclusive", text),
-        "payload": value if delivered else pa.nulls(n, pa.binary()),
-    }
+    return together(parts)
 
 
 def _from_headers(batch: pa.RecordBatch, names: MessagesSettings) -> dict[str, pa.Array]:

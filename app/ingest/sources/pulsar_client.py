@@ -103,7 +103,7 @@ def refused(error: Exception, address: str, topic: str) -> UserError:
             f"Pulsar refuses this user at {address}, topic {topic}: {kind}\n{SECURITY}")
     return UserError(
         f"Pulsar does not answer at {address}: {reason(error)}\n"
-        "source.options: serviceUrl and the tls* options decide this")
+        "source.options: serviceUrl, token and the tls* options decide this")
 
 
 def reason(error: Exception) -> str:

@@ -75,7 +75,7 @@ def messages(options: Options, range_: Range) -> Iterator[Found]:
     begin = Position.of(range_.begin)
     seen = Seen(begin)
     complete = False
-    for one in _read(options, range_, begin, SILENCE_S):
+    for one in read_once(options, range_, begin, SILENCE_S):
         complete = one is None
         if one is not None:
             seen.add(one)
@@ -83,7 +83,7 @@ def messages(options: Options, range_: Range) -> Iterator[Found]:
     if complete and not seen.gaps:
         return
     back = Position(begin.ledger, max(begin.entry - BACK_ENTRIES, -1))
-    for one in _read(options, range_, back, PATIENCE_S):
+    for one in read_once(options, range_, back, PATIENCE_S):
         if one is None:
             return
         if seen.lacks(one):
@@ -122,7 +122,7 @@ class Seen:
         return place in self.gaps or place > self._last
 
 
-def _read(
+def read_once(
     options: Options, range_: Range, start: Position, silence_s: float
 ) -> Iterator[Found | None]:
     """The messages of a range, read from `start`, and None where its end was reached.

@@ -9,9 +9,11 @@ something does not exist. A refused token is a UserError.
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import threading
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -24,6 +26,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 MOST_BYTES = 64 << 20
 MOST_HOPS = 5
 REFUSED = (401, 403)
+NO_ENTRY = re.compile("No such entry|LastConfirmedEntry is")
+"""What Pulsar calls an unexpected error, of an entry behind the end of its ledger."""
 
 
 class Unanswered(Exception):
@@ -117,6 +121,14 @@ class Session:
 
     def get(self, path: str) -> Any:
         """The JSON at `path` below the admin interface; None where the answer is empty."""
+        return self._answer(path, lambda body, _: _document(body))
+
+    def content(self, path: str) -> tuple[bytes, Mapping[str, str]]:
+        """The bytes at `path` and the headers of the answer."""
+        found: tuple[bytes, Mapping[str, str]] = self._answer(path, lambda *both: both)
+        return found
+
+    def _answer(self, path: str, read: Callable[[bytes, Mapping[str, str]], Any]) -> Any:
         client, settings = self._client, self._client.settings
         why = "stopping"
         for attempt in attempts(settings.retries, client.stopping, FIRST_PAUSE_S, LONGEST_PAUSE_S):
@@ -127,14 +139,16 @@ class Session:
                 break
             base = self._base or settings.url[client.preferred]
             try:
-                return self._once(base, path)
+                return self._once(base, path, read)
             except NoAnswer as error:
                 why = str(error)
             self._base = None
             client.leave(base)
         raise Unanswered(f"{path}: {why}")
 
-    def _once(self, base: str, path: str) -> Any:
+    def _once(
+        self, base: str, path: str, read: Callable[[bytes, Mapping[str, str]], Any]
+    ) -> Any:
         """One attempt, redirects followed; the token goes with them."""
         client = self._client
         url = f"{base}{ADMIN}/{path}"
@@ -150,7 +164,8 @@ class Session:
             if not location:
                 parts = urlsplit(url)
                 self._base = f"{parts.scheme}://{parts.netloc}"
-                return self._document(answer.status, body, path)
+                self._require_success(answer.status, body, path)
+                return read(bytes(body), answer.headers)
             there = urljoin(url, location)
             if not there.startswith(("http://", "https://")):
                 raise NoAnswer(f"redirected to {there}, which is not an HTTP address")
@@ -159,22 +174,29 @@ class Session:
             url = there
         raise NoAnswer(f"redirected more than {MOST_HOPS} times")
 
-    def _document(self, status: int, body: bytearray, path: str) -> Any:
-        """The document of an answer, None for an empty one; an exception for every other status."""
-        if status == 204 or (status == 200 and not body.strip()):
-            return None
-        if status == 200:
-            try:
-                return json.loads(body)
-            except (ValueError, RecursionError):
-                raise NoAnswer("the answer is not JSON") from None
+    def _require_success(self, status: int, body: bytearray, path: str) -> None:
+        """An exception for every status but success."""
+        if status in (200, 204):
+            return
         reason = _reason(body)
         if status in REFUSED:
             raise self._client.refusal(status, path, reason or "")
         # A proxy's own 404 knows nothing of topics: only Pulsar gives a reason.
         if status == 404 and reason is not None:
             raise NotThere(reason)
+        if status == 500 and reason is not None and NO_ENTRY.search(reason):
+            raise NotThere(reason)
         raise NoAnswer(f"status {status}" + (f" ({reason})" if reason else ""))
+
+
+def _document(body: bytes) -> Any:
+    """The document of an answer, None for an empty one."""
+    if not body.strip():
+        return None
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise NoAnswer("the answer is not JSON") from None
 
 
 def namespace_path(namespace: str) -> str:
