@@ -70,6 +70,11 @@ def _columns() -> tuple[Column, ...]:
         Column("ledger_close_ms", long, "close time of the ledger (ms epoch); null = open"),
         Column("request_id", long, "throttle command that a receipt answers"),
         Column("policy_json", text, "policy document: limits that apply from this event on"),
+        Column("gap_from_mono_ns", long,
+               "monotonic time of the first dropped event (ns); null = since ever"),
+        Column("gap_from_wall_ms", long,
+               "wall time of the first dropped event (ms since the epoch); null = since ever"),
+        Column("dropped", long, "events that were dropped; null = not known"),
     )
 
 
@@ -128,6 +133,7 @@ def _kinds() -> tuple[Kind, ...]:
              ("principal", "topic", "partition", "producer_id")),
         Kind("producer_id_assigned", "answer to INIT_PRODUCER_ID", ("principal", "producer_id")),
         Kind("policy", "limits change", ("policy_json",)),
+        Kind("gap", "the feed has lost events of its broker up to this time"),
     )
 
 

@@ -57,9 +57,12 @@ KAFKA_KINDS = ("produce_batch", "producer_id_assigned")
 SUB_TYPES = ("exclusive", "failover", "shared", "key_shared")
 
 CURSOR = bits(("mark_delete", "read_pos"))
-CLOCKS = bits(("ts_wall_ms", "publish_time_ms", "broker_time_ms", "ledger_close_ms"))
+CLOCKS = bits(
+    ("ts_wall_ms", "publish_time_ms", "broker_time_ms", "ledger_close_ms", "gap_from_wall_ms")
+)
 AMOUNTS = bits(
-    ("entry_bytes", "num_messages", "total_chunk_bytes", "ledger_entries", "ledger_bytes")
+    ("entry_bytes", "num_messages", "total_chunk_bytes", "ledger_entries", "ledger_bytes",
+     "dropped")
 )
 IDS = bits(("ledger_id", "entry_id"))
 CHUNK = bits(("uuid", "chunk_id", "total_chunk_bytes"))

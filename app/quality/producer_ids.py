@@ -17,10 +17,12 @@ from app.warehouse.tables import TABLES
 VERDICTS = ("counted", "throttled", "rejected")
 ID_RULES = (
     "unseen_within_bound", "unseen_over_bound", "rejected_over_bound", "recounted_after_disposal",
+    "unseen_after_gap",
 )
 BOUND_SOURCES = ("user", "default_user", "none")
 _RULE_OF_VERDICT = """
-rule <> CASE WHEN verdict = 'rejected' THEN 'rejected_over_bound'
+rule <> CASE WHEN rule = 'unseen_after_gap' AND verdict = 'counted' THEN rule
+  WHEN verdict = 'rejected' THEN 'rejected_over_bound'
   WHEN coalesce(recount, false) THEN 'recounted_after_disposal'
   WHEN verdict = 'throttled' THEN 'unseen_over_bound' ELSE 'unseen_within_bound' END
 """

@@ -16,7 +16,7 @@ REASONS = (
 RULES = (
     "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
     "buffer_limit", "buffer_half", "receipt_in_time", "receipt_timeout", "client_unsupported",
-    "informed_only", "connection_closed", "send_timeout",
+    "informed_only", "connection_closed", "send_timeout", "gap",
 )
 LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread")
 # Marks and unmarks of one connection and type, counted in time order. Dropped ones count too: a

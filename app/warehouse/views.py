@@ -32,7 +32,7 @@ _THROTTLE_INTERVALS = """
 WITH flagged AS (
   SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, reason, limiter,
     coalesce(trigger_topic, culprit_topic, '') AS publisher,
-    concat(limiter, ' ', coalesce(limiter_name, '')) AS whose, reads_paused,
+    concat(limiter, ' ', coalesce(limiter_name, '')) AS whose, reads_paused, seen_until_ns,
     coalesce(lag(reads_paused) OVER (
       PARTITION BY cluster, broker, cnx_id
       ORDER BY ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no
@@ -52,16 +52,18 @@ SELECT
   broker,
   cnx_id,
   min(ts_mono_ns) FILTER (WHERE starts) AS start_ns,
-  min(ts_mono_ns) FILTER (WHERE ends) AS end_ns,
+  min(coalesce(seen_until_ns, ts_mono_ns)) FILTER (WHERE ends) AS end_ns,
   min(ts_wall_ms) FILTER (WHERE starts) AS start_ms,
-  min(ts_wall_ms) FILTER (WHERE ends) AS end_ms,
+  min(ts_wall_ms - coalesce(CAST(floor((ts_mono_ns - seen_until_ns) / 1000000) AS BIGINT), 0))
+    FILTER (WHERE ends) AS end_ms,
   array_sort(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL)) AS reasons,
   array_sort(array_intersect(
     array_agg(DISTINCT CASE WHEN limiter = 'topic' THEN publisher ELSE 'none' END),
     array_agg(DISTINCT publisher))) AS culprit_topics,
   array_sort(array_intersect(
     array_agg(DISTINCT CASE WHEN limiter = 'topic' THEN 'none' ELSE whose END),
-    array_agg(DISTINCT whose))) AS shared_limits
+    array_agg(DISTINCT whose))) AS shared_limits,
+  bool_and(seen_until_ns IS NULL) FILTER (WHERE ends) AS end_seen
 FROM rows_of_pauses
 WHERE pause_no > 0 AND (reads_paused OR ends)
 GROUP BY cluster, broker, cnx_id, pause_no

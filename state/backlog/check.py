@@ -211,7 +211,7 @@ def _subscriptions(w: World, o: Out, key: Int, precise: Int, check_row: Record) 
 
 @compiled
 def not_checked(w: World, key: Int) -> None:
-    """A pass over a topic whose ledgers are unknown."""
+    """A pass over a topic whose ledgers are unknown, or that is out of sight."""
     k, slots = w.store.keys[key], w.store.spans[SLOTS, key]
     k["cached"], k["was"] = 0, 0
     for i in range(slots[AT], slots[AT] + slots[USED]):
@@ -226,7 +226,7 @@ def refused_by(w: World, key: Int, rank: Int, now: Int) -> Int:
     """The quota type by which a new producer is refused, -1 if it is not; `w.quota[0]` has the
     quotas."""
     k, q = w.store.keys[key], w.quota[0]
-    if k["has_state"] == 0:
+    if k["has_state"] == 0 or k["unseen"] != 0:
         return NOBODY
     look_up(w, key, rank)
     precise = w.turns[w.store.links[key]["turn"] - 1]["precise"]

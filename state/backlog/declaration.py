@@ -25,11 +25,12 @@ DECLARATION = Declaration(
     kinds=(
         "broker_started", "producer_created", "producer_closed", "entry_added", "ack",
         "cursor_state", "cursor_deleted", "ledger_state", "ledger_deleted", "policy",
+        "gap",
     ),
     columns=COLUMNS,
     outputs=OUTPUTS,
     core_class="state.backlog.operator:Backlog",
     parameters_class="state.backlog.parameters:BacklogParameters",
-    everywhere=("policy", "broker_started"),
+    everywhere=("policy", "broker_started", "gap"),
     polled=True,
 )

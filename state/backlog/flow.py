@@ -35,6 +35,7 @@ from state.backlog.layout import (
 )
 from state.backlog.ledgers import add, delete, state
 from state.backlog.pool import insert, is_short, lower, remove
+from state.engine.turns import GAPS, STARTS, comes_late, rank_at, turn_after
 from state.events import KIND_INDEX
 
 CREATED = np.int64(KIND_INDEX["producer_created"])
@@ -50,32 +51,6 @@ DONE = np.int64(-1)
 
 
 # -- shared records --------------------------------------------------------------------------
-
-
-@compiled
-def rank_at(w: World, at_ms: Int) -> Int:
-    """How many shared records are earlier than a time."""
-    low, high = np.int64(0), np.int64(len(w.shared_ms))
-    while low < high:
-        middle = (low + high) >> 1
-        if w.shared_ms[middle] < at_ms:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
-def _turn_after(w: World, place: Int, rank: Int) -> Int:
-    """The first turn of a broker that is not before a rank; never its first."""
-    low, high = w.turn_start[place] + 1, w.turn_start[place + 1]
-    while low < high:
-        middle = (low + high) >> 1
-        if w.turns[middle]["rank"] < rank:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @compiled
@@ -100,11 +75,32 @@ def _start_anew(w: World, key: Int) -> None:
 
 
 @compiled
+def _lose_sight(w: World, key: Int) -> None:
+    """Records of the broker of a key are missing: where cursors are, what ledgers hold and who
+    produces is not known until it is stated."""
+    w.store.keys[key]["unseen"] = L.CURSORS | L.SIZES
+    w.store.spans[PRODUCERS, key, USED] = 0
+    not_checked(w, key)
+
+
+@compiled
+def _begin(w: World, key: Int) -> None:
+    """A topic without ledgers and cursors is as new: unknown if its broker has had a gap."""
+    e, k, spans = w.store.links[key], w.store.keys[key], w.store.spans
+    if spans[LEDGERS, key, USED] > 0 or spans[SLOTS, key, USED] > 0:
+        return
+    k["unseen"] = 0
+    for turn in range(w.turn_start[e["place"]], e["turn"]):
+        if w.turns[turn]["start"] == GAPS:
+            k["unseen"] = L.CURSORS | L.SIZES
+
+
+@compiled
 def prepare(w: World, begin_ms: Array) -> None:
     """Put every key behind the turns that are before its clock as the call begins (NULL: none).
 
-    Of these, those that came with this call hold from the clock on; a start among them that is
-    not newer than one which the key has had is void.
+    Of these, those that came with this call hold from the clock on; a start or a gap among them
+    that is not newer than one which the key has had is void.
     """
     at_ms, rank = NULL, np.int64(0)
     for key in range(len(w.store.keys)):
@@ -114,18 +110,12 @@ def prepare(w: World, begin_ms: Array) -> None:
             continue
         if begin != at_ms:
             at_ms = begin
-            rank = rank_at(w, begin)
-        e["turn"] = _turn_after(w, e["place"], rank)
-        started_ms, had_ms = NULL, NULL
-        for turn in range(e["turn"] - 1, w.turn_start[e["place"]], -1):
-            t = w.turns[turn]
-            if t["start"] != 0 and t["fresh"] == 0:
-                had_ms = t["at_ms"]
-                break
-            if t["start"] != 0:
-                started_ms = max(started_ms, t["at_ms"])
-        if started_ms > had_ms:
+            rank = rank_at(w.shared_ms, begin)
+        e["turn"] = turn_after(w.turns, w.turn_start, e["place"], rank)
+        if comes_late(w.turns, w.turn_start, e["place"], e["turn"], STARTS):
             _start_anew(w, np.int64(key))
+        if comes_late(w.turns, w.turn_start, e["place"], e["turn"], GAPS):
+            _lose_sight(w, np.int64(key))
         _set_due(w, np.int64(key), begin)
 
 
@@ -171,10 +161,11 @@ def _advance(
             return False
         due, t = e["due_ms"], w.turns[e["turn"] - 1]
         if due != p["rank_ms"]:
-            p["rank_ms"], p["rank"] = due, rank_at(w, due + 1)
+            p["rank_ms"], p["rank"] = due, rank_at(w.shared_ms, due + 1)
         says, interval = False, t["interval_ms"]
         if t["enabled"] != 0:
-            if w.store.keys[key]["has_state"] != 0:
+            k = w.store.keys[key]
+            if k["has_state"] != 0 and k["unseen"] == 0:
                 look_up(w, key, p["rank"])
                 says = check(
                     w, o, key, due, _mono_at(w, key, due, next_ns, next_broker)
@@ -206,8 +197,10 @@ def _reach(
         t = w.turns[e["turn"]]
         if not _advance(w, o, key, t["at_ms"], next_ns, next_broker):
             return False
-        if t["start"] != 0:
+        if t["start"] == STARTS:
             _start_anew(w, key)
+        elif t["start"] == GAPS:
+            _lose_sight(w, key)
         e["turn"] += 1
         _set_due(w, key, t["at_ms"])
     return _advance(w, o, key, to_ms, next_ns, next_broker)
@@ -247,6 +240,7 @@ def _take_cursor(w: Store, f: Feed, i: Int) -> None:
     cursor, is_new = find_cursor(w, key, name), False
     if cursor < 0:
         cursor, is_new = create(w, key, name, ledger, entry), True
+    w.keys[key]["unseen"] &= ~L.CURSORS
     c = w.cursors[cursor]
     was_durable, old_ledger, old_entry = c["durable"], c["ledger"], c["entry"]
     c["durable"] = f.flag[i]
@@ -309,6 +303,7 @@ def _take_ledger(w: Store, f: Feed, i: Int) -> None:
     """What a ledger has, or that it has gone."""
     key, ledger = f.key[i], f.ledger[i]
     if f.kind[i] == LEDGER_STATE:
+        w.keys[key]["unseen"] &= ~L.SIZES
         close_ms = state(w, key, ledger, f.entries[i], f.size[i], f.close_ms[i])
         ledger_stated(w, key, ledger, f.entries[i], close_ms, f.at_ms[i])
         return
@@ -329,7 +324,8 @@ def _take(w: World, o: Out, f: Feed, i: Int) -> None:
     k, e = w.store.keys[key], w.store.links[key]
     if k["last_ms"] == NULL or e["place"] != f.place[i]:
         e["place"] = f.place[i]
-        e["turn"] = _turn_after(w, e["place"], f.rank[i])
+        e["turn"] = turn_after(w.turns, w.turn_start, e["place"], f.rank[i])
+        _begin(w, key)
         _set_due(w, key, f.at_ms[i])
     k["last_ms"], k["last_ns"] = f.at_ms[i], f.mono_ns[i]
     k["broker"], k["feed"] = f.broker[i], f.feed[i]
@@ -346,8 +342,10 @@ def _take(w: World, o: Out, f: Feed, i: Int) -> None:
         _take_cursor(w.store, f, i)
     elif kind == CURSOR_DELETED:
         forget(w.store, key, f.name[i])
+        _begin(w, key)
     elif kind == LEDGER_STATE or kind == LEDGER_DELETED:
         _take_ledger(w.store, f, i)
+        _begin(w, key)
     elif kind == CREATED or kind == CLOSED:
         _take_producer(w, o, f, i)
 
@@ -375,7 +373,7 @@ def judge(
                 continue
             if k["clock_ms"] != clock_ms:
                 clock_ms = k["clock_ms"]
-                rank = rank_at(w, clock_ms)
+                rank = rank_at(w.shared_ms, clock_ms)
             to_ms, to_rank, ns, broker = clock_ms, rank, next_ns[key], next_broker[key]
         if not _reach(w, o, key, to_ms, to_rank, ns, broker):
             return np.int64(i)

@@ -22,6 +22,7 @@ MOST_RANGES = np.int64(10_000)
 SAMPLE_MS = np.int64(1000)
 SAMPLES_PER_SECOND = np.int64(4)
 
+CURSORS, SIZES = np.int64(1), np.int64(2)
 DEDUPLICATION = "pulsar.dedup"
 """The cursor of deduplication: durable, but nobody's subscription."""
 POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
@@ -69,13 +70,14 @@ KEY = _layout(
     "cluster", "topic", "base", "namespace", "has_clock", "clock_ms", "latest_ms", "last_ms",
     "last_ns", "broker", "feed", "was", "has_state", "deleted", "version", "cached",
     "cached_ledger", "cached_entry", "cached_ms", "cached_name", "cached_version", "seen_ledger",
-    "seen_entry", "second", "kept", "woken_ms",
+    "seen_entry", "second", "kept", "woken_ms", "unseen",
 )
 """A cluster and topic, with its clock. `base`: the name that its policies have, -1 for a topic
 that is never judged. `last_ms` to `feed`: its last record. `was`: it had a backlog at the pass
 before. `cached` to `cached_version`: the cached oldest message. `seen_ledger`, `seen_entry`: the
 highest position that a record has shown (NULL: none); `kept`: samples that came in `second`.
-`woken_ms`: when its page was read for a record (NULL: never)."""
+`woken_ms`: when its page was read for a record (NULL: never). `unseen`: what a gap has left unknown
+until it is stated again, CURSORS and SIZES; the topic is not judged before."""
 
 LINK = _layout("place", "turn", "due_ms", "summed")
 """What belongs to a key while a batch is judged: its broker, the next turn of it (the one before
@@ -114,7 +116,8 @@ TURN = _layout(
     "rank", "at_ms", "start", "fresh", "enabled", "interval_ms", "limit_bytes", "limit_s",
     "policy", "precise",
 )
-"""A change for every key of a broker: it starts (`start`), or has other settings. `rank`: place
+"""A change for every key of a broker: it starts or was out of sight (`start`: see
+`state.engine.standing`), or has other settings. `rank`: place
 among all shared records; `fresh`: it came with this call."""
 
 QUOTA = _layout("limit_bytes", "limit_s", "size_policy", "time_policy", "size_by", "time_by")

@@ -38,7 +38,7 @@ from state.backlog.layout import NULL, Array, Feed, Out, World
 from state.backlog.rows import Rows
 from state.backlog.sequence import SEQUENCE
 from state.backlog.shard import Shard
-from state.engine import wall
+from state.engine import turns, wall
 from state.engine.documents import parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Records
@@ -121,7 +121,7 @@ class Backlog(SharedWallJob[Shard]):
 
     def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
         keys, r = batch.keys, batch.records
-        places, place = _places(
+        places, place = turns.places(
             np.concatenate([keys["cluster"], r["cluster"]]),
             np.concatenate([keys["broker"], r["broker"]]),
         )
@@ -161,16 +161,6 @@ def _derive(fresh: Array, names: Names) -> None:
     )
     namespaces = pc.struct_field(pc.extract_regex(whole, _NAMESPACE), "namespace")
     fresh["namespace"] = names.intern(namespaces)
-
-
-def _places(cluster: Array, broker: Array) -> tuple[Array, Array]:
-    """Clusters and brokers, and which of them each pair is."""
-    n = len(cluster)
-    known, place = np.zeros((n, 3), np.int64), np.empty(n, np.int64)
-    count = wall.intern_tuples(
-        known, 0, cluster, broker, np.zeros(n, np.int64), np.ones(n, bool), place
-    )
-    return known[:count], place
 
 
 @numba.njit(cache=True, nogil=True)

@@ -367,6 +367,32 @@ def vanish(w: World, o: Out, consumer: Int) -> None:
     e["closed_ms"] = NULL
 
 
+# -- gaps ------------------------------------------------------------------------------------
+
+
+@compiled
+def is_blind(w: World, key: Int, now: Int) -> bool:
+    """Whether a message may have begun in a gap of the key's broker."""
+    blind_ms = w.links[key]["blind_ms"]
+    return bool(blind_ms != NULL and now < blind_ms)
+
+
+@compiled
+def lose_sight(w: World, o: Out, consumer: Int) -> None:
+    """What a consumer assembles cannot be followed any further: its contexts end, and whether its
+    client acknowledges or tracks them is not known. `w.chunk[0]` is the gap."""
+    e = w.consumers[consumer]
+    begin = w.settings[0]["rows"]
+    while e["first"] >= 0:
+        context = e["first"]
+        about_context(w, new_row(w, o, L.LOST_TO_SIGHT, L.NO_DEFECT), context)
+        drop(w, context)
+    while e["head"] >= 0:
+        take_out(w, consumer, e["head"])
+    e["counter"] = 0
+    finish(w, o, begin, ZERO)
+
+
 # -- chunks ----------------------------------------------------------------------------------
 
 
@@ -391,6 +417,9 @@ def lose(w: World, o: Out, context: Int, is_last: bool) -> Int:
     orphaned, tracked = np.int64(0), np.int64(0)
     publish = c["publish_ms"] if c["publish_ms"] != NULL else c["at_ms"]
     old = p["expiry_ms"] > 0 and c["at_ms"] - publish > p["expiry_ms"]
+    if context < 0 and is_blind(w, c["key"], c["at_ms"]):
+        new_row(w, o, L.FIRST_UNSEEN, L.NO_DEFECT)
+        return ZERO if is_last else ONE
     row = new_row(w, o, L.NO_FIRST_CHUNK, defect_of_loss(w, is_last))
     if old:
         add_position(w, o, c["ledger"], c["entry"])

@@ -24,10 +24,11 @@ DECLARATION = Declaration(
     meaning="large messages that are sent in chunks (PIP-37)",
     key=("cluster", "topic"),
     clock=WALL,
-    kinds=("consumer_created", "consumer_closed", "entry_added", "dispatch", "ack"),
+    kinds=("consumer_created", "consumer_closed", "entry_added", "dispatch", "ack", "gap"),
     columns=COLUMNS,
     outputs=OUTPUTS,
     core_class="state.chunks.operator:Chunks",
     parameters_class="state.chunks.parameters:ChunksParameters",
+    everywhere=("gap",),
     payloads="assemble_payload",
 )

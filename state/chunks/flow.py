@@ -11,6 +11,8 @@ from state.chunks.consumer import (
     deliver,
     expire,
     finish,
+    is_blind,
+    lose_sight,
     new_row,
     next_pass,
     vanish,
@@ -26,6 +28,7 @@ from state.chunks.tables import (
     remove,
     slot,
 )
+from state.engine.turns import GAPS, comes_late, rank_at, turn_after, until
 from state.events import KIND_INDEX
 
 CREATED = np.int64(KIND_INDEX["consumer_created"])
@@ -154,6 +157,90 @@ def advance(
             close_window(w, o, key, end)
 
 
+# -- gaps ------------------------------------------------------------------------------------
+
+
+@compiled
+def next_to_lose(w: World, key: Int) -> Int:
+    """The consumer of a key that assembles something and saw its first chunk first, -1 without."""
+    found = NOBODY
+    at = w.keys[key]["first_consumer"]
+    while at >= 0:
+        e = w.consumers[at]
+        if (e["contexts"] > 0 or e["entries"] > 0 or e["counter"] != 0) and (
+            found < 0 or e["start_order"] < w.consumers[found]["start_order"]
+        ):
+            found = np.int64(at)
+        at = e["next"]
+    return found
+
+
+@compiled
+def lose_key(w: World, o: Out, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) -> bool:
+    """A gap of the broker of a key: what its consumers assemble ends, bindings and chunks that wait
+    for a marker are forgotten; False if there was no room."""
+    if short(w, o, np.int64(1)):
+        return False
+    c = w.chunk[0]
+    while True:
+        consumer = next_to_lose(w, key)
+        if consumer < 0:
+            break
+        set_timer(w, key, at_ms, next_ns, next_broker)
+        c["sub"], c["consumer"] = w.consumers[consumer]["sub"], consumer
+        lose_sight(w, o, consumer)
+    for i in range(len(w.bindings)):
+        b = w.bindings[i]
+        if b["sub"] >= 0 and w.subs[b["sub"]]["key"] == key:
+            drop_binding(w, np.int64(i))
+    if w.keys[key]["held"] == 0:
+        return True
+    set_timer(w, key, at_ms, next_ns, next_broker)
+    while w.keys[key]["held"] > 0:
+        let_go(w, o, oldest_held(w, key, at_ms, -LARGEST), L.LOST_TO_SIGHT)
+    return True
+
+
+@compiled
+def look(w: World, key: Int, turn: Int) -> None:
+    """What a turn leaves unknown for a key: messages that began before it."""
+    t = w.turns[turn]
+    if t["start"] == GAPS:
+        w.links[key]["blind_ms"] = until(t["at_ms"], w.settings[0]["blind_ms"])
+
+
+@compiled
+def put_behind(w: World, key: Int, place: Int, rank: Int) -> None:
+    """Let a key be of a broker, behind the turns before a rank."""
+    e = w.links[key]
+    e["place"], e["blind_ms"] = place, NULL
+    e["turn"] = turn_after(w.turns, w.turn_start, place, rank)
+    for turn in range(w.turn_start[place], e["turn"]):
+        look(w, key, turn)
+
+
+@compiled
+def reach(
+    w: World, o: Out, key: Int, to_ms: Int, rank: Int, next_ns: Int, next_broker: Int
+) -> bool:
+    """Bring a key to a time, past the gaps before a rank; False if there was no room."""
+    e = w.links[key]
+    if e["late_ms"] != NULL:
+        if not lose_key(w, o, key, e["late_ms"], next_ns, next_broker):
+            return False
+        e["late_ms"] = NULL
+    end = w.turn_start[e["place"] + 1]
+    while w.keys[key]["any"] != 0 and e["turn"] < end and w.turns[e["turn"]]["rank"] < rank:
+        at_ms = w.turns[e["turn"]]["at_ms"]
+        if not advance(w, o, key, at_ms, next_ns, next_broker):
+            return False
+        if not lose_key(w, o, key, at_ms, next_ns, next_broker):
+            return False
+        look(w, key, e["turn"])
+        e["turn"] += 1
+    return advance(w, o, key, to_ms, next_ns, next_broker)
+
+
 # -- windows ---------------------------------------------------------------------------------
 
 
@@ -228,35 +315,44 @@ def list_missing(w: World, o: Out, consumer: Int, window: Int, level: Int) -> No
 
 
 @compiled
-def forget_held(w: World, o: Out, key: Int, now: Int) -> None:
-    """Chunks that no marker has read for idle_state_ms are forgotten, and reported unless they have
-    been acknowledged."""
-    p, c, k = w.settings[0], w.chunk[0], w.keys[key]
-    if k["held"] == 0:
-        return
-    while True:
-        oldest = NOBODY
-        for i in range(len(w.held)):
-            h = w.held[i]
-            if (
-                h["key"] == key and now - h["used_ms"] >= p["idle_ms"]
-                and (oldest < 0 or h["order"] < w.held[oldest]["order"])
-            ):
-                oldest = np.int64(i)
-        if oldest < 0:
-            return
-        h = w.held[oldest]
-        if acknowledged(w, h["sub"], h["ledger"], h["entry"]):
-            drop_held(w, oldest)
-            continue
+def oldest_held(w: World, key: Int, now: Int, unread_ms: Int) -> Int:
+    """The chunk of a key that waits for a marker longest, of those that none has read for a time;
+    -1 without."""
+    oldest = NOBODY
+    for i in range(len(w.held)):
+        h = w.held[i]
+        if (
+            h["key"] == key and now - h["used_ms"] >= unread_ms
+            and (oldest < 0 or h["order"] < w.held[oldest]["order"])
+        ):
+            oldest = np.int64(i)
+    return oldest
+
+
+@compiled
+def let_go(w: World, o: Out, place: Int, outcome: Int) -> None:
+    """A chunk waits for a marker no longer; reported unless it has been acknowledged."""
+    c, h = w.chunk[0], w.held[place]
+    if not acknowledged(w, h["sub"], h["ledger"], h["entry"]):
         c["sub"], c["consumer"], c["uuid"] = h["sub"], NOBODY, h["uuid"]
         c["chunk_id"], c["num_chunks"] = h["chunk_id"], h["num_chunks"]
         c["ledger"], c["entry"] = h["ledger"], h["entry"]
-        row = new_row(w, o, L.ORPHANED, L.NO_DEFECT)
-        row["age_ms"] = now - h["at_ms"]
-        add_position(w, o, h["ledger"], h["entry"])
-        row["orphaned"] = 1
-        drop_held(w, oldest)
+        row = new_row(w, o, outcome, L.NO_DEFECT)
+        row["age_ms"] = c["at_ms"] - h["at_ms"]
+        if outcome == L.ORPHANED:
+            add_position(w, o, h["ledger"], h["entry"])
+            row["orphaned"] = 1
+    drop_held(w, place)
+
+
+@compiled
+def forget_held(w: World, o: Out, key: Int, now: Int) -> None:
+    """Chunks that no marker has read for idle_state_ms are forgotten."""
+    while w.keys[key]["held"] > 0:
+        oldest = oldest_held(w, key, now, w.settings[0]["idle_ms"])
+        if oldest < 0:
+            return
+        let_go(w, o, oldest, L.ORPHANED)
 
 
 # -- shared subscriptions --------------------------------------------------------------------
@@ -450,6 +546,10 @@ def dispatch_shared(w: World, o: Out, f: Feed, i: Int) -> None:
         hold(w)
         return
     consumer = bound(w)
+    if consumer < 0 and p["mode"] == L.PIN and is_blind(w, c["key"], c["at_ms"]):
+        # the first chunk may have bound it in the gap, to the consumer of this record
+        consumer = own
+        bind(w, consumer)
     if consumer < 0 and p["mode"] == L.HASH:
         consumer = picked(w, c["key"], c["sub"], f.pick[i], own)
         bind(w, consumer)
@@ -594,6 +694,8 @@ def take_added(w: World, f: Feed, i: Int) -> None:
 def take(w: World, o: Out, f: Feed, i: Int) -> None:
     """One record, once its key has reached its time."""
     kind = f.kind[i]
+    if w.keys[f.key[i]]["any"] == 0 or w.links[f.key[i]]["place"] != f.place[i]:
+        put_behind(w, f.key[i], f.place[i], f.rank[i])
     if kind == DISPATCH:
         take_dispatch(w, o, f, i)
     elif kind == ACK:
@@ -619,7 +721,7 @@ def judge(w: World, o: Out, f: Feed, begin: Int) -> Int:
     """Judge records from `begin` on; returns the first that there was no room for, or DONE."""
     for i in range(begin, len(f.key)):
         marked = f.marker_start[i + 1] - f.marker_start[i]
-        if not advance(w, o, f.key[i], f.at_ms[i], f.mono_ns[i], f.broker[i]):
+        if not reach(w, o, f.key[i], f.at_ms[i], f.rank[i], f.mono_ns[i], f.broker[i]):
             return i
         if short(w, o, marked + 1):
             return i
@@ -633,16 +735,36 @@ def move_on(w: World, o: Out, begin: Int, next_ns: L.Array, next_broker: L.Array
 
     `next_ns` and `next_broker`: the first record of each key that still waits.
     """
+    clock_ms: Int
+    clock_ms, rank = NULL, np.int64(0)
     for key in range(begin, len(w.keys)):
         k = w.keys[key]
-        if k["has_clock"] != 0 and not advance(
-            w, o, np.int64(key), k["clock_ms"], next_ns[key], next_broker[key]
+        if k["has_clock"] == 0:
+            continue
+        if k["clock_ms"] != clock_ms:
+            clock_ms = k["clock_ms"]
+            rank = rank_at(w.shared_ms, clock_ms)
+        if not reach(
+            w, o, np.int64(key), clock_ms, rank, next_ns[key], next_broker[key]
         ):
             return key
     return DONE
 
 
 @compiled
-def prepare(w: World) -> None:
-    """Enter what was read into the tables."""
+def prepare(w: World, begin_ms: L.Array) -> None:
+    """Enter what was read into the tables, and put every key behind the gaps that are before its
+    clock as the call begins (NULL: none); one that came with this call is met at the clock."""
     index_all(w)
+    at_ms, rank = NULL, np.int64(0)
+    for key in range(len(w.keys)):
+        e, begin = w.links[key], begin_ms[key]
+        e["late_ms"], e["blind_ms"] = NULL, NULL
+        if begin == NULL or w.keys[key]["any"] == 0:
+            continue
+        if begin != at_ms:
+            at_ms = begin
+            rank = rank_at(w.shared_ms, begin)
+        put_behind(w, np.int64(key), e["place"], rank)
+        if comes_late(w.turns, w.turn_start, e["place"], e["turn"], GAPS):
+            e["late_ms"] = begin

@@ -22,14 +22,14 @@ OUTCOMES = (
     "BUFFERED", "COMPLETE", "DUP_ACKED", "DUP_SAME_ID", "GAP", "NO_FIRST_CHUNK",
     "OVERFLOW_EXCEPTION", "COUNT_EXCEPTION", "GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT",
     "RESTART_REDELIVERY", "RESTART_CORRUPTED", "EVICTED", "EXPIRED", "ORPHANED",
-    "ALREADY_ACKED", "SHARED_ORPHAN",
+    "ALREADY_ACKED", "SHARED_ORPHAN", "LOST_TO_SIGHT", "FIRST_UNSEEN",
 )
 """DECOMPRESS_FAILED of the specification cannot be seen: content stays compressed."""
 (
     BUFFERED, COMPLETE, DUP_ACKED, DUP_SAME_ID, GAP, NO_FIRST_CHUNK, OVERFLOW_EXCEPTION,
     COUNT_EXCEPTION, GIVEN_UP_OVERFLOW, GIVEN_UP_COUNT, RESTART_REDELIVERY, RESTART_CORRUPTED,
-    EVICTED, EXPIRED, ORPHANED, ALREADY_ACKED, SHARED_ORPHAN,
-) = codes(17)
+    EVICTED, EXPIRED, ORPHANED, ALREADY_ACKED, SHARED_ORPHAN, LOST_TO_SIGHT, FIRST_UNSEEN,
+) = codes(19)
 DEFECTS = ("B1", "B2", "B3", "B4", "B7", "B8")
 NO_DEFECT, B1, B2, B3, B4, B7, B8 = codes(7)
 
@@ -48,7 +48,7 @@ def _layout(*fields: tuple[Any, ...]) -> np.dtype:
 
 SETTINGS = _layout(
     ("max_pending", _i8), ("auto_ack", _i8), ("expiry_ms", _i8), ("lose", _i8), ("mode", _i8),
-    ("orphan", _i8), ("window_ms", _i8), ("idle_ms", _i8), ("max_payload", _i8),
+    ("orphan", _i8), ("window_ms", _i8), ("idle_ms", _i8), ("blind_ms", _i8), ("max_payload", _i8),
     ("b1", _i8), ("b2", _i8), ("b3", _i8), ("b4", _i8), ("b7", _i8), ("b8", _i8),
     ("free_context", _i8), ("free_node", _i8), ("free_entry", _i8), ("free_binding", _i8),
     ("free_held", _i8), ("contexts", _i8), ("nodes", _i8), ("held", _i8), ("bindings", _i8),
@@ -68,6 +68,14 @@ KEY = _layout(
 )
 """A cluster and topic with its clock. `window_ms`: start of the open window; from `chunks` to
 `most` what it counts. `due_ms`: earliest timer of its consumers, NULL = none."""
+
+LINK = _layout(("place", _i8), ("turn", _i8), ("blind_ms", _i8), ("late_ms", _i8))
+"""What belongs to a key while a batch is judged: its broker (`place`) and the next gap of it;
+before `blind_ms` a message may have begun in a gap (NULL: there was none). `late_ms`: the clock at
+which a gap came that is behind it (NULL: none did)."""
+
+TURN = _layout(("rank", _i8), ("at_ms", _i8), ("start", _u1), ("fresh", _u1))
+"""A gap of a broker; see `state.engine.standing`."""
 
 SUB = _layout(
     ("key", _i8), ("name", _i8), ("shared", _u1), ("stalled", _u1), ("has_cumulative", _u1),
@@ -199,6 +207,12 @@ class World(NamedTuple):
     binding_table: Array
     held_table: Array
     ack_table: Array
+    links: Array
+    turns: Array
+    turn_start: Array
+    """Where the turns of each broker begin and, at the next, end; the first holds from ever."""
+    shared_ms: Array
+    """Times of all gaps, ascending."""
 
 
 class Out(NamedTuple):
@@ -223,7 +237,10 @@ class Feed(NamedTuple):
     at_ms: Array
     mono_ns: Array
     broker: Array
+    place: Array
     feed: Array
+    rank: Array
+    """How many gaps come before each."""
     sub: Array
     consumer: Array
     shared: Array

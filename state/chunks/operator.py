@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from state.chunks import flow
 from state.chunks import layout as L
 from state.chunks import shard as shards
+from state.chunks import shared as common
 from state.chunks.declaration import COLUMNS, DECLARATION, NAME
 from state.chunks.layout import NULL, Array, Feed, Out, World
 from state.chunks.rows import TOO_LARGE, Rows
@@ -28,7 +29,7 @@ from state.engine import wall
 from state.engine.names import Names
 from state.engine.records import Records, length, read_blobs
 from state.engine.structs import grown
-from state.engine.wall_job import Batch, WallJob, least
+from state.engine.wall_job import Batch, SharedWallJob, least
 from udfs.hashing import hash_strings
 
 RELEASES = "chunk_payload_releases"
@@ -42,7 +43,7 @@ _FIELDS = (
 )
 
 
-class Chunks(WallJob[Shard]):
+class Chunks(SharedWallJob[Shard]):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
@@ -50,6 +51,7 @@ class Chunks(WallJob[Shard]):
     key = DECLARATION.key
     columns = COLUMNS
     order = SEQUENCE
+    standing = common.GAPS
     owned = shards.OWNED
 
     def __init__(
@@ -57,6 +59,7 @@ class Chunks(WallJob[Shard]):
     ) -> None:
         """`params` are the job's resolved parameters; `stage` writes payloads (cluster, topic,
         ledger_id, entry_id, payload) that are too many for the state and returns their file."""
+        self._policies = ()
         self._lateness_ms = int(params["allowed_lateness_ms"])
         self._idle_advance_ms = int(params["idle_advance_ms"])
         self._assemble = bool(params["assemble_payload"])
@@ -74,6 +77,7 @@ class Chunks(WallJob[Shard]):
             "orphan": L.SHARED_ORPHANS.index(params["shared_orphan"]),
             "window_ms": int(params["stats_window_ms"]),
             "idle_ms": int(params["idle_state_ms"]),
+            "blind_ms": blind_after_gap_ms(params),
             "max_payload": int(params["max_payload_bytes"]),
             **{d.lower(): int(d in defects) for d in L.DEFECTS},
         }
@@ -82,7 +86,7 @@ class Chunks(WallJob[Shard]):
         return shards.read(state, names) if state else shards.new()
 
     def _united(self, every: Sequence[Shard], names: Names) -> dict[str, Any]:
-        return shards.united(every)
+        return {**super()._united(every, names), **shards.united(every)}
 
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)
@@ -100,6 +104,7 @@ class Chunks(WallJob[Shard]):
         return tables
 
     def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
+        self._forget(s, stream_ms)
         self._spill(s)
         released = self._released(s)
         if released is not None:
@@ -135,13 +140,19 @@ class Chunks(WallJob[Shard]):
     # -- judging -----------------------------------------------------------------------------
 
     def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
-        r = batch.records
-        feed, parts = self._feed(s, batch.keys, r, batch.key)
+        r, keys = batch.records, batch.keys
+        timeline, place = common.timeline(
+            s.shared, s.meaning, np.concatenate([keys["cluster"], r["cluster"]]),
+            np.concatenate([keys["broker"], r["broker"]]), s.names,
+        )
+        feed, parts = self._feed(s, keys, r, batch.key, place[len(keys):])
         chunks = int(((r["event_type"] == flow.DISPATCH) & (r["num_chunks"] > 1)).sum())
         chunks += len(feed.marker_ledger)
         acks = int((r["event_type"] == flow.ACK).sum())
-        w = shards.unpack(parts, self.settings, s.next_order, Room(chunks, acks))
-        flow.prepare(w)
+        w = shards.unpack(
+            parts, self.settings, s.next_order, Room(chunks, acks), timeline, place[: len(keys)]
+        )
+        flow.prepare(w, batch.begin_ms)
         o = room_for_rows(w, None)
         at = np.int64(0)
         while True:
@@ -158,9 +169,10 @@ class Chunks(WallJob[Shard]):
             o = room_for_rows(w, o)
 
     def _feed(
-        self, s: Shard, keys: Array, r: Records, key: Array
+        self, s: Shard, keys: Array, r: Records, key: Array, place: Array
     ) -> tuple[Feed, dict[str, Array]]:
-        """Records as the kernel takes them, with the subscriptions and consumers they name."""
+        """Records as the kernel takes them, with the subscriptions and consumers they name; `place`
+        is the broker of each."""
         n = length(r)
         kind = r["event_type"]
         chunked = r["num_chunks"] > 1
@@ -194,7 +206,8 @@ class Chunks(WallJob[Shard]):
         sized = r["payload_bytes"] != NULL
         feed = Feed(
             key=key, kind=kind, at_ms=r["ts_wall_ms"], mono_ns=r["ts_mono_ns"],
-            broker=r["broker"], feed=r["source_feed"], sub=sub, consumer=consumer, shared=shared,
+            broker=r["broker"], place=place, feed=r["source_feed"],
+            rank=SEQUENCE.ranks(r, s.shared, s.names), sub=sub, consumer=consumer, shared=shared,
             uuid=uuid, hash=hashes, chunk_id=r["chunk_id"], num_chunks=r["num_chunks"],
             declared=r["total_chunk_bytes"],
             size=np.where(sized, r["payload_bytes"], r["entry_bytes"]),
@@ -359,6 +372,13 @@ class Chunks(WallJob[Shard]):
             "entry_id": pa.array(np.concatenate(entries)),
             "payload": s.store.take(pa.array(places)).cast(pa.binary()),
         })
+
+
+def blind_after_gap_ms(params: Mapping[str, Any]) -> int:
+    """How long after a gap (ms) chunks may come of messages that began in it: a client keeps a
+    message for less than two expiry times, with expiry off as long as state is kept here."""
+    expiry_ms = int(params["expireTimeOfIncompleteChunkedMessageMillis"])
+    return min(2 * expiry_ms, 2**62) if expiry_ms > 0 else int(params["idle_state_ms"])
 
 
 _BLANK: dict[str, Any] = {

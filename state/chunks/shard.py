@@ -14,6 +14,7 @@ from state.chunks import layout as L
 from state.chunks.declaration import COLUMNS, NAME, STATE_VERSION
 from state.chunks.layout import NULL, Array, World
 from state.chunks.sequence import TEXTS
+from state.chunks.shared import MEANING, Timeline
 from state.engine import structs, wall_job
 from state.engine.moving import by_field
 from state.engine.names import Names
@@ -38,12 +39,13 @@ KEPT = Store(
     Plain("next_order"),
     *(Struct(_WORLD[name], kind, NAME_FIELDS.get(name, ())) for name, kind in LAYOUTS.items()),
     RecordSet("waiting", COLUMNS, TEXTS, (PAYLOAD,)),
-    Plain("payloads", np.uint8), Plain("payload_lengths"),
+    RecordSet("shared", COLUMNS, TEXTS, (PAYLOAD,)), Struct("meaning", MEANING, ("name",)),
+    Plain("payloads", np.uint8), Plain("payload_lengths"), added=("shared", "meaning"),
 )
 
 
 @dataclass
-class Shard(wall_job.Shard):
+class Shard(wall_job.SharedShard):
     """What one shard knows between two calls; lists are kept as orders."""
 
     store: pa.Array = field(default_factory=lambda: pa.array([], pa.large_binary()))
@@ -57,7 +59,8 @@ def new() -> Shard:
     """A shard that has seen nothing."""
     blank = KEPT.blank()
     return Shard(
-        Names(), {name: blank[kept] for name, kept in _WORLD.items()}, blank["waiting"]
+        Names(), {name: blank[kept] for name, kept in _WORLD.items()}, blank["waiting"],
+        blank["shared"], blank["meaning"], (),
     )
 
 
@@ -70,8 +73,8 @@ def read(data: bytes, into: Names | None = None) -> Shard:
         [None, pa.py_buffer(offsets), pa.py_buffer(found["payloads"])],
     )
     return Shard(
-        names, {name: found[kept] for name, kept in _WORLD.items()}, found["waiting"], store,
-        int(found["next_order"][0]),
+        names, {name: found[kept] for name, kept in _WORLD.items()}, found["waiting"],
+        found["shared"], found["meaning"], (), store, int(found["next_order"][0]),
     )
 
 
@@ -80,6 +83,7 @@ def write(shard: Shard) -> bytes:
     return KEPT.write(
         {
             "next_order": np.array([shard.next_order], np.int64), "waiting": shard.waiting,
+            "shared": shard.shared, "meaning": shard.meaning,
             **{kept: shard.parts[name] for name, kept in _WORLD.items()},
             **_payloads(shard),
         },
@@ -141,9 +145,11 @@ class Room:
 
 
 def unpack(
-    parts: Mapping[str, Array], settings: Mapping[str, int], next_order: int, room: Room
+    parts: Mapping[str, Array], settings: Mapping[str, int], next_order: int, room: Room,
+    timeline: Timeline, place: Array,
 ) -> World:
-    """The world behind stored arrays, with room for a batch and its lists linked."""
+    """The world behind stored arrays, with room for a batch and its lists linked; `place` is the
+    broker of each key among those of the timeline."""
     p = np.zeros(1, L.SETTINGS)
     for name, value in settings.items():
         p[name] = value
@@ -174,8 +180,10 @@ def unpack(
         settings=p, chunk=np.zeros(1, L.CHUNK), acks=np.zeros(room.acks, L.RANGE),
         context_table=_table(len(grown["contexts"])),
         binding_table=_table(len(grown["bindings"])), held_table=_table(len(grown["held"])),
-        ack_table=_table(room.acks), **grown,
+        ack_table=_table(room.acks), links=np.zeros(len(parts["keys"]), L.LINK),
+        **timeline._asdict(), **grown,
     )
+    world.links["place"] = place
     _link(world, len(parts["contexts"]), len(parts["nodes"]), len(parts["entries"]))
     return world
 

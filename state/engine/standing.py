@@ -1,10 +1,10 @@
-"""Records that hold for many keys: policies and broker starts, kept once per shard.
+"""Records that hold for many keys: policies, broker starts and gaps, kept once per shard.
 
 They stay in their order as long as they can matter. A key has taken those before its clock, so what
 holds for it follows from its clock alone. The job reads the content of a record into a struct array
-beside the records: `what` is START, or a kind of document from 1 on, `name` whom it is about, then
-what it sets, `fresh` is set in the batch that brought it. A document of the configuration is one
-for every broker of every cluster, earlier than all times; one that was changed is as of the
+beside the records: `what` is START, GAP or, from 1 on, a kind of document, `name` whom it is about,
+then what it sets, `fresh` is set in the batch that brought it. A document of the configuration is
+one for every broker of every cluster, earlier than all times; one that was changed is as of the
 restart's stream time.
 """
 
@@ -25,13 +25,15 @@ from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY
 from state.engine.sequence import Sequence as Order
 from state.engine.structs import joined, picked, words
+from state.engine.turns import GAPS, STARTS
 from state.events import EVERY_BROKER, KIND_INDEX
 
-START = 0
-"""`what` of the start of a broker."""
+START, GAP = 0, 1000
+"""`what` of the start of a broker, and of a gap in its records."""
 _OF_A_COPY = ("home", "ingest_ms")
 """Columns in which the copies of one record differ."""
-STARTED = KIND_INDEX["broker_started"]
+STARTED, LOST = KIND_INDEX["broker_started"], KIND_INDEX["gap"]
+_TURN_OF = {START: int(STARTS), GAP: int(GAPS)}
 Settings = tuple[float, ...]
 Document = tuple[int, str, tuple[Any, ...]]
 """Kind and name of a policy document and what it sets, in the order of the job's fields."""
@@ -54,7 +56,7 @@ class Standing(ABC):
     start: Settings = ()
     """What the fields of a broker start are, if not zero."""
     turn: np.dtype[Any]
-    """`rank`, `at_ms`, `start`, `fresh` and what `in_force` gives."""
+    """`rank`, `at_ms`, `start` (see `turns`, or 0), `fresh` and what `in_force` gives."""
 
     @abstractmethod
     def parsed(self, text: str) -> Document | None:
@@ -72,10 +74,13 @@ class Standing(ABC):
         """The content of each shared record; `what` is -1 where the job has no use for it."""
         fields = (self.meaning.names or ())[2:-1]
         found = np.zeros(length(records), self.meaning)
-        found["what"], found["name"], found["fresh"] = START, NONE, 1
+        found["what"] = np.where(records["event_type"] == LOST, GAP, START)
+        found["name"], found["fresh"] = NONE, 1
         for field, value in zip(fields, self.start, strict=False):
             found[field] = value
         policies = np.flatnonzero(records["event_type"] == POLICY)
+        if not len(policies):
+            return found
         texts, which = np.unique(records["policy_json"][policies], return_inverse=True)
         said = np.zeros(len(texts), self.meaning)
         said["fresh"] = 1
@@ -145,7 +150,7 @@ class Standing(ABC):
 
         `base` are the settings of the parameters.
         """
-        rows = np.flatnonzero((meaning["what"] == self.broker) | (meaning["what"] == START))
+        rows = np.flatnonzero((meaning["what"] == self.broker) | _of_broker(meaning))
         about = (
             rows.tobytes(), picked(meaning, rows).tobytes(),
             *(records[name][rows].tobytes() for name in ("ts_wall_ms", "cluster", "broker")),
@@ -173,7 +178,7 @@ def _needed(
     cluster, broker = np.frombuffer(clusters, np.int64), np.frombuffer(brokers, np.int64)
     past = np.frombuffer(is_past, bool)
     n = len(meaning)
-    start = meaning["what"] == START
+    start = _of_broker(meaning)
     origin = broker if standing.by_origin else np.where(start, broker, NONE)
     levels = (origin, cluster, meaning["name"], meaning["what"])
     by = np.lexsort((np.arange(n), *levels))
@@ -202,7 +207,7 @@ def _turns(
     rows, content, times, clusters, brokers = about
     meaning = np.frombuffer(content, standing.meaning)
     broker_of = np.frombuffer(brokers, np.int64)
-    start = meaning["what"] == START
+    start = _of_broker(meaning)
     name = np.where(start, broker_of, meaning["name"])
     where = np.frombuffer(clusters, np.int64)
     holds = np.where(
@@ -231,10 +236,16 @@ def _turns(
             if now == before:
                 continue
         found.append((
-            int(rank[i]), int(at_ms[i]), int(start[i]), int(meaning["fresh"][i]),
+            int(rank[i]), int(at_ms[i]), _TURN_OF.get(int(meaning["what"][i]), 0),
+            int(meaning["fresh"][i]),
             *standing.in_force(now),
         ))
     return np.array(found, standing.turn)
+
+
+def _of_broker(meaning: Array) -> Array:
+    """Which shared records are about the broker that they came from."""
+    return (meaning["what"] == START) | (meaning["what"] == GAP)
 
 
 def _repeated(rows: Array, both: Records, known: int) -> Array:

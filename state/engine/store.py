@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from state.engine import codec
+from state.engine.kernel import NULL
 from state.engine.names import NONE, Names
 from state.engine.records import FLAGS, SHIPPED, Array, Records
 from state.engine.structs import words
@@ -124,7 +125,10 @@ class Pool:
 
 @dataclass(frozen=True)
 class Struct:
-    """An array with fields, kept as it is; `names`: the fields that are integers of names."""
+    """An array with fields, kept as it is; `names`: the fields that are integers of names.
+
+    A field that a state does not have yet is 0.
+    """
 
     name: str
     dtype: np.dtype[Any]
@@ -141,7 +145,8 @@ class Struct:
             return stored.view(self.dtype)
         found = np.zeros(len(stored), self.dtype)
         for field in self.dtype.names or ():
-            found[field] = stored[field]
+            if field in (stored.dtype.names or ()):
+                found[field] = stored[field]
         return found
 
     def save(self, value: Array, arrays: Arrays, names: Names) -> None:
@@ -162,7 +167,8 @@ class Struct:
 class Columns:
     """An array with fields of 8 bytes, kept as one plain array `name.field` for each of them.
 
-    `names`: the fields that are integers of names; `derived`: those that are not kept.
+    `names`: the fields that are integers of names; `derived`: those that are not kept. A field that
+    a state does not have yet is 0.
     """
 
     name: str
@@ -176,11 +182,16 @@ class Columns:
 
     def load(self, arrays: Arrays, names: Names) -> Array:
         """The array; what is derived is zero."""
-        stored = [arrays[name].view(np.int64) for name, _, _ in self._fields]
+        kept = [name in arrays for name, _, _ in self._fields]
+        stored = [
+            arrays[name].view(np.int64)
+            for (name, _, _), here in zip(self._fields, kept, strict=True) if here
+        ]
         found = np.zeros(len(stored[0]), self.dtype)
         if len(found):
             columns = np.concatenate(stored).reshape(len(stored), -1)
-            turn_back(columns, self._places, words(found))
+            places = self._places if all(kept) else self._places[kept]
+            turn_back(columns, places, words(found))
         return found
 
     def save(self, value: Array, arrays: Arrays, names: Names) -> None:
@@ -219,7 +230,8 @@ class RecordSet:
     """Records, kept as one plain array `name.column` for each column.
 
     `columns`: those of the contract that the job carries; `texts`: those that are integers of
-    names; `more`: columns of the job itself, of 8 bytes.
+    names; `more`: columns of the job itself, of 8 bytes. A column that a state does not have yet is
+    null.
     """
 
     name: str
@@ -235,7 +247,10 @@ class RecordSet:
     def load(self, arrays: Arrays, names: Names) -> Records:
         """The records."""
         kept, columns = self._kept
-        stored = np.concatenate([arrays[name] for name in kept]).reshape(len(kept), -1)
+        n = len(arrays[kept[0]])
+        stored = np.concatenate([
+            arrays[name] if name in arrays else np.full(n, NULL) for name in kept
+        ]).reshape(len(kept), -1)
         return Records(columns, stored)
 
     def save(self, value: Records, arrays: Arrays, names: Names) -> None:
@@ -297,9 +312,13 @@ class Texts:
 class Store:
     """The state of a job: its name, version and parts."""
 
-    def __init__(self, job: str, version: int, *parts: Part) -> None:
-        """`version` is that of the arrays; a release reads one version."""
+    def __init__(
+        self, job: str, version: int, *parts: Part, added: Sequence[str] = ()
+    ) -> None:
+        """`version` is that of the arrays; a release reads one version. Of it, states may be older
+        than the parts named by `added`, which are blank then."""
         self.job, self.version, self.parts = job, version, parts
+        self._added = frozenset(added)
         self._naming = [part for part in parts if len(part.named)]
 
     def blank(self) -> Values:
@@ -317,7 +336,16 @@ class Store:
         if into is not None:
             self._renumber(arrays, np.append(into.intern_utf8(*names.utf8()), NONE))
             names = into
-        return {part.name: part.load(arrays, names) for part in self.parts}, names
+        return {part.name: self._loaded(part, arrays, names) for part in self.parts}, names
+
+    def _loaded(self, part: Part, arrays: Arrays, names: Names) -> Any:
+        """The value of a part; blank if the bytes are older than it."""
+        return part.blank() if self._lacks(part, arrays) else part.load(arrays, names)
+
+    def _lacks(self, part: Part, arrays: Arrays) -> bool:
+        return part.name in self._added and not any(
+            name == part.name or name.startswith(f"{part.name}.") for name in arrays
+        )
 
     def write(self, values: Mapping[str, Any], names: Names) -> bytes:
         """The bytes of values and names; neither changes, but names that are texts are added."""
@@ -345,7 +373,7 @@ class Store:
     def _renumber(self, arrays: Arrays, number: Array) -> None:
         """Replace the integers of names by others, given by the old ones and, last, by NONE."""
         for part in self._naming:
-            for column in part.ids(arrays):
+            for column in () if self._lacks(part, arrays) else part.ids(arrays):
                 column[...] = number[column]
 
 

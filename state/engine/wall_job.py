@@ -22,7 +22,7 @@ from state.engine.records import NULL, Array, Records, concat, length, read_blob
 from state.engine.refused import Refused
 from state.engine.sequence import POLICY
 from state.engine.sequence import Sequence as Order
-from state.engine.standing import STARTED, Standing
+from state.engine.standing import LOST, STARTED, Standing
 
 
 @dataclass
@@ -40,7 +40,7 @@ class SharedShard(Shard):
     """A shard with records that hold for many keys."""
 
     shared: Records
-    """Policies and broker starts, in order."""
+    """Policies, broker starts and gaps, in order."""
     meaning: Array
     """The content of each of them."""
     config: tuple[str, ...] | None
@@ -171,7 +171,7 @@ T = TypeVar("T", bound=SharedShard)
 
 
 class SharedWallJob(WallJob[T]):
-    """A job with policies and broker starts that hold for many keys."""
+    """A job with records that hold for many keys: policies, broker starts, gaps."""
 
     standing: Standing
     _policies: tuple[str, ...]
@@ -183,7 +183,8 @@ class SharedWallJob(WallJob[T]):
         return {"shared": shared, "meaning": meaning, "config": config}
 
     def _own(self, s: T, records: Records, stream_ms: int, refused: Refused) -> Records:
-        is_shared = (records["event_type"] == POLICY) | (records["event_type"] == STARTED)
+        kind = records["event_type"]
+        is_shared = (kind == POLICY) | (kind == STARTED) | (kind == LOST)
         came = bool(is_shared.any())
         own = take(records, ~is_shared) if came else records
         shared = take(records, is_shared) if came else None

@@ -44,7 +44,7 @@ def next_reads(
     for back in range(len(kind)):
         i = len(kind) - 1 - back
         found[i] = NEVER_READ
-        if kind[i] == flow.BROKER_STARTED:
+        if kind[i] == flow.BROKER_STARTED or kind[i] == flow.GAP:
             run_ended = np.int64(back + 1)
         if topic[i] < 0 or ledger[i] == NULL:
             continue

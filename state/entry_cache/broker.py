@@ -18,7 +18,13 @@ from state.engine.records import Records, among
 from state.entry_cache import flow
 from state.entry_cache import layout as L
 from state.entry_cache.layout import NULL, Array, Feed, Out, World
-from state.entry_cache.settings import Documents, Variant, documents_of, settings_of
+from state.entry_cache.settings import (
+    Documents,
+    Variant,
+    documents_of,
+    longest_life,
+    settings_of,
+)
 from state.entry_cache.texts import read_positions
 from state.entry_cache.world import (
     empty_feed,
@@ -188,6 +194,8 @@ class Broker(Key):
                     self.key["run_wall_ms"], self.key["has_run"] = f.wall[at], 1
                     self.key["run_seq"] = rows["seq"][at]
                     self.key["run_has_seq"] = rows["has_seq"][at]
+                elif f.kind[at] == flow.GAP:
+                    self._lose_sight(int(f.mono[at]))
                 elif at in policies:
                     self.apply(policies[at], int(f.mono[at]), int(f.wall[at]))
                 at += 1
@@ -212,6 +220,16 @@ class Broker(Key):
         before = max(self.mono_at(wall_ms), int(self.key["last_ns"]))
         self.advance(before, None, wall_ms)
         self._begin_run(now, wall_ms, feed)
+
+    def _lose_sight(self, now: int) -> None:
+        """Records are missing up to `now`: what the caches hold is not known until every entry that
+        they may have has reached its longest life. The run and its settings go on."""
+        k, caches = self.key, self.world.variants
+        started = int(k["started_ns"])
+        flow.begin_run(self.world, now)
+        k["started_ns"] = started
+        life = max(longest_life(cache) for cache in caches) if len(caches) else 0
+        k["blind"], k["blind_until_ns"] = 1, min(now + life, int(L.LARGEST))
 
     def _begin_run(self, now: int, wall_ms: int, feed: int) -> None:
         k = self.key

@@ -27,7 +27,7 @@ DECLARATION = Declaration(
     kinds=(
         "broker_started", "entry_added", "dispatch", "entry_read", "entry_released",
         "replay_queued", "entry_invalidated", "cursor_state", "cursor_deleted", "ledger_deleted",
-        "policy",
+        "policy", "gap",
     ),
     columns=COLUMNS,
     outputs=OUTPUTS,

@@ -68,6 +68,9 @@ CURSOR_STATE = np.int64(KIND_INDEX["cursor_state"])
 CURSOR_DELETED = np.int64(KIND_INDEX["cursor_deleted"])
 LEDGER_DELETED = np.int64(KIND_INDEX["ledger_deleted"])
 POLICY = np.int64(KIND_INDEX["policy"])
+GAP = np.int64(KIND_INDEX["gap"])
+MISS, HIT, UNKNOWN = ZERO, ONE, np.int64(2)
+"""What became of a read."""
 
 
 # -- time ------------------------------------------------------------------------------------
@@ -185,7 +188,7 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[Int, Int]:
             if status != DONE:
                 return status, i
         k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall, f.feed[i]
-        if kind == POLICY:
+        if kind == POLICY or kind == GAP:
             return ASK, i
         judge(w, o, f, i, now, kind)
     return DONE, end
@@ -285,6 +288,7 @@ def read(
     """A reader asks for an entry: hit, or miss and insertion; then the reader moves on."""
     k, topic, count = w.key[0], w.topics[t], len(w.variants)
     now, reader = k["now_ns"], CATCH_UP
+    is_blind = k["blind"] != 0 and now < k["blind_until_ns"]
     if take_replay(w, t, c, ledger, entry):
         reader = REPLAY
     elif is_last(w, t, ledger, entry):
@@ -303,23 +307,26 @@ def read(
         cell = t * count + v
         cache, counts = w.variants[v], w.cells[cell]
         x = find(w, cell, ledger, entry)
-        is_hit = x >= 0
-        if is_hit:
+        found = HIT if x >= 0 else UNKNOWN if is_blind else MISS
+        if x >= 0:
             counts["hits"] += 1
             counts["hit_bytes"] += w.entries[x]["bytes"]
             hit(w, v, x, next_read)
         else:
-            counts["misses"] += 1
-            if size != NULL:
-                counts["miss_bytes"] += size
-                if cache["max_bytes"] != 0 and (
-                    cache["backlog_cursors"] < 1 or caches_reads(w, t, c, v)
-                ):
-                    if expected < 0:
-                        expected = ONE + others_before(w, t, c, at_ledger, at_entry)
-                    insert(w, v, cell, ledger, entry, size, expected, next_read)
-                    check_size(w, o, v, now, now)
-                    x = find(w, cell, ledger, entry)
+            if is_blind:
+                counts["unknown_reads"] += 1
+            else:
+                counts["misses"] += 1
+                if size != NULL:
+                    counts["miss_bytes"] += size
+            if size != NULL and cache["max_bytes"] != 0 and (
+                cache["backlog_cursors"] < 1 or caches_reads(w, t, c, v)
+            ):
+                if expected < 0:
+                    expected = ONE + others_before(w, t, c, at_ledger, at_entry)
+                insert(w, v, cell, ledger, entry, size, expected, next_read)
+                check_size(w, o, v, now, now)
+                x = find(w, cell, ledger, entry)
         if releases and x >= 0:
             change(w, v, x, -ONE)
         if moved:
@@ -328,13 +335,13 @@ def read(
                 topic["slow_mark_ledger"], topic["slow_mark_entry"],
             )
         if k["with_reads"] != 0:
-            write_read(w, o, v, cell, subscription, ledger, entry, is_hit, reader)
+            write_read(w, o, v, cell, subscription, ledger, entry, found, reader)
 
 
 @compiled
 def write_read(
     w: World, o: Out, v: int, cell: int, subscription: int, ledger: int, entry: int,
-    is_hit: bool, reader: int,
+    found: int, reader: int,
 ) -> None:
     """A row of cache_reads."""
     k, cache = w.key[0], w.variants[v]
@@ -348,7 +355,7 @@ def write_read(
     row["variant"], row["policy"], row["max_bytes"] = v, cache["policy"], cache["max_bytes"]
     row["topic"] = w.topics[cell // len(w.variants)]["name"]
     row["subscription"], row["ledger"], row["entry"] = subscription, ledger, entry
-    row["hit"], row["reader"] = is_hit, reader
+    row["hit"], row["reader"] = found, reader
     x = find(w, cell, ledger, entry)
     row["expected"] = w.entries[x]["expected"] if x >= 0 and w.entries[x]["counted"] != 0 else NULL
 
@@ -360,6 +367,7 @@ def write_read(
 def begin_run(w: World, now: int) -> None:
     """Nothing is in memory any more; what the open window has counted stays."""
     k = w.key[0]
+    k["blind"], k["blind_until_ns"] = 0, 0
     k["started_ns"], k["next_ns"] = now, LARGEST
     k["entries"] = k["entries_top"] = k["pages"] = k["pages_top"] = 0
     k["free_entry"] = k["free_page"] = k["free_ledger"] = NOBODY

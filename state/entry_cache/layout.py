@@ -58,7 +58,7 @@ def _longs(*names: str) -> list[tuple[str, str]]:
 
 COUNTED = (
     "hits", "misses", "hit_bytes", "miss_bytes", "inserted", "evicted_time", "evicted_size",
-    "invalidated", "evicted_wanted", "extended", "stashed",
+    "invalidated", "evicted_wanted", "extended", "stashed", "unknown_reads",
 )
 """What a window counts per topic."""
 SETTINGS = (
@@ -149,10 +149,12 @@ KEY = _layout(
         "entries", "entries_top", "free_entry", "pages", "pages_top", "free_page",
         "ledgers", "ledgers_top", "free_ledger",
         "evictions", "eviction_ns", "eviction_no", "reads", "read_ns", "read_no", "stats",
+        "blind", "blind_until_ns",
     ),
 )
 """Scalars of one key. No pass is due before `next_ns`; `now_…` are of what is being carried out;
-`touched`: the open window has something in it."""
+`touched`: the open window has something in it. `blind`: after a gap, until `blind_until_ns`, caches
+may hold entries that were not seen."""
 
 EVICTION = _layout(
     *_longs(

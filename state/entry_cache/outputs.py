@@ -30,6 +30,8 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("evicted_wanted", LONG, "entries evicted while reads were expected"),
         TableColumn("extended", LONG, "times an entry was kept for another time-to-live"),
         TableColumn("stashed", LONG, "entries set aside by the stash"),
+        TableColumn("unknown_reads", LONG,
+                    "reads after a gap of what the cache may have held: neither hit nor miss"),
         TableColumn("passes_size", LONG, "passes that had to free memory; null by topic"),
         TableColumn("entries_visited", LONG, "entries that passes looked at; null by topic"),
         TableColumn("entries", LONG, "entries at the window's end"),
@@ -52,7 +54,7 @@ def _outputs() -> tuple[Output, ...]:
         *which, entry[0],
         TableColumn("subscription", TEXT, "subscription that read"),
         TableColumn("position", TEXT, "ledger:entry that was read"),
-        TableColumn("hit", FLAG, "whether it was in the cache"),
+        TableColumn("hit", FLAG, "whether it was in the cache; null = not known, after a gap"),
         TableColumn("expected_after", LONG, "reads expected afterwards; null without a counter"),
         TableColumn("reader_kind", TEXT, "tail, catch_up or replay"),
     )

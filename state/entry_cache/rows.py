@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.engine.names import Names
+from state.entry_cache import flow
 from state.entry_cache import layout as L
 from state.entry_cache.broker import Broker
 from state.entry_cache.layout import NULL, Array
@@ -16,7 +17,8 @@ _POLICIES = pa.array(L.POLICIES)
 _CAUSES = pa.array(L.CAUSES)
 _RULES = pa.array(L.RULES)
 _READERS = pa.array(L.READERS)
-_HIT_OR_MISS = pa.array(["miss", "hit"])
+_HIT_OR_MISS = pa.array(["miss", "hit", "unknown"])
+"""By `flow.MISS`, `HIT` and `UNKNOWN`."""
 
 
 def _long(values: Array, null: Array | None = None) -> pa.Array:
@@ -85,7 +87,7 @@ def cache_reads(b: Broker, names: pa.LargeStringArray) -> pa.Table:
         "rule": _pick(_HIT_OR_MISS, rows["hit"]),
         "subscription": _text(names, rows["subscription"]),
         "position": position,
-        "hit": pa.array(rows["hit"] != 0),
+        "hit": pa.array(rows["hit"] == flow.HIT, mask=rows["hit"] == flow.UNKNOWN),
         "expected_after": _known(rows["expected"]),
         "reader_kind": _pick(_READERS, rows["reader"]),
     })

@@ -167,6 +167,13 @@ class Variant:
         }
 
 
+def longest_life(cache: Mapping[str, Any]) -> int:
+    """How long an entry that nobody reads can stay (ns): its time-to-live, each time that it can be
+    kept for another one, at most up to the largest."""
+    ttl_ns, most_ns = int(cache["ttl_ns"]), int(cache["ttl_max_ns"])
+    return max(most_ns, ttl_ns * (1 + int(cache["max_requeue"])))
+
+
 @lru_cache(maxsize=1024)
 def documents_of(own: tuple[str, bool], every: tuple[str, bool]) -> Documents:
     """The documents behind texts, each with whether it came on the stream since the broker

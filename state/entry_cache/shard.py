@@ -29,7 +29,7 @@ NAME_COLUMNS = (
 READ = among(
     flow.BROKER_STARTED, flow.ENTRY_ADDED, flow.DISPATCH, flow.ENTRY_READ, flow.ENTRY_RELEASED,
     flow.REPLAY_QUEUED, flow.ENTRY_INVALIDATED, flow.CURSOR_STATE, flow.CURSOR_DELETED,
-    flow.LEDGER_DELETED, flow.POLICY,
+    flow.LEDGER_DELETED, flow.POLICY, flow.GAP,
 )
 """By kind whether it is one of this job; others are left out before they could move a clock."""
 

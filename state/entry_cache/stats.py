@@ -109,7 +109,7 @@ def blank(row: Record) -> None:
     """Nothing counted; columns that only the broker's row has are null."""
     row["hits"] = row["misses"] = row["hit_bytes"] = row["miss_bytes"] = row["inserted"] = 0
     row["evicted_time"] = row["evicted_size"] = row["invalidated"] = row["evicted_wanted"] = 0
-    row["extended"] = row["stashed"] = row["bare"] = 0
+    row["extended"] = row["stashed"] = row["unknown_reads"] = row["bare"] = 0
     row["passes_size"] = row["entries_visited"] = row["max_used"] = NULL
 
 
@@ -127,6 +127,7 @@ def count_in(row: Record, c: Record) -> None:
     row["evicted_wanted"] += c["evicted_wanted"]
     row["extended"] += c["extended"]
     row["stashed"] += c["stashed"]
+    row["unknown_reads"] += c["unknown_reads"]
 
 
 @compiled
@@ -134,5 +135,5 @@ def begin(c: Record) -> None:
     """A cell counts anew."""
     c["hits"] = c["misses"] = c["hit_bytes"] = c["miss_bytes"] = c["inserted"] = 0
     c["evicted_time"] = c["evicted_size"] = c["invalidated"] = c["evicted_wanted"] = 0
-    c["extended"] = c["stashed"] = 0
+    c["extended"] = c["stashed"] = c["unknown_reads"] = 0
     c["held"] = ONE if c["count"] > 0 else ZERO

@@ -24,10 +24,10 @@ DECLARATION = Declaration(
     meaning="a quota on the rate of new producer ids (KIP-936)",
     key=("cluster", "broker", USER),
     clock=WALL,
-    kinds=("broker_started", "produce_batch", "producer_id_assigned", "policy"),
+    kinds=("broker_started", "produce_batch", "producer_id_assigned", "policy", "gap"),
     columns=COLUMNS,
     outputs=OUTPUTS,
     core_class="state.producer_ids.operator:ProducerIds",
     parameters_class="state.producer_ids.parameters:ProducerIdsParameters",
-    everywhere=("policy", "broker_started"),
+    everywhere=("policy", "broker_started", "gap"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state.engine.turns import GAPS, STARTS, rank_at, until
 from state.events import KIND_INDEX
 from state.producer_ids import bloom, quota
 from state.producer_ids import layout as L
@@ -30,19 +31,6 @@ _NAN = np.nan
 
 
 # -- policies --------------------------------------------------------------------------------
-
-
-@compiled
-def rank_at(w: World, at_ms: Int) -> Int:
-    """How many shared records are earlier than a time."""
-    low, high = np.int64(0), np.int64(len(w.shared_ms))
-    while low < high:
-        middle = (low + high) >> 1
-        if w.shared_ms[middle] < at_ms:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @compiled
@@ -118,10 +106,24 @@ def _start_anew(w: World, key: Int) -> None:
 def _take_turn(w: World, key: Int) -> None:
     turn = w.links[key]["turn"]
     t = w.turns[turn]
-    if t["start"] != 0:
+    if t["start"] == STARTS:
         _start_anew(w, key)
     _settle(w, key, turn, t["at_ms"])
+    _look(w, key, turn)
     w.links[key]["turn"] = turn + 1
+
+
+@compiled
+def _look(w: World, key: Int, turn: Int) -> None:
+    """What a turn lets a key know: after a gap, a filter of the broker may hold ids that were not
+    seen until the last one which began in the gap is disposed of."""
+    e, t = w.links[key], w.turns[turn]
+    if t["start"] == STARTS:
+        e["blind_ms"] = NULL
+    elif t["start"] == GAPS:
+        mode = w.settings[0]["mode"]
+        halves = np.int64(3 if mode == L.MODE_A or mode == L.MODE_C else 2)
+        e["blind_ms"] = until(t["at_ms"], (halves * t["span_ms"] + 1) // 2)
 
 
 @compiled
@@ -135,12 +137,14 @@ def prepare(w: World, begin_ms: Array) -> None:
         first, end = w.turn_start[w.links[key]["place"]], w.turn_start[w.links[key]["place"] + 1]
         begin = begin_ms[key]
         turn, had_ms, starts = first + 1, NULL, False
+        w.links[key]["blind_ms"] = NULL
         while turn < end:
             t = w.turns[turn]
             # those of the configuration (NULL) hold from ever
             if t["at_ms"] != NULL and (begin == NULL or t["at_ms"] >= begin):
                 break
-            if t["start"] != 0:
+            _look(w, np.int64(key), turn)
+            if t["start"] == STARTS:
                 if t["fresh"] == 0:
                     had_ms, starts = t["at_ms"], False
                 elif t["at_ms"] > had_ms:
@@ -291,7 +295,7 @@ def _end_window(w: World, o: Out, key: Int, end: Int, next_ns: Int) -> None:
     anything has a level."""
     p, k = w.settings[0], w.keys[key]
     dispose(w, key, end)
-    bound, _ = bound_of(w, key, rank_at(w, end))
+    bound, _ = bound_of(w, key, rank_at(w.shared_ms, end))
     bound = quota.bound_per_second(bound, k["span_ms"], p["unit"])
     rate, tokens = levels(w, key, end, bound)
     busy = w.links[key]["live"] > 0 or rate > 0.0
@@ -366,12 +370,16 @@ def _owner(w: World, o: Out, i: Int, key: Int, rule: Int) -> None:
 
 @compiled
 def _judge_unseen(w: World, o: Out, f: Feed, i: Int, low: Int, high: Int) -> None:
-    """An id that no live filter has: charge the quota, insert, write a row."""
+    """An id that no live filter has: charge the quota, insert, write a row. One that may have come
+    in a gap is not charged."""
     p, key, now, pid = w.settings[0], f.key[i], f.at_ms[i], f.pid[i]
     k, t = w.keys[key], w.turns[w.links[key]["turn"] - 1]
     bound, source = bound_of(w, key, f.rank[i])
     per_second = quota.bound_per_second(bound, k["span_ms"], p["unit"])
-    verdict, throttle_ms = charge(w, key, 1.0, now, per_second)
+    is_blind = w.links[key]["blind_ms"] != NULL and now < w.links[key]["blind_ms"]
+    verdict, throttle_ms = quota.COUNTED, np.int64(0)
+    if not is_blind:
+        verdict, throttle_ms = charge(w, key, 1.0, now, per_second)
     throttle_ms = quota.reported_throttle(throttle_ms, p["wraps"] != 0)
     recount = p["exact"] != 0 and was_counted(w, key, pid, now)
     created = NULL
@@ -388,6 +396,8 @@ def _judge_unseen(w: World, o: Out, f: Feed, i: Int, low: Int, high: Int) -> Non
         rule = L.OVER if verdict == quota.THROTTLED else L.WITHIN
         if recount:
             rule = L.RECOUNTED
+        if is_blind:
+            rule = L.AFTER_GAP
         if p["exact"] != 0:
             count(w, key, pid, now)
     rate, tokens = levels(w, key, now, per_second)
@@ -454,7 +464,7 @@ def move_on(w: World, o: Out, begin: Int, next_ns: Array) -> Int:
             continue
         if k["clock_ms"] != at_ms:
             at_ms = k["clock_ms"]
-            rank = rank_at(w, at_ms)
+            rank = rank_at(w.shared_ms, at_ms)
         if not _reach(w, o, np.int64(key), at_ms, rank, next_ns[key]):
             return np.int64(key)
         dispose(w, np.int64(key), at_ms)

@@ -21,9 +21,9 @@ MODE_A, MODE_B, MODE_C, MODE_L = codes(4)
 MEMBERSHIPS = ("bloom", "exact")
 RULES = (
     "unseen_within_bound", "unseen_over_bound", "rejected_over_bound", "recounted_after_disposal",
-    "assigned",
+    "assigned", "unseen_after_gap",
 )
-WITHIN, OVER, REJECTED_OVER, RECOUNTED, ASSIGNED = codes(5)
+WITHIN, OVER, REJECTED_OVER, RECOUNTED, ASSIGNED, AFTER_GAP = codes(6)
 NOT_A_BATCH, SEEN, UNSEEN = codes(3)
 """What became of a record."""
 
@@ -67,11 +67,12 @@ KEY = _layout(
 
 LINK = _layout(
     ("place", _i8), ("turn", _i8), ("sample_at", _i8), ("sample_room", _i8), ("first", _i8),
-    ("last", _i8), ("live", _i8), ("serial", _i8),
+    ("last", _i8), ("live", _i8), ("serial", _i8), ("blind_ms", _i8),
 )
 """What belongs to a key while a batch is judged: its broker (`place`) and the next turn of it, the
 block of its samples, its oldest and newest filter, and what names its memory of counted ids. The
-turn before the next one has the settings in force."""
+turn before the next one has the settings in force. Before `blind_ms` an unseen id may have come in
+a gap (NULL: there was none)."""
 
 FILTER = _layout(
     ("key", _i8), ("created_ms", _i8), ("items", _i8), ("set", _i8), ("dense", _i8),
@@ -88,7 +89,8 @@ TURN = _layout(
     ("rank", _i8), ("at_ms", _i8), ("start", _u1), ("fresh", _u1), ("samples", _i8),
     ("span_ms", _i8), ("layers", _i8), ("expiration_ms", _i8),
 )
-"""A change for every key of a broker: it starts anew (`start`), or has other settings. `rank`:
+"""A change for every key of a broker: it starts anew or was out of sight (`start`: see
+`state.engine.standing`), or has other settings. `rank`:
 place among all shared records; `fresh`: it came with this call."""
 
 DECISION = _layout(

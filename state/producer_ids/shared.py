@@ -16,6 +16,7 @@ from state.engine.documents import parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Array, Records
 from state.engine.standing import Document, Settings
+from state.engine.turns import places as places_of
 from state.events import EVERY_BROKER
 from state.producer_ids import layout as L
 from state.producer_ids.sequence import SEQUENCE
@@ -106,7 +107,7 @@ def timeline(
     records: Records, meaning: Array, keys: Array, names: Names, params: Mapping[str, int]
 ) -> Timeline:
     """The turns and documents of the brokers and users of a shard's keys."""
-    places, place = _places(keys)
+    places, place = places_of(keys["cluster"], keys["broker"])
     base = tuple(params[name] for name in _SETTINGS)
     turns, start = POLICIES.turns(records, meaning, places, names, base)
     users = np.flatnonzero(meaning["what"] == USER)
@@ -129,18 +130,6 @@ def timeline(
         np.ascontiguousarray(meaning["bound"][users[order]]),
         np.ascontiguousarray(records["ts_wall_ms"]),
     )
-
-
-def _places(keys: Array) -> tuple[Array, Array]:
-    """Clusters and brokers of the keys, and which of them each key is of."""
-    n = len(keys)
-    zero = np.zeros(n, np.int64)
-    known, place = np.zeros((n, 3), np.int64), np.empty(n, np.int64)
-    count = wall.intern_tuples(
-        known, 0, np.ascontiguousarray(keys["cluster"]), np.ascontiguousarray(keys["broker"]),
-        zero, np.ones(n, bool), place,
-    )
-    return known[:count], place
 
 
 def _grouped(records: Records, meaning: Array, rows: Array) -> tuple[Array, int, Array]:

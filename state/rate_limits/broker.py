@@ -229,6 +229,11 @@ class Broker(Key):
                     self.key["run_wall_ms"], self.key["has_run"] = f.wall[at], 1
                     self.key["run_seq"] = rows["seq"][at]
                     self.key["run_has_seq"] = rows["has_seq"][at]
+                elif f.kind[at] == flow.GAP:
+                    self._lose_sight(
+                        int(f.mono[at]), int(f.wall[at]), int(f.feed[at]),
+                        int(rows["gap_from_mono_ns"][at]),
+                    )
                 elif at in policies:
                     self.apply(policies[at], int(f.mono[at]), int(f.wall[at]))
                 at += 1
@@ -288,14 +293,30 @@ class Broker(Key):
             before = max(self.mono_at(wall), int(k["last_ns"]))
             self.advance(before, None, wall)
             self._reserve()
-            restart(self.world, self.out, now, before, wall, feed)
-            for limiter in range(len(self.world.limiters)):
-                forget(self.world, limiter)
+            self._begin_anew(now, before, wall, feed, L.CONNECTION_CLOSED)
         else:
             at = window_clock(now, wall)
             k["any"], k["window_start_ms"] = 1, at // k["window_ms"] * k["window_ms"]
-        k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall, feed
+        k["last_ns"], k["last_wall_ms"], k["last_feed"], k["acted"] = now, wall, feed, 0
         use(self.world, L.BROKER_LIMITER, now)
+
+    def _lose_sight(self, now: int, wall: int, feed: int, from_ns: int) -> None:
+        """Records are missing from `from_ns` on (NULL: since ever) up to `now`: what connections
+        and buckets have become is not known. They are as after a start, the run goes on."""
+        k = self.key
+        seen = int(k["acted_ns"] if k["acted"] else k["last_ns"])
+        self._reserve()
+        if from_ns != NULL:
+            seen = max(seen, min(from_ns, now))
+        self._begin_anew(now, seen, wall, feed, L.LOST_SIGHT)
+        k["last_ns"], k["last_wall_ms"], k["last_feed"], k["acted"] = now, wall, feed, 0
+        use(self.world, L.BROKER_LIMITER, now)
+
+    def _begin_anew(self, now: int, settle_ns: int, wall: int, feed: int, rule: Int) -> None:
+        """Close every connection and empty every limiter."""
+        restart(self.world, self.out, now, settle_ns, wall, feed, rule)
+        for limiter in range(len(self.world.limiters)):
+            forget(self.world, limiter)
 
     def _reserve(self) -> None:
         """Room for a step outside the kernel, which writes at most a row per place and mark."""
@@ -308,6 +329,8 @@ class Broker(Key):
 
     def apply(self, policy: Policy, now: int, wall: int) -> None:
         """A document replaces the one of its scope and name; its limiters are built anew."""
+        if self.key["any"]:
+            self.key["acted"], self.key["acted_ns"] = 1, now
         old = self.documents.get(policy.source)
         if old is not None and policy.wall_ms < old.wall_ms:
             return

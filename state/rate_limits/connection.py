@@ -198,7 +198,7 @@ def end_request(
         unmark_flag(w, o, now, now, wall, feed, c, CONNECTION, IN_FLIGHT_HALF)
     if cnx["thread"] >= 0:
         w.threads[cnx["thread"]]["pending"] -= size
-        resume_thread(w, o, now, now, wall, feed, cnx["thread"])
+        resume_thread(w, o, now, now, wall, feed, cnx["thread"], BUFFER_HALF)
 
 
 @compiled
@@ -217,7 +217,7 @@ def unmark_flag(
 
 @compiled
 def resume_thread(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, t: int
+    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, t: int, rule: int
 ) -> None:
     """Read the connections of an IO thread again once half of its share is free."""
     thread = w.threads[t]
@@ -228,7 +228,7 @@ def resume_thread(
     for i in range(first, last):
         c = w.scratch[i]
         if w.cnxs[c]["states"][IO_THREAD] > 0:
-            unmark_flag(w, o, now, settle_ns, wall, feed, c, IO_THREAD, BUFFER_HALF)
+            unmark_flag(w, o, now, settle_ns, wall, feed, c, IO_THREAD, rule)
 
 
 @compiled
@@ -242,7 +242,7 @@ def _peek(w: World, bucket: int, now: int) -> Int:
 
 @compiled
 def _leave_queues(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int
+    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, rule: int
 ) -> None:
     """The producers of a closed connection leave every FIFO, in the order of their marks."""
     start = 2 * len(w.cnxs)
@@ -270,7 +270,7 @@ def _leave_queues(
         leave_queue(w, limiter, place, before)
         row = unmark(
             w, o, now, settle_ns, wall, feed, c, producer, w.producers[producer]["topic"],
-            w.limiters[limiter]["kind"], CONNECTION_CLOSED, limiter, trigger, request, receipt,
+            w.limiters[limiter]["kind"], rule, limiter, trigger, request, receipt,
         )
         describe(
             w, o, row, limiter, _peek(w, 2 * limiter, settle_ns),
@@ -280,18 +280,20 @@ def _leave_queues(
 
 @compiled
 def close_connection(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int
+    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, rule: int
 ) -> None:
-    """A connection has closed: its marks vanish, its producers and requests with them.
+    """A connection has closed, or is seen no more: its marks vanish, its producers and requests
+    with them; `rule` is CONNECTION_CLOSED or LOST_SIGHT.
 
-    `settle_ns` is `now` on the clock that the connection lived on; they differ at a restart.
+    `settle_ns` is `now` on the clock that the connection lived on; they differ at a restart. At a
+    gap it is the time up to which it was seen.
     """
     cnx = w.cnxs[c]
     for kind in range(TOPIC):
         if cnx["states"][kind] > 0:
-            unmark_flag(w, o, now, settle_ns, wall, feed, c, kind, CONNECTION_CLOSED)
+            unmark_flag(w, o, now, settle_ns, wall, feed, c, kind, rule)
     if cnx["queued"] > 0:
-        _leave_queues(w, o, now, settle_ns, wall, feed, c)
+        _leave_queues(w, o, now, settle_ns, wall, feed, c, rule)
     link = cnx["first_link"]
     while link >= 0:
         e = w.links[link]
@@ -320,7 +322,8 @@ def close_connection(
         e = w.threads[thread]
         e["pending"] -= buffered
         e["most_pending"] = max(e["most_pending"], e["pending"])  # it may have been below 0
-        resume_thread(w, o, now, settle_ns, wall, feed, thread)
+        resumed_by = BUFFER_HALF if rule == CONNECTION_CLOSED else rule
+        resume_thread(w, o, now, settle_ns, wall, feed, thread, resumed_by)
 
 
 @compiled
@@ -347,13 +350,15 @@ def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -
 
 
 @compiled
-def restart(w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int) -> None:
-    """The broker was started again: every connection is closed."""
+def restart(
+    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, rule: int
+) -> None:
+    """The broker was started again, or was out of sight: every connection is closed."""
     first, last = by_age(w, NOBODY)
     for i in range(first, last):
         c = w.scratch[i]
         if w.cnxs[c]["open"] != 0:
-            close_connection(w, o, now, settle_ns, wall, feed, c)
+            close_connection(w, o, now, settle_ns, wall, feed, c, rule)
     for t in range(len(w.threads)):
         w.threads[t]["pending"], w.threads[t]["limited"] = 0, 0
     for t in range(len(w.topics)):

@@ -13,7 +13,7 @@ COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
     "supports_throttle", "io_thread", "topic", "producer_id", "producer_name", "sequence_id",
     "ledger_id", "entry_id", "entry_bytes", "num_messages", "publish_time_ms", "request_id",
-    "policy_json",
+    "policy_json", "gap_from_mono_ns",
 )
 """Contract columns that the job carries; `topic` is the full name with its partition."""
 DECLARATION = Declaration(
@@ -25,7 +25,7 @@ DECLARATION = Declaration(
     kinds=(
         "broker_started", "connection_opened", "connection_closed", "producer_created",
         "producer_closed", "publish", "entry_added", "reads_paused", "reads_resumed",
-        "throttle_receipt", "send_timeout", "policy",
+        "throttle_receipt", "send_timeout", "policy", "gap",
     ),
     columns=COLUMNS,
     outputs=OUTPUTS,

@@ -30,6 +30,7 @@ from state.rate_limits.layout import (
     World,
     compiled,
 )
+from state.rate_limits.layout import CONNECTION_CLOSED as BY_CLOSING
 from state.rate_limits.limiter import charge_limiter, release, use
 from state.rate_limits.timers import pop_timer
 from state.rate_limits.tracker import settle_all, touch
@@ -49,6 +50,7 @@ READS_RESUMED = np.int64(KIND_INDEX["reads_resumed"])
 THROTTLE_RECEIPT = np.int64(KIND_INDEX["throttle_receipt"])
 TIMED_OUT_SEND = np.int64(KIND_INDEX["send_timeout"])
 POLICY = np.int64(KIND_INDEX["policy"])
+GAP = np.int64(KIND_INDEX["gap"])
 NS_PER_MS = np.int64(1_000_000)
 LIMITERS_PER_PUBLISH = np.int64(3)
 TIMERS_PER_PUBLISH = np.int64(6)
@@ -121,6 +123,7 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
         wall = wall_at(w.key, at, next_wall)
         if window_due(w, window_clock(at, wall)):
             return WINDOW
+        k["acted"], k["acted_ns"] = 1, at
         limiter, c, place, mark = pop_timer(w)
         if limiter >= 0:
             release(w, o, at, wall, k["last_feed"], limiter)
@@ -133,7 +136,7 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
 def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
     """Judge records [start, end); returns a status and the record it is at.
 
-    After ASK the record has been counted as the key's last one and the caller carries it out.
+    After ASK the caller carries the record out; a policy has been counted as the key's last one.
     """
     k = w.key[0]
     for i in range(start, end):
@@ -152,7 +155,9 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
             use(w, BROKER_LIMITER, now)
         elif window_due(w, at):
             return WINDOW, i
-        k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall, feed
+        if kind == GAP:
+            return ASK, i
+        k["last_ns"], k["last_wall_ms"], k["last_feed"], k["acted"] = now, wall, feed, 0
         if kind == POLICY:
             return ASK, i
         judge(w, o, f, i, now, wall, feed, kind)
@@ -194,7 +199,7 @@ def judge(
             thread["most_pending"] = max(thread["most_pending"], thread["pending"])
     elif kind == CONNECTION_CLOSED:
         if c >= 0 and w.cnxs[c]["open"] != 0:
-            close_connection(w, o, now, now, wall, feed, c)
+            close_connection(w, o, now, now, wall, feed, c, BY_CLOSING)
     elif kind == TIMED_OUT_SEND:
         time_out(
             w, o, now, wall, feed, p, f.cnx_name[i], f.topic_name[i], t, f.producer_id[i],

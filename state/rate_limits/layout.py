@@ -55,12 +55,12 @@ ACTIONS = ("mark", "unmark", "receipt")
 (
     BUCKET_EMPTY, RELEASED, LIMIT_REMOVED, IN_FLIGHT_LIMIT, IN_FLIGHT_HALF, BUFFER_LIMIT,
     BUFFER_HALF, CONNECTION_CLOSED, RECEIPT_IN_TIME, RECEIPT_TIMEOUT, INFORMED_ONLY, SEND_TIMEOUT,
-    CLIENT_UNSUPPORTED,
-) = codes(13)
+    CLIENT_UNSUPPORTED, LOST_SIGHT,
+) = codes(14)
 RULES = (
     "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
     "buffer_limit", "buffer_half", "connection_closed", "receipt_in_time", "receipt_timeout",
-    "informed_only", "send_timeout", "client_unsupported",
+    "informed_only", "send_timeout", "client_unsupported", "gap",
 )
 
 # What PIP-385 makes of a mark
@@ -182,10 +182,12 @@ KEY = _layout(
     ("command_ns", _i8), ("command_no", _i8),
     ("tokenbucket", _i8), ("positive", _i8), ("shared", _i8), ("scheduled", _i8),
     ("protocol", _i8), ("receipt_model", _i8), ("broker_waits", _i8), ("sends_model", _i8),
-    ("keeps_later", _i8), ("seen_counts", _i8), ("receipt_wait_ns", _i8),
+    ("keeps_later", _i8), ("seen_counts", _i8), ("receipt_wait_ns", _i8), ("acted", _i8),
+    ("acted_ns", _i8),
 )
 """Scalars of one key. From `rows` to `command_rows` they count what the current call has written;
-from `tokenbucket` on they are the version parameters, as positions in their lists of values."""
+from `tokenbucket` on they are the version parameters, as positions in their lists of values.
+`acted`: a timer has fired or a policy has applied after the last record, last at `acted_ns`."""
 
 ROW = _layout(
     ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i8), ("cnx", _i8),
@@ -194,7 +196,7 @@ ROW = _layout(
     ("rule", _u1), ("reads_paused", _u1), ("trigger", _i8), ("owner", _i8), ("snapshot", _i8),
     ("has", _u1),
     ("balance_msgs", _i8), ("balance_bytes", _i8), ("pause_ns", _i8), ("waiting", _i8),
-    ("observed_ns", _i8), ("request", _i8), ("receipt", _i8),
+    ("observed_ns", _i8), ("seen_ns", _i8), ("request", _i8), ("receipt", _i8),
 )
 """A row of throttle_events. `owner`: place of the limiter, the connection or the IO thread whose
 limit it is, by type. `has`: bit 0 message bucket, 1 byte bucket, 2 a rate limiter."""

@@ -46,6 +46,8 @@ def _throttle_events() -> Output:
         TableColumn("waiting", SHORT, "producers waiting for the limiter after this row"),
         TableColumn("pause_observed_ns", LONG,
                     "pause seen by the feed, on the row that resumes reads (ns)"),
+        TableColumn("seen_until_ns", LONG,
+                    "rule gap: monotonic time up to which the mark was seen (ns); else null"),
         TableColumn("request_id", LONG,
                     "throttle command of the mark, unique on the connection; null without one"),
         TableColumn("receipt_state", TEXT,

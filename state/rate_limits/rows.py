@@ -92,6 +92,7 @@ def throttle_events(b: Broker, names: pa.LargeStringArray) -> pa.Table:
         "pause_model_ns": _long(rows["pause_ns"], (has & 4) == 0),
         "waiting": pa.array(rows["waiting"].astype(np.int32), mask=(has & 4) == 0),
         "pause_observed_ns": _long(rows["observed_ns"], rows["observed_ns"] == NULL),
+        "seen_until_ns": _long(rows["seen_ns"], rows["seen_ns"] == NULL),
         "request_id": _long(rows["request"], rows["request"] == NULL),
         "receipt_state": _pick(_RECEIPTS, rows["receipt"]),
     }

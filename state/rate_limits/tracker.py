@@ -20,6 +20,7 @@ from state.rate_limits.layout import (
     CONNECTION,
     DROPPED,
     IO_THREAD,
+    LOST_SIGHT,
     MARK,
     MODEL_ALL,
     MODEL_NONE,
@@ -317,7 +318,7 @@ def write_row(
     row["reads_paused"] = w.cnxs[c]["paused"]
     row["snapshot"] = _snapshot(w, o, c) if w.cnxs[c]["paused"] != 0 else -1
     row["has"], row["balance_msgs"], row["balance_bytes"] = 0, 0, 0
-    row["pause_ns"], row["waiting"], row["observed_ns"] = NULL, 0, NULL
+    row["pause_ns"], row["waiting"], row["observed_ns"], row["seen_ns"] = NULL, 0, NULL, NULL
     row["request"], row["receipt"] = request, receipt
     k["rows"] = n + 1
     k["row_no"] += 1
@@ -421,6 +422,7 @@ def unmark(
         trigger, request, receipt,
     )
     o.rows[n]["observed_ns"] = observed
+    o.rows[n]["seen_ns"] = settle_ns if rule == LOST_SIGHT else NULL
     return n
 
 

@@ -26,7 +26,7 @@ OWN = (
     "ledger_state", "ledger_deleted",
 )
 """Kinds that have a topic; the other two hold for many keys."""
-SHARED = ("policy", "broker_started")
+SHARED = ("policy", "broker_started", "gap")
 TABLES = ("backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals")
 DEDUPLICATION = "pulsar.dedup"
 """The cursor of deduplication: durable, but nobody's subscription."""
@@ -679,6 +679,10 @@ class Topic:
         self._version = 0
         self._producers: set[tuple[str, int]] = set()
         self._was_backlogged = False
+        self._gaps: set[str] = set()
+        """Brokers that have been out of sight."""
+        self._unseen: set[str] = set()
+        """What has not been stated since: then no pass judges the topic."""
         self._last: Record | None = None
         self._next: Record | None = None
         self._taken_ms = 0
@@ -711,11 +715,25 @@ class Topic:
             if self._last is not None and record["broker"] == self._broker:
                 self.info = None
                 self._producers = set()
+        elif kind == "gap":
+            self._gaps.add(record["broker"])
+            if self._last is not None and record["broker"] == self._broker:
+                self._unseen = {"cursors", "sizes"}
+                self._producers = set()
+                self._not_checked()
         else:
             self._last, self._from_record, self._now = record, True, record["ts_wall_ms"]
+            self._begin()
             getattr(self, f"_{kind}")(record)
+            self._begin()
         if self._last is not None:
             self._taken_ms = record["ts_wall_ms"]
+
+    def _begin(self) -> None:
+        """A topic without ledgers and cursors is as new: after a gap of its broker nobody knows
+        what it has."""
+        if not self.ledgers.ids and not self.cursors:
+            self._unseen = {"cursors", "sizes"} if self._broker in self._gaps else set()
 
     @property
     def _broker(self) -> str:
@@ -738,6 +756,7 @@ class Topic:
             self.times.added(record)
 
     def _ledger_state(self, record: Record) -> None:
+        self._unseen.discard("sizes")
         ledger = record["ledger_id"]
         self.ledgers.state(
             ledger, record["ledger_entries"], record["ledger_bytes"],
@@ -757,6 +776,7 @@ class Topic:
     def _cursor_state(self, record: Record) -> None:
         if record.get("mark_delete") is None:
             return
+        self._unseen.discard("cursors")
         name, position = record["subscription"], position_of(record["mark_delete"])
         durable = record.get("durable") is not False
         cursor = self.cursors.get(name)
@@ -801,7 +821,7 @@ class Topic:
         self._producers.discard((record["cnx_id"], record["producer_id"]))
 
     def _refusal(self) -> tuple[str, Quota] | None:
-        if not self.ledgers.has_state or self._topic.startswith("non-persistent://"):
+        if self._unseen or not self.ledgers.has_state or self._topic.startswith("non-persistent://"):
             return None
         size, time = self._quota(SIZE), self._quota(TIME)
         if time.limit > 0 and time.policy in HOLDS:
@@ -882,15 +902,18 @@ class Topic:
         if self._topic.startswith("non-persistent://"):
             return
         if self._policies.setting("backlogQuotaCheckEnabled", self._broker):
-            if self.ledgers.has_state:
+            if self.ledgers.has_state and not self._unseen:
                 self._check()
             else:
-                self.info = None
-                self._was_backlogged = False
-                for cursor in self.cursors.values():
-                    cursor.was_behind = False
+                self._not_checked()
         marks = [c.mark_delete for c in self.cursors.values()]
         self.times.trim(self.ledgers.first_after(min(marks)) if marks else None)
+
+    def _not_checked(self) -> None:
+        self.info = None
+        self._was_backlogged = False
+        for cursor in self.cursors.values():
+            cursor.was_behind = False
 
     def _check(self) -> None:
         size, time = self._quota(SIZE), self._quota(TIME)

@@ -83,6 +83,8 @@ class Broker:
         self._limited_threads: set[int] = set()
         self._timers: list[tuple[int, int, Action]] = []
         self._timers_made = 0
+        self._acted: int | None = None
+        """When a timer or a policy did something after the last record."""
 
     # -- time --------------------------------------------------------------------------------
 
@@ -111,6 +113,7 @@ class Broker:
             wall = self.wall_at(at, next_record)
             self._end_windows(at, wall, next_record)
             self._timers.remove(due)
+            self._acted = at
             due[2](at, wall)
         if self.last is not None:
             self._end_windows(to_ns, self.wall_at(to_ns, next_record), next_record)
@@ -224,7 +227,12 @@ class Broker:
         else:
             self.advance(ns, record)
             self._end_windows(ns, wall, record)
-        self.last = record
+        before, self.last = self.last, record
+        if record["event_type"] != "gap":
+            self._acted = None
+        if record["event_type"] == "gap":
+            self._lose_sight(record, before)
+            return
         if record["event_type"] == "policy":
             self.apply(json.loads(record["policy_json"]), ns, wall, record)
             return
@@ -253,6 +261,20 @@ class Broker:
             self._new_run()
             self._limiter("broker", "").use(ns)
         self.last = record
+
+    def _lose_sight(self, record: Record, before: Record | None) -> None:
+        """The connections may be others, the buckets may have any balance: all begin anew. Marks
+        were seen until the first record that is missing."""
+        ns = seen = record["ts_mono_ns"]
+        if before is not None:
+            began = record.get("gap_from_mono_ns")
+            seen = before["ts_mono_ns"] if self._acted is None else self._acted
+            seen = seen if began is None else max(seen, min(began, ns))
+        self._seen_until = seen
+        for name in list(self._cnxs):
+            self._close(name, ns, seen, record["ts_wall_ms"], record["source_feed"], "gap")
+        self._new_run()
+        self._limiter("broker", "").use(ns)
 
     def _on_connection_opened(self, r: Record, ns: int, wall: int | None) -> None:
         cnx = self._connect(r["cnx_id"])
@@ -416,7 +438,8 @@ class Broker:
         return sum(cnx.buffered for cnx in self._cnxs.values() if cnx.thread == thread)
 
     def _look_at_thread(
-        self, thread: int | None, ns: int, settle_ns: int, wall: int | None, feed: str
+        self, thread: int | None, ns: int, settle_ns: int, wall: int | None, feed: str,
+        rule: str = "buffer_half",
     ) -> None:
         if thread not in self._limited_threads or thread is None:
             return
@@ -425,7 +448,7 @@ class Broker:
         self._limited_threads.remove(thread)
         for cnx in list(self._cnxs.values()):
             if cnx.thread == thread and BUFFER in cnx.flags:
-                self._end_flag(cnx, BUFFER, "buffer_half", ns, settle_ns, wall, feed)
+                self._end_flag(cnx, BUFFER, rule, ns, settle_ns, wall, feed)
 
     def _flag(
         self, cnx: Connection, kind: str, rule: str, p: Producer | None, trigger: str, ns: int,
@@ -466,12 +489,15 @@ class Broker:
             exchange=ended,
         )
 
-    def _close(self, name: str, ns: int, settle_ns: int, wall: int | None, feed: str) -> None:
+    def _close(
+        self, name: str, ns: int, settle_ns: int, wall: int | None, feed: str,
+        rule: str = "connection_closed",
+    ) -> None:
         cnx = self._cnxs[name]
         cnx.settle(settle_ns, self._stats)
         for kind in (IN_FLIGHT, BUFFER):
             if kind in cnx.flags:
-                self._end_flag(cnx, kind, "connection_closed", ns, settle_ns, wall, feed)
+                self._end_flag(cnx, kind, rule, ns, settle_ns, wall, feed)
         places = [
             (place, limiter)
             for limiter in self._limiters.values()
@@ -482,12 +508,13 @@ class Broker:
             limiter.queue.remove(place)
             balances, _ = limiter.peek(settle_ns)
             self._unmark(
-                limiter, place.mark, balances, "connection_closed", ns, settle_ns, wall, feed
+                limiter, place.mark, balances, rule, ns, settle_ns, wall, feed
             )
         del self._cnxs[name]
         self._flights = [f for f in self._flights if f[0] != name]
         self._note_thread(cnx.thread)
-        self._look_at_thread(cnx.thread, ns, settle_ns, wall, feed)
+        resumed = "buffer_half" if rule == "connection_closed" else rule
+        self._look_at_thread(cnx.thread, ns, settle_ns, wall, feed, resumed)
 
     # -- limiters ----------------------------------------------------------------------------
 
@@ -710,6 +737,7 @@ class Broker:
             "pause_model_ns": pause,
             "waiting": len(limiter.queue) if limiter is not None else None,
             "pause_observed_ns": observed,
+            "seen_until_ns": self._seen_until if rule == "gap" else None,
             "request_id": exchange.request_id if exchange is not None else None,
             "receipt_state": exchange.receipt if exchange is not None else None,
         })
@@ -722,6 +750,7 @@ class Broker:
     ) -> None:
         """A document takes effect; before the first record it only holds (`ns` None)."""
         if ns is not None:
+            self._acted = ns
             # topics may change their group in the middle of a pause
             for cnx in self._cnxs.values():
                 cnx.settle(ns, self._stats)

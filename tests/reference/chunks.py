@@ -37,15 +37,19 @@ def _nulls_first(value: Any) -> tuple[bool, Any]:
     return True, value
 
 
+def _level(r: Record) -> tuple[Any, ...]:
+    return (
+        r["ts_wall_ms"], _nulls_first(r.get("seq")), _nulls_first(r.get("partition")),
+        _nulls_first(r.get("ledger_id")), _nulls_first(r.get("entry_id")),
+        KINDS.index(r["event_type"]), *[_nulls_first(r.get(name)) for name in _LATER],
+    )
+
+
 def in_order(records: Iterable[Record]) -> list[Record]:
     """Records of one topic by wall time and the rest of the contract's order, none repeated."""
     found: list[Record] = []
     known: set[tuple[Any, ...]] = set()
-    for r in sorted(records, key=lambda r: (
-        r["ts_wall_ms"], _nulls_first(r.get("seq")), _nulls_first(r.get("partition")),
-        _nulls_first(r.get("ledger_id")), _nulls_first(r.get("entry_id")),
-        KINDS.index(r["event_type"]), *[_nulls_first(r.get(name)) for name in _LATER],
-    )):
+    for r in sorted(records, key=_level):
         identity = (r["ts_wall_ms"], r["source_feed"], r["broker"], r.get("seq"))
         if r.get("seq") is not None and identity in known:
             continue
@@ -251,13 +255,19 @@ class Consumer:
             now_ms,
         )
 
-    def take(self, chunk: Chunk, now: int) -> Answer:
-        """One chunk delivered; its position was not acknowledged before."""
+    def emptied(self) -> Consumer:
+        """The same consumer, of whose buffers nothing is known any more."""
+        self.contexts, self.fifo, self.counter = {}, [], 0
+        return self
+
+    def take(self, chunk: Chunk, now: int, is_blind: bool = False) -> Answer:
+        """One chunk delivered; its position was not acknowledged before. `is_blind`: a first chunk
+        may have come that nobody saw."""
         if self.started_ms is None:
             self.started_ms = now
-        decisions = self._decide(chunk, now)
+        decisions = self._decide(chunk, now, is_blind)
         permits = self._permits(chunk, decisions[-1].outcome)
-        if permits == 0 and decisions[-1].outcome != "COMPLETE":
+        if permits == 0 and decisions[-1].outcome not in ("COMPLETE", "FIRST_UNSEEN"):
             self.permits_lost += 1
         return Answer(decisions, permits)
 
@@ -277,7 +287,7 @@ class Consumer:
             found.append(self._remove("EXPIRED", context, now_ms, acknowledge=True))
         return found
 
-    def _decide(self, chunk: Chunk, now: int) -> list[Decision]:
+    def _decide(self, chunk: Chunk, now: int, is_blind: bool) -> list[Decision]:
         context = self.contexts.get(chunk.uuid)
         before: list[Decision] = []
         if chunk.chunk_id == 0:
@@ -292,6 +302,8 @@ class Consumer:
                 chunk, now, last_ms=now, marker=chunk.marker
             )
             self.fifo.append(chunk.uuid)
+        if context is None and is_blind:
+            return [self._about("FIRST_UNSEEN", chunk, None, now)]
         if context is None:
             return [self._no_first(chunk, now)]
         if chunk.chunk_id <= context.last:
@@ -303,7 +315,7 @@ class Consumer:
     def _permits(self, chunk: Chunk, outcome: str) -> int:
         if not chunk.is_last:
             return 1
-        if outcome in ("COMPLETE", "OVERFLOW_EXCEPTION", "COUNT_EXCEPTION"):
+        if outcome in ("COMPLETE", "OVERFLOW_EXCEPTION", "COUNT_EXCEPTION", "FIRST_UNSEEN"):
             return 0
         if outcome.startswith("GIVEN_UP"):
             return 1
@@ -460,6 +472,8 @@ class Seat:
     is_open: bool = False
     opened: tuple[int, int] = (0, 0)
     last_chunk_ms: int | None = None
+    began: int | None = None
+    """Number of its first chunk."""
     in_window: bool = False
     expiry_pass: Timer | None = None
     vanishing: Timer | None = None
@@ -527,6 +541,8 @@ class Topic:
         self._now = 0
         self._from_record = False
         self._count = 0
+        self._gaps: dict[str, int] = {}
+        """When each broker was out of sight last (ms)."""
 
     # -- time --------------------------------------------------------------------------------
 
@@ -580,6 +596,47 @@ class Topic:
         self._timers = [t for t in self._timers if t is not timer]
 
     # -- consumers ---------------------------------------------------------------------------
+
+    # -- gaps --------------------------------------------------------------------------------
+
+    @property
+    def _is_blind(self) -> bool:
+        """Whether the first chunk of a message may have come while nobody looked."""
+        ended = self._gaps.get(self._last["broker"]) if self._last is not None else None
+        life = 2 * self._expiry if self._expiry > 0 else self._idle
+        return ended is not None and self._now < ended + life
+
+    def meet(self, gap: Record) -> None:
+        """A gap of a broker, to whose time the topic has been advanced."""
+        self._gaps[gap["broker"]] = self._now = gap["ts_wall_ms"]
+        if self._last is None or self._last["broker"] != gap["broker"]:
+            return
+        self._from_record = False
+        seats = [
+            (seat.began or 0, s, seat)
+            for s in self.subscriptions.values() for seat in s.seats.values()
+        ]
+        for _, s, seat in sorted(seats, key=lambda found: found[0]):
+            contexts, seat.judge = seat.judge.contexts, seat.judge.emptied()
+            for context in contexts.values():
+                last = context.last_chunk_id
+                self._event(s, seat, seat.name, Decision(
+                    "LOST_TO_SIGHT", context.first.uuid, last, context.first.num_chunks,
+                    context.ids[last], self._now - context.received_ms,
+                ))
+        held = [
+            (held.number, s, position, held)
+            for s in self.subscriptions.values() for position, held in s.held.items()
+        ]
+        for _, s, position, one in sorted(held, key=lambda found: found[0]):
+            record = one.record
+            if not self._is_acked(s, position):
+                self._event(s, None, None, Decision(
+                    "LOST_TO_SIGHT", record["uuid"], record["chunk_id"], record["num_chunks"],
+                    position, self._now - one.since,
+                ))
+        for s in self.subscriptions.values():
+            s.bound, s.held = {}, {}
 
     def _subscription(self, record: Record) -> Subscription:
         name = record["subscription"]
@@ -723,7 +780,7 @@ class Topic:
         elif mode == "hash":
             there = sorted((c for c in s.seats.values() if c.is_open), key=lambda c: c.opened)
             name = there[murmur3_32(chunk.uuid.encode()) % len(there)].name
-        elif chunk.chunk_id == 0:
+        elif chunk.chunk_id == 0 or (mode == "pin" and self._is_blind):
             name = seat.name
         if name is not None:
             s.bound[chunk.uuid] = (name, self._now)
@@ -750,7 +807,7 @@ class Topic:
         new_again = rested is not None and now - rested >= self._idle
         if new_again and not seat.judge.contexts and seat.judge.counter == 0:
             self._cancel(seat.expiry_pass)
-            seat.judge, seat.expiry_pass = Consumer(self._params), None
+            seat.judge, seat.expiry_pass, seat.began = Consumer(self._params), None, None
         seat.last_chunk_ms, seat.in_window, self._window.delivered = now, True, True
         judge = seat.judge
         if self._is_acked(s, chunk.position):
@@ -759,7 +816,10 @@ class Topic:
             )]
             permits = 1
         else:
-            answer = judge.take(chunk, now)
+            if seat.began is None:
+                self._count += 1
+                seat.began = self._count
+            answer = judge.take(chunk, now, self._is_blind)
             decisions, permits = answer.decisions, answer.permits
             if seat.expiry_pass is None and self._expiry > 0:
                 seat.expiry_pass = self._set_timer(lambda: self._pass(s, seat), self._expiry)
@@ -919,10 +979,26 @@ def keys_of(records: Iterable[Record]) -> list[tuple[str, str]]:
 
 
 def records_of(records: Iterable[Record], key: tuple[str, str]) -> list[Record]:
-    """What this job reads of one topic, in order."""
-    return in_order(
-        r for r in records if r["event_type"] in READ and (r["cluster"], r["topic"]) == key
-    )
+    """What this job reads of one topic, in order: its own records and the gaps of its cluster."""
+    own = [r for r in records if r["event_type"] in READ and (r["cluster"], r["topic"]) == key]
+    gaps = [r for r in records if r["event_type"] == "gap" and r["cluster"] == key[0]]
+    return sorted([*in_order(own), *in_order(gaps)], key=_level)
+
+
+def play(topic: Topic, records: Sequence[Record], until_ms: int | None = None) -> None:
+    """Take the ordered records of one topic, then move its clock to `until_ms`. A gap moves no
+    clock: after the topic's last record it is met only on the way to `until_ms`."""
+    own = [i for i, r in enumerate(records) if r["event_type"] != "gap"]
+    for i, record in enumerate(records):
+        if i > own[-1] and (until_ms is None or record["ts_wall_ms"] >= until_ms):
+            break
+        topic.advance(record["ts_wall_ms"], next((records[j] for j in own if j >= i), None))
+        if record["event_type"] == "gap":
+            topic.meet(record)
+        else:
+            topic.take(record)
+    if until_ms is not None:
+        topic.advance(until_ms)
 
 
 def judge(
@@ -932,11 +1008,7 @@ def judge(
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
     for key in keys_of(records):
         topic = Topic(*key, params)
-        for record in records_of(records, key):
-            topic.advance(record["ts_wall_ms"], record)
-            topic.take(record)
-        if until_ms is not None:
-            topic.advance(until_ms)
+        play(topic, records_of(records, key), until_ms)
         for table, found in topic.rows.items():
             rows[table].extend(found)
     return rows

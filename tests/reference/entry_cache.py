@@ -20,6 +20,7 @@ TABLES = ("cache_stats", "cache_evictions", "cache_reads")
 READ = (
     "broker_started", "entry_added", "dispatch", "entry_read", "entry_released", "replay_queued",
     "entry_invalidated", "cursor_state", "cursor_deleted", "ledger_deleted", "policy",
+    "gap",
 )
 NS_PER_MS = 1_000_000
 MIB = 1_048_576
@@ -185,6 +186,7 @@ class Counts:
     evicted_wanted: int = 0
     extended: int = 0
     stashed: int = 0
+    unknown_reads: int = 0
 
     @property
     def hit_ratio(self) -> float | None:
@@ -814,7 +816,7 @@ class Future:
         for i, r in enumerate(records):
             if r["event_type"] == reads:
                 self._reads.setdefault((r["topic"], position_of(r)), []).append(i)
-            elif r["event_type"] == "broker_started":
+            elif r["event_type"] in ("broker_started", "gap"):
                 self._ends.append((i, lambda _, __: True))
             elif r["event_type"] in ("entry_invalidated", "ledger_deleted"):
                 self._ends.append((i, _removed_by(r)))
@@ -869,6 +871,7 @@ class Broker:
     def _begin(self, now: int) -> None:
         """A run of the broker begins, with nothing in memory."""
         self._run += 1
+        self._blind_until: int | None = None
         self._started = now
         self._check = now + CHECK
         self._topics: dict[str, Topic] = {}
@@ -966,9 +969,26 @@ class Broker:
         if record["event_type"] == "policy":
             self.apply(json.loads(record["policy_json"]), wall)
             return
+        if record["event_type"] == "gap":
+            self._lose_sight(ns)
+            return
         if record["event_type"] not in NOT_JUDGED[self._params["release_event"]]:
             topic = self._topic(record["topic"], ns)
             getattr(self, "_on_" + record["event_type"])(record, topic, ns, wall)
+
+    def _lose_sight(self, now: int) -> None:
+        """Every cache is as empty, but may hold what was inserted before: nothing that could still
+        be there is missed by a read until it would have gone."""
+        self._topics = {}
+        lives = []
+        for i, before in enumerate(self.caches):
+            s = before.settings
+            lives.append(max(s.ttl_max, (1 + s.max_requeue) * s.ttl))
+            self.caches[i] = Cache(s, self._next_read)
+            self.caches[i].switches = before.switches
+            _carry_counts(before, self.caches[i])
+        self._passed = [now] * len(self.caches)
+        self._blind_until = now + max(lives)
 
     def _first(self, record: Record) -> None:
         ns, wall = record["ts_mono_ns"], record["ts_wall_ms"]
@@ -1045,6 +1065,7 @@ class Broker:
             at = reader.read_pos
             if position >= at if at is not None else kind != "replay":
                 reader.read_pos = position[0], position[1] + 1
+        is_blind = self._blind_until is not None and ns < self._blind_until
         for i, cache in enumerate(self.caches):
             entry = cache.read(name, position, ns)
             counts = cache.count(name)
@@ -1053,8 +1074,11 @@ class Broker:
                 counts.hit_bytes += entry.bytes
             else:
                 size = r.get("entry_bytes")
-                counts.misses += 1
-                counts.miss_bytes += size or 0
+                if is_blind:
+                    counts.unknown_reads += 1
+                else:
+                    counts.misses += 1
+                    counts.miss_bytes += size or 0
                 takes = cache.settings.max_bytes != 0
                 if size is not None and takes and topic.caches_reads(subscription, cache.settings):
                     cache.insert(name, position, size, expected, ns)
@@ -1063,10 +1087,13 @@ class Broker:
             self._follow_cursors(i, r, topic, before)
             left = cache.find(name, position)
             self._write_removals(i, ns, wall, r["source_feed"])
+            unknown = entry is None and is_blind
+            found = "unknown" if unknown else "miss" if entry is None else "hit"
             self._put(
-                "cache_reads", "miss" if entry is None else "hit", ns, wall, r["source_feed"], {
+                "cache_reads", found, ns, wall, r["source_feed"], {
                     **_shown(cache), "topic": name, "subscription": subscription,
-                    "position": f"{position[0]}:{position[1]}", "hit": entry is not None,
+                    "position": f"{position[0]}:{position[1]}",
+                    "hit": None if unknown else entry is not None,
                     "expected_after": None if left is None else left.expected,
                     "reader_kind": kind,
                 },

@@ -14,12 +14,12 @@ KINDS = (
     "reads_paused", "reads_resumed", "throttle_receipt", "send_timeout", "dispatch", "ack",
     "entry_read", "entry_released", "replay_queued", "entry_invalidated", "cursor_state",
     "cursor_deleted", "ledger_state", "ledger_deleted", "produce_batch", "producer_id_assigned",
-    "policy",
+    "policy", "gap",
 )
 _OTHERS = (
     "source_feed", "ts_wall_ms", "cnx_id", "supports_throttle", "io_thread", "producer_id",
     "producer_name", "sequence_id", "entry_bytes", "num_messages", "publish_time_ms", "request_id",
-    "policy_json",
+    "policy_json", "gap_from_mono_ns", "gap_from_wall_ms", "dropped",
 )
 
 

@@ -19,7 +19,7 @@ Key = tuple[str, str, str]
 
 OWN = ("produce_batch", "producer_id_assigned")
 """Kinds that have a key of their own; the other two hold for every key of their broker."""
-SHARED = ("policy", "broker_started")
+SHARED = ("policy", "broker_started", "gap")
 TABLES = ("producer_id_decisions", "producer_id_stats", "producer_id_owners")
 NS_PER_MS = 1_000_000
 DEFAULT_USER = "<default>"
@@ -369,6 +369,8 @@ class User:
     def _empty(self) -> None:
         self.filters = Filters(self._params)
         self._sensor = Sensor()
+        self._blind_until: int | None = None
+        """Until then the broker may have filters with ids that came in a gap."""
         self._counted: dict[int, int] = {}
         """When each producer id was counted last."""
 
@@ -390,6 +392,10 @@ class User:
         now = record["ts_wall_ms"]
         if record["event_type"] == "broker_started":
             self._empty()
+            return None
+        if record["event_type"] == "gap":
+            life = 1.5 if self._params["window_mode"] in "AC" else 1
+            self._blind_until = now + math.ceil(life * self._w)
             return None
         if record["event_type"] == "policy":
             self._forget(now)
@@ -444,9 +450,14 @@ class User:
 
     def _judge(self, record: Record, window: Window) -> None:
         pid, now = record["producer_id"], self._now
-        if self._is_idle(now):
-            self._sensor = Sensor()
-        verdict, throttle = self._sensor.charge(1, now, self._rules(), self._params["enforcement"])
+        is_blind = self._blind_until is not None and now < self._blind_until
+        verdict, throttle = "counted", 0
+        if not is_blind:
+            if self._is_idle(now):
+                self._sensor = Sensor()
+            verdict, throttle = self._sensor.charge(
+                1, now, self._rules(), self._params["enforcement"]
+            )
         throttle = reported(throttle, self._params["defects"])
         recount = pid in self._counted
         receiver: Filter | None = None
@@ -464,6 +475,8 @@ class User:
         known = self._params["membership"] == "exact"
         if known and recount and verdict != "rejected":
             rule = "recounted_after_disposal"
+        if is_blind:
+            rule = "unseen_after_gap"
         bound, source = self._policies.bound(self._user)
         rate, tokens = self._levels(now)
         self._put("producer_id_decisions", rule, now, record.get("ts_mono_ns"), {

@@ -9,7 +9,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.state.drawn_trace import BROKERS, EVERYWHERE, Trace, WallWriter, clocks, operations
+from tests.state.drawn_trace import (
+    BROKERS,
+    EVERYWHERE,
+    GAPS_MS,
+    Trace,
+    WallWriter,
+    clocks,
+    operations,
+)
 from tests.state.trace import START_MS
 
 TOPICS = (
@@ -37,7 +45,7 @@ KINDS = (
     *("added",) * 18, *("state",) * 4, *("roll",) * 4, *("poll",) * 8, "deleted", "deleted",
     *("move",) * 8, *("jump",) * 4, "gone", *("ack",) * 5, *("upto",) * 3, *("created",) * 4,
     "closed", *("topic",) * 3, *("namespace",) * 3, *("broker",) * 4, "late", "everywhere",
-    "other", "started", "stray",
+    "other", "started", "stray", *("gap",) * 2,
 )
 SIZES = (100, 100, 1, 0, 7, 1000, 589, 2345)
 LIMITS = (1000, 100_000, -1, 2500, 10_000, 30_000, -1, 300, 0, 250.5, None, 100_000, 1)
@@ -108,6 +116,7 @@ class _Writer(WallWriter):
             "closed": self._closed, "topic": self._topic, "namespace": self._namespace,
             "broker": self._broker, "late": self._late, "everywhere": self._everywhere,
             "other": self._other, "started": self._started, "stray": self._stray,
+            "gap": self._gap,
         }
         index = a % len(self._topics)
         # a topic mostly has one broker
@@ -329,6 +338,9 @@ class _Writer(WallWriter):
 
     def _started(self, broker: str, t: _Topic, b: int, c: int) -> None:
         self.put(broker, "broker_started")
+
+    def _gap(self, broker: str, t: _Topic, b: int, c: int) -> None:
+        self.put(broker, "gap", late_ms=400 * (c == 0), since=GAPS_MS[b % len(GAPS_MS)])
 
     def _stray(self, broker: str, t: _Topic, b: int, c: int) -> None:
         """Something that other jobs read."""

@@ -23,7 +23,7 @@ from tests.reference.entry_cache import (
     TTL_MS,
     WATERMARK,
 )
-from tests.state.drawn_trace import Trace
+from tests.state.drawn_trace import GAPS_MS, Trace, missing
 from tests.state.trace import START_MS, START_NS
 
 MS = 1_000_000
@@ -47,6 +47,7 @@ KINDS = (
     *("invalidate",) * 2, "invalidate_ledger", *("delete_ledger",) * 2, *("new_ledger",) * 2,
     *("cursor",) * 4, *("seek",) * 3, *("mark",) * 4, *("inactive",) * 2, "remove_cursor",
     *("policy",) * 5, *("everywhere",) * 2, "other", *("started",) * 2, "ignored",
+    *("gap",) * 2,
 )
 POLICIES = ("expected_reads", "expected_reads_stash", "fifo", "proportional", "lru")
 BROKER_VALUES: dict[str, tuple[Any, ...]] = {
@@ -132,7 +133,7 @@ class _Writer:
             "new_ledger": self._new_ledger, "cursor": self._cursor, "seek": self._seek,
             "mark": self._mark, "inactive": self._inactive, "remove_cursor": self._remove_cursor,
             "policy": self._policy, "everywhere": self._everywhere, "other": self._other,
-            "started": self._started, "ignored": self._ignored,
+            "started": self._started, "ignored": self._ignored, "gap": self._gap,
         }
         self._here = self._brokers[a % len(self._brokers)], self._topics[b % len(self._topics)]
         does[kind](a, b, c)
@@ -360,6 +361,9 @@ class _Writer:
                 self._here = broker, topic
                 for subscription in SUBSCRIPTIONS[:1 + c % 3]:
                     self._state(subscription, self._log.places.get(subscription, 0), True)
+
+    def _gap(self, a: int, b: int, c: int) -> None:
+        self._put("gap", **missing(GAPS_MS[b % len(GAPS_MS)], START_MS, None, c))
 
     def _ignored(self, a: int, b: int, c: int) -> None:
         """The kinds that `release_event` leaves out, and one of other jobs."""

@@ -13,6 +13,7 @@ from state.chunks import consumer as kernel
 from state.chunks import flow, shard
 from state.chunks import layout as L
 from state.chunks.operator import Chunks, room_for_rows
+from state.chunks.shared import NO_GAPS
 from state.engine.names import Names
 from tests.state.chunk_trace import PARAMS
 from udfs.hashing import hash_strings
@@ -75,8 +76,10 @@ class CoreConsumer:
         for name in ("start_ms", "closed_ms", "used_ms", "passed_ms"):
             parts["consumers"][name] = L.NULL
         parts["consumers"]["known"] = parts["consumers"]["open"] = 1
-        self._w = shard.unpack(parts, job.settings, 0, shard.Room(ROOM, 0))
-        flow.prepare(self._w)
+        self._w = shard.unpack(
+            parts, job.settings, 0, shard.Room(ROOM, 0), NO_GAPS, np.zeros(1, np.int64)
+        )
+        flow.prepare(self._w, np.full(1, L.NULL))
         self._o = room_for_rows(self._w, None, 6 * ROOM)
         self._names = Names()
         self._places: list[str] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.state.drawn_trace import BROKERS, Trace, WallWriter, clocks, operations
+from tests.state.drawn_trace import BROKERS, GAPS_MS, Trace, WallWriter, clocks, operations
 
 TOPICS = ("persistent://t/ns/a", "persistent://t/ns/b-partition-1")
 SUBSCRIPTIONS = ("s1", "s2", "s3")
@@ -26,6 +26,7 @@ KINDS = (
     *("next",) * 26, *("lose",) * 2, *("skip",) * 2, *("swap",) * 2, *("restart",) * 2,
     *("resend",) * 2, *("repeat",) * 4, *("burst",) * 3, *("again",) * 3, *("count",) * 3,
     *("ack",) * 3, *("created",) * 2, *("closed",) * 3, "plain", "added", *("marker",) * 3, "stray",
+    *("gap",) * 2,
 )
 PARAMS: dict[str, tuple[Any, ...]] = {
     "maxPendingChunkedMessage": (10, 1, 2, 2, 3, 0, -1),
@@ -93,7 +94,7 @@ class _Writer(WallWriter):
             "burst": self._burst, "again": self._again, "count": self._count,
             "ack": self._ack, "created": self._consumer, "closed": self._close,
             "plain": self._ordinary, "added": self._ordinary_added, "marker": self._marker,
-            "stray": self._stray,
+            "stray": self._stray, "gap": self._gap,
         }
         does[kind](t, a, b, c)
 
@@ -323,6 +324,9 @@ class _Writer(WallWriter):
             self._consumer(t, a, b, c)
 
     # -- records ---------------------------------------------------------------------------------
+
+    def _gap(self, t: _Topic, a: int, b: int, c: int) -> None:
+        self.put(BROKERS[c % 5 == 0], "gap", since=GAPS_MS[b % len(GAPS_MS)])
 
 
 OPS = operations(KINDS, STEPS_MS)

@@ -65,6 +65,21 @@ def clocks(draw: st.DrawFn, ticks: Sequence[bool] = (False, False, True)) -> dic
     }
 
 
+def missing(ms: int, at_ms: int, at_ns: int | None, number: int) -> dict[str, Any]:
+    """The columns of a gap that began so long before its time; on every third it is not known how
+    long, or how much is missing."""
+    if number % 3 == 0:
+        return {"gap_from_mono_ns": None, "gap_from_wall_ms": None, "dropped": None}
+    return {
+        "gap_from_mono_ns": None if at_ns is None else at_ns - ms * NS_PER_MS,
+        "gap_from_wall_ms": max(at_ms - ms, 0), "dropped": number if number % 2 else None,
+    }
+
+
+GAPS_MS = (0, 1, 400, 3000, 60_000)
+"""How long records are missing."""
+
+
 class WallWriter:
     """Writes the records of a job on wall time; `now` is the time of the next one (ms)."""
 
@@ -82,6 +97,8 @@ class WallWriter:
         if self._plain["seq"]:
             seq = self._seq[broker] = self._seq[broker] + 1
         at = self.now - late_ms
+        if kind == "gap":
+            columns = missing(columns.pop("since"), at, None, len(self.records))
         offset = self._plain["offsets"][(*BROKERS, EVERYWHERE).index(broker)]
         holey = self._plain["holey"] and len(self.records) % 5 == 0
         self.records.append({

@@ -8,7 +8,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.state.drawn_trace import BROKERS, EVERYWHERE, Trace, WallWriter, clocks, operations
+from tests.state.drawn_trace import (
+    BROKERS,
+    EVERYWHERE,
+    GAPS_MS,
+    Trace,
+    WallWriter,
+    clocks,
+    operations,
+)
 from tests.state.trace import START_MS
 
 PRINCIPALS = (
@@ -29,7 +37,7 @@ LATE_MS = (0, 1, 40, 250, 400)
 KINDS = (
     *("new",) * 10, *("again",) * 14, *("burst",) * 4, *("recent",) * 6, *("largest",) * 2,
     *("none",) * 2, *("assigned",) * 3, *("user",) * 4, *("remove",) * 2, *("default",) * 2,
-    *("late",) * 2, *("everywhere",) * 2, "other", "started", "started", "stray",
+    *("late",) * 2, *("everywhere",) * 2, "other", "started", "started", "stray", "gap",
 )
 BOUNDS = (
     0, 1, 1, 2, 2, 3.3, 3.3, 0.5, 5, 10, 50, 1e-7, 1e13, 9_007_199_254_740_993, -1, 0.1, 0.25,
@@ -85,7 +93,8 @@ class _Writer(WallWriter):
             "largest": self._largest, "none": self._none, "assigned": self._assigned,
             "user": self._user, "remove": self._remove, "default": self._default,
             "late": self._late, "everywhere": self._everywhere, "other": self._other,
-            "started": self._started, "stray": self._stray, "broker": self._broker,
+            "started": self._started, "gap": self._gap, "stray": self._stray,
+            "broker": self._broker,
         }
         does[kind](self._brokers[a % len(self._brokers)], a, b, c)
 
@@ -186,6 +195,9 @@ class _Writer(WallWriter):
 
     def _started(self, broker: str, a: int, b: int, c: int) -> None:
         self.put(broker, "broker_started")
+
+    def _gap(self, broker: str, a: int, b: int, c: int) -> None:
+        self.put(broker, "gap", late_ms=400 * (c == 0), since=GAPS_MS[b % len(GAPS_MS)])
 
     def _stray(self, broker: str, a: int, b: int, c: int) -> None:
         """Something that other jobs read."""

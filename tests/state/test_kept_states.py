@@ -229,6 +229,20 @@ VARYING = {"names", "name_lengths", "resting.pages"}
 """Arrays of which two states of one content may have different lengths."""
 
 
+ADDED = {
+    "rate_limits": ("waiting.gap_from_mono_ns", "world.key/acted", "world.key/acted_ns"),
+    "chunks": ("shared.", "meaning"),
+    "producer_ids": (),
+    "backlog": ("keys.unseen",),
+    "entry_cache": (
+        "world.key/blind", "world.key/blind_until_ns", "world.variants/unknown_reads",
+        "world.cells/unknown_reads",
+    ),
+}
+"""Arrays, and fields of arrays, that states have got since, without another version: a state that
+is older reads as one without gaps."""
+
+
 def layout(state: bytes) -> dict[str, Any]:
     """The arrays of a state."""
     about = codec.describe(state)
@@ -237,6 +251,17 @@ def layout(state: bytes) -> dict[str, Any]:
         for a in about["arrays"]
     }
     return {"job": about["job"], "version": about["version"], "arrays": arrays}
+
+
+def without(found: dict[str, Any], added: Sequence[str]) -> dict[str, Any]:
+    """A layout as it was before arrays (`name`, `name.` for each of its columns) and fields
+    (`name/field`) were added."""
+    arrays = {
+        name: ([f for f in fields if f"{name}/{f[0]}" not in added], length)
+        for name, (fields, length) in found["arrays"].items()
+        if not any(name == one or (one.endswith(".") and name.startswith(one)) for one in added)
+    }
+    return {**found, "arrays": arrays}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -248,7 +273,7 @@ def test_a_state_of_an_earlier_release_goes_on(
     case = CASES[name]()
     kept = base64.b64decode(json.loads(STATES.read_text("utf-8"))[name])
     now = case.state()
-    assert layout(kept) == layout(now)
+    assert layout(kept) == without(layout(now), ADDED[name])
     rows = case.rows(kept)
     assert case.tables <= rows.keys()
     assert rows == case.rows(now)

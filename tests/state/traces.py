@@ -26,7 +26,7 @@ RATES = ((-1, -1), (0, 0), (2, 0), (7, -1), (0, 64), (20, 200), (100, 10_240), (
 KINDS = (
     *("publish",) * 20, *("entry_added",) * 6, "connection_opened", "connection_closed",
     "producer_created", "producer_created", "producer_closed", *("policy",) * 3,
-    *("reads_paused",) * 2, *("reads_resumed",) * 2, "broker_started",
+    *("reads_paused",) * 2, *("reads_resumed",) * 2, "broker_started", "gap",
 )
 EXCHANGE = (*KINDS, *("throttle_receipt",) * 6, *("send_timeout",) * 2)
 SWITCHES = {
@@ -135,6 +135,9 @@ def _record(
             r["ts_mono_ns"] = None
         elif a % 3 == 1 and walled:
             r["broker"], r["ts_mono_ns"] = "*", None
+    elif kind == "gap":
+        began = (None, 0, MS, 300 * MS, 5_000 * MS)[c % 5]
+        r["gap_from_mono_ns"] = None if began is None else START_NS + ns - began
     elif kind != "broker_started":
         r["cnx_id"] = cnx
     return r
@@ -206,7 +209,10 @@ def traces(
             r["ts_wall_ms"] = START_MS + ns // MS
         began, run_ns = runs[broker]
         if r["ts_mono_ns"] is not None and began:
-            r["ts_mono_ns"] = START_NS + run_ns + ns - began
+            later = run_ns - began
+            r["ts_mono_ns"] += later
+            if r.get("gap_from_mono_ns") is not None:
+                r["gap_from_mono_ns"] += later
         records.append(r)
         if kind == "broker_started":
             ns += 2 * MS

@@ -49,6 +49,7 @@ EXPECTED = [
         "start_ns": start * 1_000_000, "end_ns": None if end is None else end * 1_000_000,
         "start_ms": START_MS + start, "end_ms": None if end is None else START_MS + end,
         "reasons": reasons, "culprit_topics": culprits, "shared_limits": shared,
+        "end_seen": None if end is None else True,
     }
     for broker, cnx, start, end, reasons, culprits, shared in PAUSES
 ]

@@ -1,0 +1,75 @@
+"""Turns: what changes for every key of a broker, as the kernels of jobs on wall time find them.
+
+See `state.engine.standing`, which makes them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.engine import wall
+from state.engine.kernel import Int, compiled
+from state.engine.records import Array
+
+STARTS, GAPS = np.int64(1), np.int64(2)
+"""`start` of a turn: the broker starts; its records were lost up to here."""
+LARGEST = np.int64(2**63 - 1)
+
+
+@compiled
+def rank_at(shared_ms: Array, at_ms: Int) -> Int:
+    """How many shared records, of which these are the times, are earlier than a time."""
+    low, high = np.int64(0), np.int64(len(shared_ms))
+    while low < high:
+        middle = (low + high) >> 1
+        if shared_ms[middle] < at_ms:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def turn_after(turns: Array, turn_start: Array, place: Int, rank: Int) -> Int:
+    """The first turn of a broker that is not before a rank; never its first."""
+    low, high = turn_start[place] + 1, turn_start[place + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if turns[middle]["rank"] < rank:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def comes_late(turns: Array, turn_start: Array, place: Int, turn: Int, kind: Int) -> bool:
+    """Whether a start, or a gap, that is newer than those that a key has had came with this call
+    and is behind the key, whose next turn is given."""
+    newest, found = np.int64(0), False
+    for at in range(turn - 1, turn_start[place], -1):
+        t = turns[at]
+        if t["start"] == kind and t["fresh"] == 0:
+            return bool(found and newest > t["at_ms"])
+        if t["start"] == kind:
+            newest, found = max(newest, t["at_ms"]) if found else t["at_ms"], True
+    return found
+
+
+@compiled
+def until(at_ms: Int, life_ms: Int) -> Int:
+    """A time so much later; the largest one if it is beyond."""
+    if at_ms > 0 and life_ms > LARGEST - at_ms:
+        return LARGEST
+    return at_ms + life_ms
+
+
+def places(cluster: Array, broker: Array) -> tuple[Array, Array]:
+    """Clusters and brokers, and which of them each pair is."""
+    n = len(cluster)
+    known, place = np.zeros((n, 3), np.int64), np.empty(n, np.int64)
+    count = wall.intern_tuples(
+        known, 0, np.ascontiguousarray(cluster), np.ascontiguousarray(broker),
+        np.zeros(n, np.int64), np.ones(n, bool), place,
+    )
+    return known[:count], place
