@@ -382,6 +382,7 @@ def begin_run(w: World, now: int) -> None:
         w.flag_sets[s]["first"] = w.flag_sets[s]["last"] = w.flag_sets[s]["finger"] = NOBODY
         c = w.cursors[s]
         c["known"] = c["active"] = c["has_read"] = c["has_mark"] = c["flags"] = 0
+        c["told"] = c["durable"] = 0
         c["backlog"] = NULL
     for t in range(len(w.topics)):
         topic = w.topics[t]
