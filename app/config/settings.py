@@ -226,6 +226,12 @@ class Settings(_WithJobs):
         own = self.job_settings(job).params()
         return {**{key: getattr(self, key) for key in shared}, **own}
 
+    def blind_after_gap_ms(self) -> dict[str, int]:
+        """By job, how long (ms) it may differ from a broker after a gap in its records."""
+        return {
+            job: self.job_settings(job).blind_after_gap_ms(self.idle_state_ms) for job in self.jobs
+        }
+
     def switches(self, job: str) -> dict[str, str]:
         """Version parameters in force for a job, as its output rows carry them."""
         params = self.job_params(job)

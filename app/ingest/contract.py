@@ -108,7 +108,7 @@ class Parsed:
         partition = np.where(self.block.has("partition"), self.block.number("partition"), -1)
         partition = np.maximum(partition, -1)
         keys = codes.astype(np.int64) << 33 | (partition + 1) << 1 | self.verdicts.kafka
-        numbers, first = _distinct(keys, codes)
+        numbers, first = distinct(keys, codes)
         values = [
             normal_topic(name, int(partition[row]), bool(self.verdicts.kafka[row]))
             for name, row in zip(names.take(pa.array(codes[first])).to_pylist(), first, strict=True)
@@ -118,7 +118,7 @@ class Parsed:
 
 
 @numba.njit(cache=True, nogil=True)
-def _distinct(keys: Array, codes: Array) -> tuple[Array, Array]:
+def distinct(keys: Array, codes: Array) -> tuple[Array, Array]:
     """Number of each key in order of appearance (-1 where the code is null); first rows."""
     n = len(keys)
     places = 64

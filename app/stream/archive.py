@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from app.ingest.batches import regrouped
 from app.ingest.contract import DIGESTS, Limits, Parsed, parse_batch
+from app.ingest.coverage import COUNTS, GAPS, Coverage
 from app.ingest.payloads import redact
 from app.ingest.sources import open_stream
 from app.stream.step import ANSWERS, decode, encode
@@ -48,6 +49,8 @@ BYTES_PER_FILE = 256 << 20
 STATS = ("ts_wall_ms", "ts_mono_ns", "cluster", "broker", "topic", "event_type", "seq",
          "reason_code", "source_partition", "source_offset", "ingest_ms")
 LONGEST_STAT = 200
+WRITES = ("events", "quarantine", COUNTS, GAPS)
+"""Tables of the archive."""
 Batches = Iterator[pa.RecordBatch]
 
 
@@ -125,27 +128,33 @@ def _plain(column: Any) -> Any:
 
 
 def _validated(
-    batches: Batches, limits: Limits, jobs: Sequence[str], with_payload: bool
+    batches: Batches, limits: Limits, blind_ms: Mapping[str, int], with_payload: bool
 ) -> Iterator[tuple[str, pa.Table]]:
+    coverage, jobs = Coverage(blind_ms), list(blind_ms)
     for batch in regrouped(batches):
         now = time.time_ns() // 1_000_000
         parsed = parse_batch(batch, limits, now, jobs)
+        coverage.add(parsed, now)
         events = events_rows(parsed, batch, now, with_payload)
         if events.num_rows:
             yield "events", events
         if parsed.bad.num_rows:
             yield "quarantine", quarantine_rows(parsed, batch, now, with_payload)
+    yield from coverage.tables().items()
 
 
 def file_writer(
-    roots: dict[str, str], storage: dict[str, str], limits: Limits, jobs: Sequence[str],
+    roots: dict[str, str], storage: dict[str, str], limits: Limits, blind_ms: Mapping[str, int],
     with_payload: bool = False,
 ) -> Callable[[Batches], Batches]:
-    """A function for `mapInArrow`: raw records in, rows of WRITTEN out, one per file."""
+    """A function for `mapInArrow`: raw records in, rows of WRITTEN out, one per file.
+
+    `blind_ms` has the enabled jobs, with how long each is blind after a gap.
+    """
 
     def write(batches: Batches) -> Batches:
         held: dict[str, list[pa.Table]] = {}
-        for name, rows in _validated(batches, limits, jobs, with_payload):
+        for name, rows in _validated(batches, limits, blind_ms, with_payload):
             held.setdefault(name, []).append(rows)
             parts = held[name]
             if (
@@ -244,12 +253,12 @@ def _stats(rows: pa.Table) -> str:
 
 
 def row_blobs(
-    limits: Limits, jobs: Sequence[str], with_payload: bool = False
+    limits: Limits, blind_ms: Mapping[str, int], with_payload: bool = False
 ) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow`: raw records in, rows of ANSWERS out, for Spark to write."""
 
     def pack(batches: Batches) -> Batches:
-        for name, rows in _validated(batches, limits, jobs, with_payload):
+        for name, rows in _validated(batches, limits, blind_ms, with_payload):
             columns = [_plain(rows.column(f.name)).cast(f.type) for f in TABLES[name].schema]
             blob = encode(pa.table(columns, schema=TABLES[name].schema))
             yield pa.record_batch([pa.array([name]), pa.array([blob], pa.binary())],
@@ -298,7 +307,7 @@ class Archivist:
 
         blobs.persist()
         try:
-            for name in ("events", "quarantine"):
+            for name in WRITES:
                 schema = from_arrow_schema(TABLES[name].schema)
                 rows = blobs.where(blobs.table_name == name).mapInArrow(unpack_rows, schema)
                 self._writer.append_frame(name, rows, batch)
@@ -312,17 +321,17 @@ def start(
 ) -> StreamingQuery:
     """Start the archive of the source; `ending`: with what the source holds now."""
     writer = Writer(settings, checkpoints.ARCHIVE, spark)
-    writer.prepare(["events", "quarantine"])
-    limits, jobs = Limits(settings.max_future_ms), list(settings.jobs)
+    writer.prepare(list(WRITES))
+    limits, blind_ms = Limits(settings.max_future_ms), settings.blind_after_gap_ms()
     raw = open_stream(spark, settings, checkpoints.ARCHIVE, ending)
     by_spark = settings.commit == "spark"
     if by_spark:
-        frame = raw.through(row_blobs(limits, jobs, settings.archive_payload), ANSWERS)
+        frame = raw.through(row_blobs(limits, blind_ms, settings.archive_payload), ANSWERS)
     else:
-        roots = {name: path_in(settings, name) for name in ("events", "quarantine")}
+        roots = {name: path_in(settings, name) for name in WRITES}
         storage = {} if local_path(settings.warehouse) else settings.storage()
         frame = raw.through(
-            file_writer(roots, storage, limits, jobs, settings.archive_payload), WRITTEN
+            file_writer(roots, storage, limits, blind_ms, settings.archive_payload), WRITTEN
         )
     return (
         frame.writeStream.queryName(checkpoints.ARCHIVE)

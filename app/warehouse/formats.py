@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NAME = "_weir/formats.json"
 VERSION = 1
 """Of the file itself."""
+_OF_THE_ARCHIVE = ("events", "quarantine", "coverage_counts", "coverage_gaps")
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
     from deltalake.exceptions import DeltaError
 
     names = [table.name for job in jobs for table in DECLARED[job].tables]
-    for name in dict.fromkeys([*names, "events", "quarantine"]):
+    for name in dict.fromkeys([*names, *_OF_THE_ARCHIVE]):
         path, options = path_in(settings, name), settings.storage()
         if not DeltaTable.is_deltatable(path, options):
             continue

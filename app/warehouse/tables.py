@@ -93,6 +93,47 @@ def _quarantine() -> Table:
     )
 
 
+def _coverage() -> tuple[Table, ...]:
+    whose = (
+        TableColumn("cluster", TEXT, "cluster name"),
+        TableColumn("broker", TEXT, "broker identity"),
+    )
+    return (
+        Table(
+            "coverage_counts",
+            "Records that were read: a row per task of the archive, broker and minute; see the view"
+            " coverage.",
+            (
+                *whose,
+                TableColumn("minute_ms", LONG,
+                            "begin of the minute (ms since the epoch), by ts_wall_ms; of reading"
+                            " where that is null"),
+                TableColumn("received", LONG, "records, quarantined ones included"),
+                TableColumn("quarantined", LONG, "records that broke a rule"),
+            ),
+            sort_by=("cluster", "broker", "minute_ms"),
+        ),
+        Table(
+            "coverage_gaps",
+            "Gaps that feeds have announced: a row per gap and job, and how long it is blind.",
+            (
+                *whose,
+                TableColumn("source_feed", TEXT, "feed that has lost records"),
+                TableColumn("seq", LONG, "position of the gap in the feed"),
+                TableColumn("ts_wall_ms", LONG, "end of the gap (ms since the epoch)"),
+                TableColumn("ts_mono_ns", LONG, "end of the gap, monotonic (ns)"),
+                TableColumn("gap_from_wall_ms", LONG,
+                            "first dropped event (ms since the epoch); null = since ever"),
+                TableColumn("gap_from_mono_ns", LONG, "first dropped event, monotonic (ns)"),
+                TableColumn("dropped", LONG, "events that were dropped; null = not known"),
+                TableColumn("job", TEXT, "job that is blind from then on"),
+                TableColumn("blind_until_ms", LONG, "until this time (ms since the epoch)"),
+            ),
+            sort_by=("cluster", "broker", "ts_wall_ms"),
+        ),
+    )
+
+
 def _quality_results() -> Table:
     return Table(
         "quality_results",
@@ -224,6 +265,6 @@ TABLES: dict[str, Table] = {
     for table in (
         *(table for job in DECLARED.values() for table in job.tables),
         *_chunk_payloads(), _producer_id_live(), _producer_id_quota_advice(), _cache_bakeoff(),
-        _events(), _quarantine(), _quality_results(), _alerts(),
+        _events(), _quarantine(), *_coverage(), _quality_results(), _alerts(),
     )
 }

@@ -44,3 +44,7 @@ class BacklogParameters(Parameters):
         found = super().params()
         usual = "every_call" if found.pop("profile") == "upstream" else "evicted_only"
         return {**found, "eviction_count_rule": self.eviction_count_rule or usual}
+
+    def blind_after_gap_ms(self, idle_state_ms: int) -> int:
+        """Until the next check, by which a poll has stated every topic again."""
+        return self.backlogQuotaCheckIntervalInSeconds * 1000

@@ -21,6 +21,7 @@ from state.chunks import layout as L
 from state.chunks import shard as shards
 from state.chunks import shared as common
 from state.chunks.declaration import COLUMNS, DECLARATION, NAME
+from state.chunks.expiry import longest_life_ms
 from state.chunks.layout import NULL, Array, Feed, Out, World
 from state.chunks.rows import TOO_LARGE, Rows
 from state.chunks.sequence import SEQUENCE
@@ -77,7 +78,10 @@ class Chunks(SharedWallJob[Shard]):
             "orphan": L.SHARED_ORPHANS.index(params["shared_orphan"]),
             "window_ms": int(params["stats_window_ms"]),
             "idle_ms": int(params["idle_state_ms"]),
-            "blind_ms": blind_after_gap_ms(params),
+            "blind_ms": longest_life_ms(
+                int(params["expireTimeOfIncompleteChunkedMessageMillis"]),
+                int(params["idle_state_ms"]),
+            ),
             "max_payload": int(params["max_payload_bytes"]),
             **{d.lower(): int(d in defects) for d in L.DEFECTS},
         }
@@ -372,13 +376,6 @@ class Chunks(SharedWallJob[Shard]):
             "entry_id": pa.array(np.concatenate(entries)),
             "payload": s.store.take(pa.array(places)).cast(pa.binary()),
         })
-
-
-def blind_after_gap_ms(params: Mapping[str, Any]) -> int:
-    """How long after a gap (ms) chunks may come of messages that began in it: a client keeps a
-    message for less than two expiry times, with expiry off as long as state is kept here."""
-    expiry_ms = int(params["expireTimeOfIncompleteChunkedMessageMillis"])
-    return min(2 * expiry_ms, 2**62) if expiry_ms > 0 else int(params["idle_state_ms"])
 
 
 _BLANK: dict[str, Any] = {

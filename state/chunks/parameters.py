@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, model_validator
 
+from state.chunks.expiry import longest_life_ms
 from state.engine.parameters import SWITCH, Parameters
 
 Defect = Literal["B1", "B2", "B3", "B4", "B7", "B8"]
@@ -43,3 +44,7 @@ class ChunksParameters(Parameters):
         found = super().params()
         chosen = DEFECTS if found.pop("profile") == "upstream" else self.defects
         return {**found, "defects": [d for d in DEFECTS if d in chosen]}
+
+    def blind_after_gap_ms(self, idle_state_ms: int) -> int:
+        """As long as a client keeps a message that began in the gap."""
+        return longest_life_ms(self.expireTimeOfIncompleteChunkedMessageMillis, idle_state_ms)

@@ -32,6 +32,11 @@ class Parameters(Section):
         default."""
         return {"extra_outputs": [], **self.model_dump(by_alias=True)}
 
+    def blind_after_gap_ms(self, idle_state_ms: int) -> int:
+        """How long after a gap (ms) the job may differ from a broker; 0 where nothing depends on
+        records before."""
+        return 0
+
     @classmethod
     def marked(cls, mark: str) -> tuple[str, ...]:
         """Names of the parameters with a mark, as `params` spells them."""

@@ -82,3 +82,18 @@ class EntryCacheParameters(Parameters):
         """The parameters that the job gets: of a variant only its own settings."""
         found = {k: v for k, v in super().params().items() if v is not None}
         return {**found, "variants": [v.model_dump(exclude_unset=True) for v in self.variants]}
+
+    def blind_after_gap_ms(self, idle_state_ms: int) -> int:
+        """The longest life of an entry that nobody reads, in any of the caches."""
+        return max(self._longest_life_ms(one) for one in (self.variants or [CacheVariant()]))
+
+    def _longest_life_ms(self, variant: CacheVariant) -> int:
+        prefix = "managedLedgerCacheEviction"
+        ttl_ms, most_ms, times = (
+            getattr(self, name) if getattr(variant, name) is None else getattr(variant, name)
+            for name in (
+                f"{prefix}TimeThresholdMillis", f"{prefix}TimeThresholdMillisMax",
+                f"{prefix}ExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes",
+            )
+        )
+        return max(most_ms, ttl_ms * (1 + times))

@@ -49,3 +49,8 @@ class ProducerIdsParameters(Parameters):
         found = super().params()
         defects = ["Q1"] if found.pop("profile") == "upstream" else self.defects
         return {**found, "defects": defects}
+
+    def blind_after_gap_ms(self, idle_state_ms: int) -> int:
+        """The life of a filter, which may hold ids that came in the gap."""
+        halves = 3 if self.window_mode in ("A", "C") else 2
+        return (halves * self.window_seconds * 1000 + 1) // 2

@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from state.engine.parameters import SWITCH, WITHOUT_EFFECT, Milliseconds, Parameters, Positive
 
+BLIND_AFTER_GAP_MS = 10_000
+"""A bucket fills from empty in one second: so long covers a debt of nine seconds of its rate."""
+
 
 class RateLimitsParameters(Parameters):
     """Parameters of the job rate_limits (spec: rate limits, sections 2 and 8)."""
@@ -23,3 +26,7 @@ class RateLimitsParameters(Parameters):
     extra_outputs: list[Literal["publish_verdicts"]] = []
     throttleProducerReceiptWaitTimeMillis: Milliseconds = 100
     connectionsPerBroker: Annotated[Positive, WITHOUT_EFFECT] = 1
+
+    def blind_after_gap_ms(self, idle_state_ms: int) -> int:
+        """Until a bucket that was in debt has been full."""
+        return BLIND_AFTER_GAP_MS

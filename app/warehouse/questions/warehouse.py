@@ -23,7 +23,21 @@ WHERE version IS NOT NULL
 ORDER BY committed_ms DESC, name
 """.strip()
 
+_COVERAGE = """
+SELECT cluster, broker, epoch_ms(minute_ms) AS minute, received, repeated, late, quarantined, gaps,
+  dropped, array_to_string(blind_jobs, ', ') AS blind
+FROM coverage
+WHERE minute_ms >= $since AND minute_ms < $until
+ORDER BY minute_ms DESC, cluster, broker
+LIMIT $rows
+""".strip()
+
 QUESTIONS = (
+    Question(
+        "coverage", "Per broker and minute, the newest first: records received, repeated, late and"
+        " quarantined, gaps, events that they dropped, and the jobs that were blind.",
+        ("coverage",), _COVERAGE,
+    ),
     Question(
         "quarantined", "Records that were not applied, by reason; those without a time always"
         " count.", ("quarantine",), _QUARANTINE,

@@ -1,0 +1,88 @@
+"""How much of each broker and minute was read, and the gaps that its feed has announced.
+
+Counted where the archive parses every record anyway: one query sees each record of a warehouse, and
+commits its counts with its files, so a repeated micro-batch counts nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from app.ingest.contract import Parsed, distinct
+from app.warehouse.tables import TABLES
+from state.events import EVERY_BROKER, KIND_INDEX
+
+COUNTS, GAPS = "coverage_counts", "coverage_gaps"
+MINUTE_MS = 60_000
+LATEST_MS = 253_402_300_799_999
+"""9999-12-31: later wall times count in the minute in which they are read."""
+_GAP = KIND_INDEX["gap"]
+
+
+class Coverage:
+    """Counts of one task."""
+
+    def __init__(self, blind_ms: Mapping[str, int]) -> None:
+        """`blind_ms` has, by job, how long it is blind after a gap."""
+        self._blind_ms = blind_ms
+        self._counts: dict[tuple[str, str, int], list[int]] = {}
+        self._gaps: list[dict[str, Any]] = []
+
+    def add(self, parsed: Parsed, ingest_ms: int) -> None:
+        """Count records that name a broker, and keep the gaps among them."""
+        block = parsed.block
+        (cluster, clusters), (broker, brokers) = (block.text(n) for n in ("cluster", "broker"))
+        wall = block.number("ts_wall_ms")
+        timed = block.has("ts_wall_ms") & (wall >= 0) & (wall <= LATEST_MS)
+        minute = np.where(timed, wall, ingest_ms) // MINUTE_MS
+        named = (cluster >= 0) & (broker >= 0)
+        place = np.where(named, broker.astype(np.int64) * (len(clusters) + 1) + cluster, -1)
+        where, first = distinct(place, np.where(named, 0, -1).astype(np.int32))
+        number, rows = distinct(where.astype(np.int64) << 33 | minute, where)
+        bad = np.zeros(parsed.n, bool)
+        bad[parsed.bad.column("row").to_numpy()] = True
+        known = number >= 0
+        every = np.bincount(number[known], minlength=len(rows)).tolist()
+        refused = np.bincount(number[known & bad], minlength=len(rows)).tolist()
+        names = [(clusters[int(cluster[i])].as_py(), brokers[int(broker[i])].as_py())
+                 for i in first]
+        for row, received, quarantined in zip(rows.tolist(), every, refused, strict=True):
+            pair = names[where[row]]
+            if pair[1] == EVERY_BROKER:
+                continue
+            count = self._counts.setdefault((*pair, int(minute[row]) * MINUTE_MS), [0, 0])
+            count[0] += received
+            count[1] += quarantined
+        gaps = np.flatnonzero((parsed.kind == _GAP) & parsed.valid)
+        if len(gaps):
+            self._add_gaps(parsed, gaps)
+
+    def _add_gaps(self, parsed: Parsed, rows: np.ndarray) -> None:
+        columns = ("cluster", "broker", "source_feed", "seq", "ts_wall_ms", "ts_mono_ns",
+                   "gap_from_wall_ms", "gap_from_mono_ns", "dropped")
+        picked = pa.array(rows)
+        found = parsed.table.select(columns).take(picked).to_pylist()
+        for gap in found:
+            for job, blind_ms in self._blind_ms.items():
+                ended = gap["ts_wall_ms"]
+                until = None if ended is None else min(ended + blind_ms, 2**63 - 1)
+                self._gaps.append({**gap, "job": job, "blind_until_ms": until})
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Rows of the tables that have any."""
+        found = {}
+        if self._counts:
+            keys, values = list(self._counts), list(self._counts.values())
+            columns = [*zip(*keys, strict=True), *zip(*values, strict=True)]
+            found[COUNTS] = pa.table(
+                [pa.array(column, f.type)
+                 for column, f in zip(columns, TABLES[COUNTS].schema, strict=True)],
+                schema=TABLES[COUNTS].schema,
+            )
+        if self._gaps:
+            found[GAPS] = pa.Table.from_pylist(self._gaps, TABLES[GAPS].schema)
+        return found
