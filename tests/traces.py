@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 
 from app.generate.scenario import DisorderSpec, load_scenario
 from app.generate.trace import Trace, plan_trace
+from app.ingest.coverage import COUNTS
 from app.warehouse.tables import TABLES
 
 NOT_COMPARED = {"ingest_ms", "source_partition", "source_offset"}
@@ -64,8 +65,19 @@ def all_rows(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
 def every_row(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
     """`rows_of` every table of every job that holds rows, and of the archive."""
     beside = ("alerts", "quality_results")
-    return {name: rows for name in TABLES
-            if name not in beside and (rows := rows_of(warehouse, name))}
+    found = {name: rows for name in TABLES
+             if name not in beside and (rows := rows_of(warehouse, name))}
+    if COUNTS in found:
+        found[COUNTS] = _minutes(warehouse)
+    return found
+
+
+def _minutes(warehouse: str) -> list[tuple[Any, ...]]:
+    """Counts by broker and minute: how many rows they are in depends on the micro-batches."""
+    whose = ["cluster", "broker", "minute_ms"]
+    rows = DeltaTable(f"{warehouse}/{COUNTS}").to_pyarrow_table().group_by(whose)
+    summed = rows.aggregate([("received", "sum"), ("quarantined", "sum")]).to_pylist()
+    return sorted(tuple(str(value) for value in row.values()) for row in summed)
 
 
 def identities(warehouse: str) -> list[tuple[str, int]]:

@@ -19,7 +19,7 @@ from state.events import EVERY_BROKER, KIND_INDEX
 COUNTS, GAPS = "coverage_counts", "coverage_gaps"
 MINUTE_MS = 60_000
 LATEST_MS = 253_402_300_799_999
-"""9999-12-31: later wall times count in the minute in which they are read."""
+"""9999-12-31: records of a later wall time, or of none, count in minute 0."""
 _GAP = KIND_INDEX["gap"]
 
 
@@ -32,13 +32,13 @@ class Coverage:
         self._counts: dict[tuple[str, str, int], list[int]] = {}
         self._gaps: list[dict[str, Any]] = []
 
-    def add(self, parsed: Parsed, ingest_ms: int) -> None:
+    def add(self, parsed: Parsed) -> None:
         """Count records that name a broker, and keep the gaps among them."""
         block = parsed.block
         (cluster, clusters), (broker, brokers) = (block.text(n) for n in ("cluster", "broker"))
         wall = block.number("ts_wall_ms")
         timed = block.has("ts_wall_ms") & (wall >= 0) & (wall <= LATEST_MS)
-        minute = np.where(timed, wall, ingest_ms) // MINUTE_MS
+        minute = np.where(timed, wall, 0) // MINUTE_MS
         named = (cluster >= 0) & (broker >= 0)
         place = np.where(named, broker.astype(np.int64) * (len(clusters) + 1) + cluster, -1)
         where, first = distinct(place, np.where(named, 0, -1).astype(np.int32))

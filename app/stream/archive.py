@@ -134,7 +134,7 @@ def _validated(
     for batch in regrouped(batches):
         now = time.time_ns() // 1_000_000
         parsed = parse_batch(batch, limits, now, jobs)
-        coverage.add(parsed, now)
+        coverage.add(parsed)
         events = events_rows(parsed, batch, now, with_payload)
         if events.num_rows:
             yield "events", events

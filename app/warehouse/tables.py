@@ -106,8 +106,8 @@ def _coverage() -> tuple[Table, ...]:
             (
                 *whose,
                 TableColumn("minute_ms", LONG,
-                            "begin of the minute (ms since the epoch), by ts_wall_ms; of reading"
-                            " where that is null"),
+                            "begin of the minute (ms since the epoch), by ts_wall_ms; 0 = it has"
+                            " none that can be"),
                 TableColumn("received", LONG, "records, quarantined ones included"),
                 TableColumn("quarantined", LONG, "records that broke a rule"),
             ),

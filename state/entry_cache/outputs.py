@@ -31,7 +31,8 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("extended", LONG, "times an entry was kept for another time-to-live"),
         TableColumn("stashed", LONG, "entries set aside by the stash"),
         TableColumn("unknown_reads", LONG,
-                    "reads after a gap of what the cache may have held: neither hit nor miss"),
+                    "reads after a gap of what the cache may have held: neither hit nor miss;"
+                    " null = none"),
         TableColumn("passes_size", LONG, "passes that had to free memory; null by topic"),
         TableColumn("entries_visited", LONG, "entries that passes looked at; null by topic"),
         TableColumn("entries", LONG, "entries at the window's end"),

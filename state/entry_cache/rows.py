@@ -19,6 +19,7 @@ _RULES = pa.array(L.RULES)
 _READERS = pa.array(L.READERS)
 _HIT_OR_MISS = pa.array(["miss", "hit", "unknown"])
 """By `flow.MISS`, `HIT` and `UNKNOWN`."""
+UNKNOWN = "unknown_reads"
 
 
 def _long(values: Array, null: Array | None = None) -> pa.Array:
@@ -103,7 +104,8 @@ def cache_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table:
         "rule": pa.repeat(pa.scalar(WINDOW_RULE), len(rows)),
         "window_start_ms": _long(rows["window_start_ms"]),
         "window_ms": _long(np.full(len(rows), int(b.key["window_ms"]))),
-        **{name: _long(rows[name]) for name in L.COUNTED},
+        **{name: _long(rows[name]) for name in L.COUNTED if name != UNKNOWN},
+        UNKNOWN: _long(rows[UNKNOWN], rows[UNKNOWN] == 0),
         "hit_ratio": pa.array(ratio, mask=reads == 0),
         "passes_size": _known(rows["passes_size"]),
         "entries_visited": _known(rows["entries_visited"]),

@@ -230,6 +230,29 @@ def test_records_that_are_late_for_three_minutes_fire(firing, now_ms, minutes_ag
     )
 
 
+def lost(ended, job, blind_minutes, **changes):
+    """A gap of a minute that dropped 7 events."""
+    end_ms = START_MS + ended * MINUTE
+    return {"cluster": "east", "broker": "b1", "source_feed": "interceptor", "seq": ended,
+            "ts_wall_ms": end_ms, "gap_from_wall_ms": end_ms - MINUTE, "dropped": 7, "job": job,
+            "blind_until_ms": end_ms + blind_minutes * MINUTE, **changes}
+
+
+def read(minute):
+    return {"cluster": "east", "broker": "b1", "minute_ms": START_MS + minute * MINUTE,
+            "received": 1, "quarantined": 0}
+
+
+def test_a_gap_fires_as_long_as_a_job_is_blind(firing):
+    gaps = [lost(2, "rate_limits", 1), lost(2, "chunks", 3), lost(2, "chunks", 3)]
+    ((labels, since, summary),) = firing(
+        "coverage-gap", coverage_gaps=gaps, coverage_counts=[read(0), read(3)]
+    )
+    assert (labels, since) == ({"source_feed": "interceptor"}, MINUTE)
+    assert summary.endswith("7 in a gap at most; lately blind: chunks, rate_limits")
+    assert firing("coverage-gap", coverage_counts=[read(5)]) == []
+
+
 def command(minute, **changes):
     at = START_MS + minute * MINUTE
     return {

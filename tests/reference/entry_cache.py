@@ -202,7 +202,8 @@ class Counts:
     def row(self) -> Row:
         """The columns."""
         shown = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**shown, "hit_ratio": self.hit_ratio}
+        unknown = self.unknown_reads or None
+        return {**shown, "unknown_reads": unknown, "hit_ratio": self.hit_ratio}
 
 
 class Cache:

@@ -43,6 +43,19 @@ def audited(run: int, success: bool) -> dict[str, Any]:
             "unexpected_count": 0}
 
 
+def counted(broker: str, minute: int, received: int, quarantined: int) -> dict[str, Any]:
+    return {"cluster": "east", "broker": broker, "minute_ms": START_MS + minute * 60_000,
+            "received": received, "quarantined": quarantined}
+
+
+def lost(job: str, blind_s: int) -> dict[str, Any]:
+    """A gap of b1 that dropped 7 events."""
+    return {"cluster": "east", "broker": "b1", "source_feed": "f", "seq": 9,
+            "ts_wall_ms": START_MS, "gap_from_wall_ms": START_MS - 1000, "dropped": 7, "job": job,
+            "blind_until_ms": START_MS + blind_s * 1000}
+
+
+
 @cache
 def _every() -> Rows:
     commands = traffic()
@@ -84,6 +97,8 @@ def _every() -> Rows:
         ] + [{**cache_row(1, "fifo", 5, 5), "topic": TOPIC}],
         "quarantine": [broken("BAD_TOPIC", 1), broken("TOO_LATE", 2, job="rate_limits"),
                        broken("BAD_TOPIC", 3), broken("BAD_TYPE", 3)],
+        "coverage_counts": [counted("b1", 0, 5, 1), counted("b1", 0, 2, 0), counted("b2", 0, 1, 0)],
+        "coverage_gaps": [lost("rate_limits", 10), lost("chunks", 120), lost("chunks", 120)],
         "alerts": [alert(0, "firing"), alert(0, "firing", OTHER), alert(60_000, "resolved", OTHER)],
         "producer_id_live": [
             live(0, "orders", "etl", 2, 3), live(9, "orders", "etl", 5, 7, broker_heap_bytes=6000),

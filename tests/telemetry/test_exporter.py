@@ -164,6 +164,12 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
     assert value(found, "weir_quality_expectations", result="held") == 2
     assert value(found, "weir_quality_expectations", result="failed") == 1
     assert value(found, "weir_chunk_events_total", cluster="east", outcome="COMPLETE") > 0
+    assert value(found, "weir_coverage_received_records_total", broker="b1") == 7
+    assert value(found, "weir_coverage_quarantined_records_total", broker="b1") == 1
+    assert value(found, "weir_coverage_gaps_total", broker="b1") == 1
+    assert value(found, "weir_coverage_dropped_events_total", broker="b1") == 7
+    blind = "weir_coverage_blind_until_timestamp_seconds"
+    assert value(found, blind, broker="b1", job="chunks") == START_MS / 1000 + 120
     assert value(found, "weir_query_phase_seconds_total", query="govern", phase="addBatch") == 2.1
     assert value(found, "weir_query_newest_event_timestamp_seconds") == 1_699_999_998.0
     assert value(found, "weir_published_messages_total", broker="b1") == 600 * len(

@@ -27,6 +27,10 @@ RELEASES = sorted(release.FOLDER.glob("*.tar.xz"))
 LATER = "column_of_a_later_release"
 
 
+EVER_SINCE = ("coverage_counts",)
+"""Tables of what was read, which later releases have added."""
+
+
 def ids(archive: Path) -> str:
     return archive.name.removesuffix(".tar.xz")
 
@@ -85,6 +89,7 @@ def test_a_release_is_continued_and_goes_on_after_a_step_back(
     assert run(release.settings_of(whole), available_now=True) == 0
 
     folder = release.unpacked(archive, tmp_path / "continued")
+    lacked = TABLES.keys() - tables(folder).keys()
     release.give(folder, 1)
     assert run(release.settings_of(folder), available_now=True) == 0
     leave_a_later_release_behind(folder)
@@ -95,7 +100,10 @@ def test_a_release_is_continued_and_goes_on_after_a_step_back(
     found = every_row(str(folder / release.WAREHOUSE))
     assert found.keys() == expected.keys()
     for name, rows in expected.items():
-        assert found[name] == rows, name
+        if name in lacked and name in EVER_SINCE:
+            assert len(rows) > len(found[name]), name  # it begins with the upgrade
+        else:
+            assert found[name] == rows, name
     written = formats.load(release.settings_of(folder))
     assert written is not None
     assert written.states == {name: job.state_version for name, job in DECLARED.items()}
