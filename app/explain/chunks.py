@@ -37,6 +37,10 @@ OUTCOMES = {
                 " {event.chunk_id:n} (of {event.num_chunks:n})",
     "ALREADY_ACKED": f"{_CHUNK} had been acknowledged before: it is dropped",
     "SHARED_ORPHAN": f"{_CHUNK} belongs to no consumer of the shared subscription",
+    "LOST_TO_SIGHT": "Records of the broker are missing: what became of {event.uuid} is not known;"
+                     " its last chunk was {event.chunk_id:n} (of {event.num_chunks:n})",
+    "FIRST_UNSEEN": f"{_CHUNK} arrived; its first chunk may be among the records that are missing:"
+                    " whether it is used is not known",
 }
 _DEFECTS = {
     "B1": "the counter of pending messages leaks", "B2": "the flow permit is not returned",

@@ -13,6 +13,7 @@ from app.explain import (
     backlog,
     changes,
     chunks,
+    gaps,
     producer_ids,
     reads,
     throttle_commands,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 WINDOW_MS = 10_000
-ALSO_READ = ("events", "publish_verdicts", "backlog_checks")
+ALSO_READ = ("events", "publish_verdicts", "backlog_checks", "coverage_gaps")
 """Tables with further evidence."""
 EVER = 2**62
 """A window (ms) that contains every time."""
@@ -92,7 +93,9 @@ def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sent
         kinds += (lambda: chunks.sentences(reader, ask),)
     if ask.kind == "principal":
         kinds += (lambda: producer_ids.sentences(reader, ask),)
-    return [(place, sentence) for place, describe in enumerate(kinds) for sentence in describe()]
+    found = [(place, sentence) for place, describe in enumerate(kinds) for sentence in describe()]
+    lost = gaps.sentences(reader, ask, [sentence for _, sentence in found])
+    return [*found, *((len(kinds), sentence) for sentence in lost)]
 
 
 def span_ms(text: str) -> int:

@@ -35,6 +35,8 @@ _VERDICTS = {
     "unseen_within_bound": "are counted as new",
     "unseen_over_bound": "are counted as new and over the bound, so the client is throttled",
     "rejected_over_bound": "are rejected: the bound is exceeded",
+    "unseen_after_gap": "are counted as new and not charged, since they may have come in a gap of"
+                        " the feed",
     "recounted_after_disposal": "are counted again, since the filter that contained them was"
                                 " disposed of",
 }

@@ -18,6 +18,9 @@ from app.warehouse.tables import TABLES
 from state.jobs import DECLARED
 
 EVENT_KEY = ("source_partition", "source_offset")
+OTHER_KEYS = {
+    "coverage_gaps": ("cluster", "broker", "source_feed", "seq", "ts_wall_ms", "job"),
+}
 PARAMETER = re.compile(r"\$([a-z_]+)")
 HIDDEN = frozenset({"payload", "raw"})
 """Columns with content of clients, which are never shown."""
@@ -117,7 +120,8 @@ def _shown(table: str) -> list[str]:
 def row_of(table: str, values: Mapping[str, Any]) -> Row:
     """A row with its key and the statement that returns it."""
     job = TABLES[table].job
-    key = {name: values[name] for name in (DECLARED[job].row_key if job else EVENT_KEY)}
+    names = DECLARED[job].row_key if job else OTHER_KEYS.get(table, EVENT_KEY)
+    key = {name: values[name] for name in names}
     conditions = " AND ".join(
         f't."{name}" IS NULL' if value is None else f't."{name}" = {literal(value)}'
         for name, value in key.items()

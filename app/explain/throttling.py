@@ -17,6 +17,7 @@ ENDINGS = {
     "in_flight_half": "requests in flight have fallen to half of the limit",
     "buffer_half": "buffered bytes have fallen to half of the share",
     "connection_closed": "the connection was closed, which removes its marks",
+    "gap": "then records of {broker} are missing, and how long the pause lasted is not known",
 }
 """Why a pause ended, by rule."""
 
@@ -276,6 +277,11 @@ def _end(reader: Reader, pause: Pause, order: tuple[int, int]) -> Sentence:
                 " {start.ts_wall_ms + start.pause_model_ns / 1000000:clock} at the earliest"
         return compose(newest["newest_ms"], first["rule"], text + ".", order,
                    start=first, newest=newest)
+    if last["rule"] == "gap":
+        text = "Connection {end.cnx_id} was seen paused for" \
+            " {end.seen_until_ns - start.ts_mono_ns:ns}: " + ENDINGS["gap"].format(
+                broker="{end.broker}")
+        return compose(last["ts_wall_ms"], last["rule"], text + ".", order, end=last, start=first)
     balances = [f"{{end.{name}:n {noun}}}" for name, noun in (
         ("balance_msgs", "message"), ("balance_bytes", "byte")) if last[name] is not None]
     balance = f" (balance {' and '.join(balances)})" if balances else ""

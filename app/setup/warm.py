@@ -64,6 +64,7 @@ def _records() -> list[bytes]:
         ("reads_paused", {"cnx_id": "c"}),
         ("producer_closed", topic),
         ("connection_closed", {"cnx_id": "c"}),
+        ("gap", {"gap_from_mono_ns": 1, "dropped": 1}),
         ("no such kind", {}),
         ("broker_started", {}),
     ]

@@ -12,7 +12,7 @@ from tests.quality import backlog_rows, chunk_rows, producer_id_rows
 from tests.state import cache_trace, chunk_trace
 from tests.state import test_entry_cache_input as caches
 from tests.state import trace as throttling
-from tests.state.trace import START_MS, publish, record
+from tests.state.trace import START_MS, START_NS, publish, record
 from tests.throttle_rows import write
 
 MS = 1_000_000
@@ -70,6 +70,10 @@ TRACES: dict[str, tuple[list[dict[str, Any]], list[str], dict[str, Any], int]] =
     "closes": (
         [*WORKED, record("connection_closed", 400 * MS, seq=9, cnx_id="c1")], [LIMIT], {}, CLOSED,
     ),
+    "lost": (
+        [*WORKED, record("gap", 400 * MS, seq=9, gap_from_mono_ns=START_NS + 300 * MS)],
+        [LIMIT], {}, CLOSED,
+    ),
     "changes": (
         [*WORKED, record("policy", 400 * MS, seq=9,
                          policy_json=document("topic", "t/ns/orders", publishRateInMsgs=7))],
@@ -122,6 +126,21 @@ CHUNKS = chunk_trace.numbered([
     event("consumer_closed", 14),
 ])
 """Chunks that come twice, do not fit, are acknowledged, belong to nobody or lose their consumer."""
+UNSEEN = chunk_trace.numbered([
+    part(0, "x-1", 0, 2, 0),
+    event("gap", 5, topic=None, subscription=None, consumer=None), part(6, "x-1", 1, 2, 1),
+])
+"""A message that a gap divides."""
+LOST = {
+    "cluster": "lost", "source_feed": "contract", "seq": 9, "ts_mono_ns": START_NS + 400 * MS,
+    "gap_from_mono_ns": START_NS + 300 * MS, "dropped": 5,
+}
+GAPS = [
+    {**LOST, "broker": "b1", "ts_wall_ms": START_MS + 400, "gap_from_wall_ms": START_MS + 300,
+     "job": "rate_limits", "blind_until_ms": START_MS + 10_400},
+    {**LOST, "broker": "b", "ts_wall_ms": START_MS + 5000, "gap_from_wall_ms": None,
+     "dropped": None, "job": "chunks", "blind_until_ms": START_MS + 125_000},
+]
 CACHE = cache_trace.numbered([
     caches.cursor(0), caches.added(1, 0), caches.added(2, 1), caches.read(3, 0),
     caches.read(4, 1, "other"), caches.read(5, 7),
@@ -172,8 +191,11 @@ def fill(warehouse: str) -> None:
          "principal": "User:eve", "topic": "persistent://t/ns/quiet", "ts_wall_ms": START_MS,
          "source_partition": "z", "source_offset": 0},
     ]
-    for cluster, defects in (("chunks", []), ("defects", UPSTREAM)):
-        chunked = chunk_trace.play([CHUNKS], {"defects": defects}, until_ms=START_MS + 180_001)
+    rows["coverage_gaps"] = GAPS
+    for cluster, chunks, defects in (
+        ("chunks", CHUNKS, []), ("defects", CHUNKS, UPSTREAM), ("lost", UNSEEN, []),
+    ):
+        chunked = chunk_trace.play([chunks], {"defects": defects}, until_ms=START_MS + 180_001)
         for table, mine in chunked.items():
             if table != "quarantine":
                 rows[table] = rows[table] + of_job("chunks", cluster, mine)

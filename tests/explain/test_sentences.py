@@ -297,3 +297,23 @@ def test_every_way_that_a_chunk_or_a_pause_can_end_is_seen_here(decided, capsys)
         if "end" in sentence["rows"]:
             endings.add(sentence["rule"])
     assert endings == set(throttling.ENDINGS)
+
+
+def test_a_decision_in_a_gap_or_after_it_is_shown_with_it(decided, capsys):
+    lost = ["--cluster", "lost", *ALL]
+    pauses = texts(capsys, decided, "connection", "c1", *lost)
+    assert ("14:00:00.300", "gap", "5 records of b1 are missing from 14:00:00.300 to 14:00:00.400:"
+            " until 14:00:10.400 rate_limits does not know what they changed.") in pauses
+    assert [text for _, rule, text in pauses if rule == "gap"][-1] == (
+        "Connection c1 was seen paused for 0.3 s: then records of b1 are missing, and how long the"
+        " pause lasted is not known.")
+    assert texts(capsys, decided, "message", "x-1", *lost) == [
+        ("14:00:05", "LOST_TO_SIGHT", "Records of the broker are missing: what became of x-1 is not"
+         " known; its last chunk was 0 (of 2) [7:0, subscription s], 5 s after its first chunk; the"
+         " consumer then holds 0 incomplete messages."),
+        ("14:00:05", "gap", "Records of b are missing up to 14:00:05.000: until 14:02:05.000 chunks"
+         " does not know what they changed."),
+        ("14:00:06", "FIRST_UNSEEN", "Chunk 1 (of 2) of x-1 arrived; its first chunk may be among"
+         " the records that are missing: whether it is used is not known [7:1, subscription s]; the"
+         " consumer then holds 0 incomplete messages."),
+    ]

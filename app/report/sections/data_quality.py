@@ -38,6 +38,16 @@ WHERE NOT q.success ORDER BY name, q.expectation, about LIMIT $most
 """
 
 
+_GAPS = """
+SELECT cluster, broker, source_feed, gap_from_wall_ms AS since_ms, ts_wall_ms AS ended_ms,
+  any_value(dropped) AS dropped, max(blind_until_ms) AS blind_until_ms,
+  array_to_string(list_sort(list(DISTINCT job)), ', ') AS blind
+FROM coverage_gaps WHERE ts_wall_ms IS NOT NULL
+GROUP BY cluster, broker, source_feed, seq, ts_wall_ms, gap_from_wall_ms
+ORDER BY ended_ms DESC, cluster, broker
+"""
+
+
 def data_quality(reader: Reader, beside: Path) -> Section:
     """The newest audit and what went to quarantine; Data Docs are linked from the folder
     `beside` if they are there."""
@@ -63,6 +73,7 @@ def data_quality(reader: Reader, beside: Path) -> Section:
         parts += _data_docs(reader, beside)
     else:
         texts.append(f"{reader.nothing_in('quality_results')} The command quality audits them.")
+    parts += _gaps(reader, texts)
     refused = reader.ask("quarantined", TOP)
     if refused:
         total = reader.row(QUARANTINED)["records"]
@@ -94,3 +105,19 @@ def _data_docs(reader: Reader, beside: Path) -> list[Link]:
         return []
     way = os.path.relpath((folder / INDEX).resolve(), beside.resolve())
     return [Link("Data Docs: every check of every table", quote(Path(way).as_posix()))]
+
+
+def _gaps(reader: Reader, texts: list[str]) -> list[Part]:
+    """What feeds have dropped, if they have."""
+    found = reader.rows(_GAPS)
+    if not found:
+        return []
+    known = sum(row["dropped"] or 0 for row in found)
+    texts.append(f"Feeds have announced {counted(len(found), 'gap')} and dropped "
+                 f"{counted(known, 'event')} in them, as far as they know.")
+    return [Grid("Gaps in the feeds", [
+        Column("cluster", "cluster"), Column("broker", "broker"), Column("source_feed", "feed"),
+        Column("since_ms", "since", "time"), Column("ended_ms", "until", "time"),
+        Column("dropped", "dropped", "number"), Column("blind", "blind jobs"),
+        Column("blind_until_ms", "blind until", "time"),
+    ], found[:TOP], "coverage", folded=True)]

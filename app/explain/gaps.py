@@ -1,0 +1,56 @@
+"""Sentences about gaps in the records of a broker that a decision lies in or after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from app.explain.ask import Ask
+from app.explain.reader import Reader, literal
+from app.explain.sentence import Row, Sentence, compose
+
+RULE = "gap"
+"""The rule of these sentences: what was not seen decides nothing."""
+JOBS = {
+    "topic": ("rate_limits", "backlog", "chunks", "entry_cache"),
+    "connection": ("rate_limits",),
+    "principal": ("producer_ids",),
+    "message": ("chunks",),
+    "subscription": ("backlog", "chunks", "entry_cache"),
+}
+"""The jobs that decide about each kind of entity."""
+_BEGIN = "coalesce(t.gap_from_wall_ms, t.ts_wall_ms)"
+_NEAREST = (
+    "QUALIFY row_number() OVER (PARTITION BY t.cluster, t.broker, t.source_feed, t.seq,"
+    " t.ts_wall_ms, t.job ORDER BY t.blind_until_ms) = 1"
+    " ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.job LIMIT $rows"
+)
+
+
+def sentences(reader: Reader, ask: Ask, decisions: Iterable[Sentence]) -> list[Sentence]:
+    """The gaps of the brokers that have decided, as long as a job was blind around the moment."""
+    places = sorted({
+        (str(row["cluster"]), str(row["broker"])) for row in (s.decision for s in decisions)
+        if row.values.get("cluster") is not None and row.values.get("broker") is not None
+    })
+    if not places:
+        return []
+    brokers = " OR ".join(
+        f"(t.cluster = {literal(cluster)} AND t.broker = {literal(broker)})"
+        for cluster, broker in places
+    )
+    jobs = ", ".join(literal(job) for job in JOBS[ask.kind])
+    where = (f"({brokers}) AND t.job IN ({jobs}) AND {_BEGIN} < $hi AND t.blind_until_ms > $lo")
+    return [_gap(row) for row in reader.rows("coverage_gaps", where, ask.params, _NEAREST)]
+
+
+def _gap(row: Row) -> Sentence:
+    began = row["gap_from_wall_ms"]
+    text = "Records of {gap.broker} are missing"
+    if row["dropped"] is not None:
+        text = "{gap.dropped:n record} of {gap.broker} are missing" if row["dropped"] != 1 else \
+            "{gap.dropped:n record} of {gap.broker} is missing"
+    text += " up to {gap.ts_wall_ms:clock}" if began is None else \
+        " from {gap.gap_from_wall_ms:clock} to {gap.ts_wall_ms:clock}"
+    text += ": until {gap.blind_until_ms:clock} {gap.job} does not know what they changed"
+    at_ms = row["ts_wall_ms"] if began is None else min(began, row["ts_wall_ms"])
+    return compose(at_ms, RULE, text + ".", (row["job"],), gap=row)
