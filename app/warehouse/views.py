@@ -283,8 +283,7 @@ FROM usage AS u
 # A gap is repeated by a feed that sends it again, a refused record by each job that refuses it.
 _COVERAGE = """
 WITH counted AS (
-  SELECT cluster, broker, minute_ms, CAST(sum(received) AS BIGINT) AS received,
-    CAST(sum(quarantined) AS BIGINT) AS quarantined
+  SELECT cluster, broker, minute_ms, sum(received) AS received, sum(quarantined) AS quarantined
   FROM coverage_counts GROUP BY cluster, broker, minute_ms
 ), refused AS (
   SELECT cluster, broker, ts_wall_ms - ts_wall_ms % 60000 AS minute_ms,
@@ -301,7 +300,7 @@ WITH counted AS (
   FROM coverage_gaps WHERE ts_wall_ms IS NOT NULL
 ), gaps AS (
   SELECT cluster, broker, ts_wall_ms - ts_wall_ms % 60000 AS minute_ms, count(*) AS gaps,
-    CASE WHEN count(*) = count(dropped) THEN CAST(sum(dropped) AS BIGINT) END AS dropped
+    CASE WHEN count(*) = count(dropped) THEN sum(dropped) END AS dropped
   FROM known GROUP BY cluster, broker, ts_wall_ms - ts_wall_ms % 60000
 ), minutes AS (
   SELECT cluster, broker, minute_ms FROM counted
@@ -311,7 +310,7 @@ WITH counted AS (
   SELECT m.cluster, m.broker, m.minute_ms, array_sort(array_agg(DISTINCT g.job)) AS blind_jobs
   FROM minutes AS m JOIN coverage_gaps AS g
     ON g.cluster = m.cluster AND g.broker = m.broker
-    AND coalesce(g.gap_from_wall_ms, g.ts_wall_ms) < m.minute_ms + 60000
+    AND coalesce(g.gap_from_wall_ms, g.ts_wall_ms) < CAST(m.minute_ms AS DOUBLE) + 60000
     AND g.blind_until_ms > m.minute_ms
   GROUP BY m.cluster, m.broker, m.minute_ms
 )

@@ -109,7 +109,24 @@ THROTTLED = {
         stats(1, "orders", culprit_times=1, culprit_ns=NS // 4, limited_times=1),
     ],
 }
+COVERED = {
+    "coverage_counts": [
+        {**EAST, "broker": "b1", "minute_ms": START_MS + 60_000 * (n // 2), "received": 5, "quarantined": n}
+        for n in range(3)
+    ],
+    "coverage_gaps": [
+        {**EAST, "broker": "b1", "source_feed": "f", "seq": 1, "ts_wall_ms": START_MS + 60_000, "dropped": None,
+         "job": job, "blind_until_ms": START_MS + 70_000} for job in ("chunks", "backlog")
+    ],
+}
+_COVERED = {**EAST, "broker": "b1", "repeated": 0, "late": 0}
 CASES = {
+    "coverage": (COVERED, {}, [
+        {**_COVERED, "minute": NEXT, "received": 5, "quarantined": 2, "gaps": 1, "dropped": None,
+         "blind": "backlog, chunks"},
+        {**_COVERED, "minute": START, "received": 10, "quarantined": 1, "gaps": 0, "dropped": 0,
+         "blind": None},
+    ]),
     "top-offenders": (THROTTLED, {}, [
         {**EAST, "topic": TOPIC, "broke_its_limit": 2, "paused_s": 3.5, "first_window": START,
          "last_window": NEXT},
