@@ -117,7 +117,8 @@ COVERED = {
     ],
     "coverage_gaps": [
         {**EAST, "broker": "b1", "source_feed": "f", "seq": 1, "ts_wall_ms": START_MS + 60_000,
-         "dropped": None, "job": job, "blind_until_ms": START_MS + 70_000} for job in ("chunks", "backlog")
+         "dropped": None, "job": job, "blind_until_ms": START_MS + 70_000}
+        for job in ("chunks", "backlog")
     ],
 }
 _COVERED = {**EAST, "broker": "b1", "repeated": 0, "late": 0}
