@@ -316,7 +316,7 @@ class Store:
         self, job: str, version: int, *parts: Part, added: Sequence[str] = ()
     ) -> None:
         """`version` is that of the arrays; a release reads one version. Of it, states may be older
-        than the parts named by `added`, which are blank then."""
+        than the parts named by `added`, which are left out where they are blank."""
         self.job, self.version, self.parts = job, version, parts
         self._added = frozenset(added)
         self._naming = [part for part in parts if len(part.named)]
@@ -351,7 +351,8 @@ class Store:
         """The bytes of values and names; neither changes, but names that are texts are added."""
         arrays: Arrays = {}
         for part in self.parts:
-            part.save(values[part.name], arrays, names)
+            if part.name not in self._added or len(_rows(values[part.name])):
+                part.save(values[part.name], arrays, names)
         names = self._compact(names, arrays)
         arrays[_NAMES], arrays[_LENGTHS] = names.arrays()
         return codec.encode(self.job, self.version, arrays)
@@ -359,12 +360,13 @@ class Store:
     def _compact(self, names: Names, arrays: Arrays) -> Names:
         """Leave out names that nothing refers to, once they are many."""
         used = np.zeros(len(names) + 1, bool)
-        used[np.concatenate([ids for part in self._naming for ids in part.ids(arrays)])] = True
+        naming = [part for part in self._naming if not self._lacks(part, arrays)]
+        used[np.concatenate([ids for part in naming for ids in part.ids(arrays)])] = True
         used = used[:-1]
         if np.count_nonzero(used) >= COMPACT_BELOW * len(names):
             return names
         smaller, number = names.compact(used)
-        for part in self._naming:
+        for part in naming:
             for name in part.named:
                 arrays[name] = arrays[name].copy()
         self._renumber(arrays, number)
@@ -375,6 +377,12 @@ class Store:
         for part in self._naming:
             for column in () if self._lacks(part, arrays) else part.ids(arrays):
                 column[...] = number[column]
+
+
+def _rows(value: Any) -> Array:
+    """Something as long as an array, or as a set of records."""
+    found: Array = value.data[0] if isinstance(value, Records) else value
+    return found
 
 
 @lru_cache(maxsize=1024)

@@ -231,7 +231,7 @@ VARYING = {"names", "name_lengths", "resting.pages"}
 
 ADDED = {
     "rate_limits": ("waiting.gap_from_mono_ns", "world.key/acted", "world.key/acted_ns"),
-    "chunks": ("shared.", "meaning"),
+    "chunks": (),
     "producer_ids": (),
     "backlog": ("keys.unseen",),
     "entry_cache": (
