@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
 from app.errors import UserError
 from app.terminal.moments import duration_ms, has_unit
@@ -32,6 +33,17 @@ UNIT_OF_KEY = {
 """Milliseconds in the unit of a key, and how the name of such a key ends."""
 Milliseconds = parameters.Milliseconds
 Positive = parameters.Positive
+
+
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"{name!r} is not a time zone (for example Europe/Berlin)") from None
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
 
 
 class Model(parameters.Section):

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
 from app.config import pulsar
-from app.config.base import Model, Positive, as_text, resolved, shown, without_users
+from app.config.base import (
+    Model,
+    Positive,
+    TimeZone,
+    as_text,
+    resolved,
+    shown,
+    without_users,
+)
 from app.config.kafka_groups import KafkaGroupsSettings
 from app.config.kafka_producers import KafkaProducersSettings
 from app.config.pulsar_admin import PulsarAdminSettings
@@ -58,17 +65,8 @@ class KafkaLogsSettings(Model):
 
     cluster: Annotated[str, Field(min_length=1)] = "kafka"
     broker: Annotated[str, Field(min_length=1)] = "kafka"
-    time_zone: str = "UTC"
+    time_zone: TimeZone = "UTC"
     """Of the request log's times, where they do not name their own offset."""
-
-    @field_validator("time_zone")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (KeyError, ValueError, OSError):
-            raise ValueError(f"{name!r} is not a time zone (for example Europe/Berlin)") from None
-        return name
 
 
 class SourceSettings(Model):
