@@ -23,7 +23,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from app.config.base import ENV, MASK, SECRET
-from app.config.kafka_groups import PATTERN, WHERE, KafkaGroupsSettings
+from app.config.kafka_groups import WHERE, KafkaGroupsSettings
+from app.config.kafka_topics import PATTERN
 from app.errors import UserError
 from app.ingest.pollers.kafka.offsets import RETENTION, Answers, Log, Oldest, Place, Position, Topic
 from app.ingest.pollers.pulsar.client import Unanswered
