@@ -20,6 +20,7 @@ from app.stream.run import run
 from tests.docs.test_readme import PAGES, blocks
 from tests.ingest.sources.test_kafka_logs import put
 from tests.ingest.sources.test_kafka_logs_lines import batch, completed
+from tests.servers import pulsar_plugin
 from tests.servers.kafka import Kafka
 from tests.servers.process import ServerFailed
 from tests.servers.pulsar import Pulsar
@@ -55,8 +56,8 @@ def here(
         source = config["source"]
         place = {
             "kafka": fleet, "kafka_messages": messages, "kafka_logs": logs, "pulsar": topics,
-            "pulsar_messages": messages_of_pulsar,
-            "pulsar_admin": admin, "kafka_groups": groups, "kafka_producers": producers,
+            "pulsar_messages": messages_of_pulsar, "files": plug_in, "pulsar_admin": admin,
+            "kafka_groups": groups, "kafka_producers": producers,
         }.get(source["format"])
         assert place is not None, f"no real source for {source['format']}"
         place(source)
@@ -101,6 +102,14 @@ def here(
         pulsar.create_topic(name, 6)
         source["options"] |= {"serviceUrl": pulsar.service_url, "adminUrl": pulsar.url}
         pulsar.produce_to(name, [(n % 6, b"message %d" % n) for n in range(60)])
+
+    def plug_in(source: Json) -> None:
+        pulsar: Pulsar = request.getfixturevalue("pulsar")
+        folder = tmp_path / "records"
+        source["path"] = str(folder)
+        pulsar_plugin.start(pulsar, folder)
+        pulsar.produce_to("public/default/orders", [(0, b"message")] * 3, partitioned=False)
+        pulsar.run_with()  # a broker that ends has delivered what it had
 
     def admin(source: Json) -> None:
         pulsar: Pulsar = request.getfixturevalue("pulsar")
