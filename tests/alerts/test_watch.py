@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -25,17 +24,10 @@ from app.stream.run import run
 from tests.alerts.receiver import receiving
 from tests.alerts.test_sinks import BUSY, RULE, minutes, states
 from tests.throttle_rows import TOPIC
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60
-
-
-def wait_for(holds):
-    """Wait until something holds; the process that makes it true has to start first."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def configuration(folder, **alerts):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -83,14 +82,6 @@ def running(spark: SparkSession, settings: Settings) -> Iterator[None]:
         thread.join(90)
     assert not thread.is_alive()
     assert not failed, failed
-
-
-def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.5)
 
 
 def rows_in(settings: Settings, table: str = "events") -> int:

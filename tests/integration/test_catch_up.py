@@ -15,9 +15,10 @@ import pytest
 from app.config.settings import Settings, load_settings
 from app.stream.run import run
 from app.warehouse import checkpoints
-from tests.integration.test_kafka import running, wait_for
+from tests.integration.test_kafka import running
 from tests.servers.kafka import Kafka
 from tests.traces import by_broker, every_row, punctual_trace
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

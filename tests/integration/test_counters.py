@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from app.stream.run import Service, run
 from app.stream.shutdown import Stopping
 from app.telemetry import health
 from tests.traces import identities, punctual_trace
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,14 +33,6 @@ def reports_often(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set(IDLE_REPORT, "200")
     yield spark
     spark.conf.unset(IDLE_REPORT)
-
-
-def wait_for(what: Callable[..., bool]) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + 120
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
 
 
 def waiting(service: Service) -> bool:

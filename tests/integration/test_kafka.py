@@ -24,10 +24,10 @@ from tests.integration.live import (
     policies,
     rows_in,
     running,
-    wait_for,
 )
 from tests.servers.kafka import Kafka
 from tests.traces import all_rows, identities
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,10 +30,10 @@ from tests.integration.live import (
     policies,
     rows_in,
     running,
-    wait_for,
 )
 from tests.servers.pulsar import KEEPER, Pulsar
 from tests.traces import all_rows, every_row, identities
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

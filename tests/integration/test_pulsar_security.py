@@ -14,9 +14,10 @@ from app.cli import main
 from app.config.settings import load_settings
 from tests.contents import contents
 from tests.crash.service import Service
-from tests.integration.live import rows_in, wait_for
+from tests.integration.live import rows_in
 from tests.servers.pulsar import Pulsar, token, with_login
 from tests.traces import identities, punctual_trace
+from tests.waiting import wait_for
 
 EVENTS = 17_000
 ROLE = "weir"

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.servers import ivy
 from tests.servers.process import Server, ServerFailed, accepts, free_ports, java
 from tests.servers.tls import self_signed
+from tests.waiting import wait_for
 
 VERSION = "4.1.0"
 MECHANISM, USER, PASSWORD = "SCRAM-SHA-512", "weir", "hush-of-the-broker"
@@ -120,9 +121,16 @@ class Kafka:
         self.start()
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        """Create a topic and wait until it has a leader."""
+        """Create a topic and wait until every partition has a leader."""
         with AdminClient({"bootstrap.servers": self.servers}) as admin:
             admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+
+            def led() -> bool:
+                seen = admin.list_topics(timeout=10).topics.get(name)
+                return seen is not None and sum(
+                    p.leader >= 0 for p in seen.partitions.values()) == partitions
+
+            wait_for(led)
 
     def produce(
         self, topic: str, lines: Iterable[bytes], *, key: Callable[[bytes], bytes] | None = None

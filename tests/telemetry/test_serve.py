@@ -28,6 +28,7 @@ from app.telemetry.serve import exporting
 from app.warehouse.manifest import LAYOUT_VERSION
 from tests.telemetry.rows import every, fill, topic_window
 from tests.throttle_rows import event, write
+from tests.waiting import wait_for
 
 ODD = 'persistent://acme/orders/"quoted" \\ back\nline {x="1"} ü 🙂'
 
@@ -187,15 +188,6 @@ def test_health_and_readiness_stand_beside_the_metrics_and_nothing_else(tmp_path
 def pauses(text: str) -> float:
     return sum(s.value for m in plain_text(text) for s in m.samples
                if s.name == "weir_topic_pauses_total")
-
-
-def wait_for(holds: Any) -> None:
-    """Until something holds, at most a minute."""
-    for _ in range(300):
-        if holds():
-            return
-        threading.Event().wait(0.2)
-    raise AssertionError("it did not come to hold")
 
 
 def test_a_warehouse_that_is_missing_empty_newer_or_broken_leaves_it_up(tmp_path: Path) -> None:

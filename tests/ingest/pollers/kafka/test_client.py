@@ -16,7 +16,7 @@ import pytest
 from app.config.kafka_groups import KafkaGroupsSettings
 from app.errors import UserError
 from app.ingest.pollers.kafka.apart import ClientProcess
-from app.ingest.pollers.pulsar.client import Unanswered
+from app.ingest.pollers.polling import Unanswered
 from tests.servers.process import free_ports
 
 SILENT = """
@@ -142,7 +142,7 @@ def test_the_process_ends_with_its_client_and_with_its_parent(client: ClientProc
     parent = subprocess.run(
         [sys.executable, "-c", "import os, time\n"
          "from contextlib import suppress\n"
-         "from app.ingest.pollers.pulsar.client import Unanswered\n"
+         "from app.ingest.pollers.polling import Unanswered\n"
          "from tests.ingest.pollers.kafka.test_client import ClientProcess, settings\n"
          "client = ClientProcess(settings())\n"
          "with suppress(Unanswered): client.ask((), (), time.monotonic() + 5)\n"

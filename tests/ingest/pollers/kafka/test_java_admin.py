@@ -8,7 +8,7 @@ from app.ingest.pollers.kafka.java_admin import parse_grants, parse_leaders, par
 from app.ingest.pollers.kafka.offsets import Place
 from app.ingest.pollers.kafka.producer_owners import Grant
 from app.ingest.pollers.kafka.producer_states import State
-from app.ingest.pollers.pulsar.client import Unanswered
+from app.ingest.pollers.polling import Unanswered
 
 NODE = "127.0.0.1:9092 (id: {} rack: {})"
 EAST, FAR = NODE.format(1, "null"), NODE.format(12, "east (1)")

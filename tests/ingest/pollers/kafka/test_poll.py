@@ -16,7 +16,7 @@ from app.errors import UserError
 from app.ingest.pollers.kafka.apart import ClientProcess
 from app.ingest.pollers.kafka.offsets import Answers, Log, Oldest, Place, Position, Topic
 from app.ingest.pollers.kafka.poll import Poller
-from app.ingest.pollers.pulsar.client import Unanswered
+from app.ingest.pollers.polling import Unanswered
 from tests.ingest.pollers.kafka.answers import AT, P0, P1, WEEK, answers
 from tests.ingest.pollers.pulsar.documents import valid
 from tests.servers.process import free_ports

@@ -16,7 +16,7 @@ from app.errors import UserError
 from app.ingest.pollers.kafka.offsets import Place
 from app.ingest.pollers.kafka.producer_states import State
 from app.ingest.pollers.kafka.producers_poll import Poller
-from app.ingest.pollers.pulsar.client import Unanswered
+from app.ingest.pollers.polling import Unanswered
 from app.ingest.sources.kafka_producers import LiveTable
 
 P0 = Place("orders", 0)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from app.errors import UserError
+from app.ingest.pollers.polling import Unanswered
 from app.ingest.pollers.pulsar import client as module
-from app.ingest.pollers.pulsar.client import Client, NotAllowed, NotThere, Unanswered, topic_path
+from app.ingest.pollers.pulsar.client import Client, NotAllowed, NotThere, topic_path
 from tests.ingest.pollers.pulsar.conftest import MakeAdmin
 from tests.servers.admin import (
     AdminServer,
