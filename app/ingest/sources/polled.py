@@ -14,7 +14,7 @@ from app.warehouse.small_files import local_path
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.ingest.pollers.pulsar.poll import Polling
+    from app.ingest.pollers.polling import Polling
 
 
 @contextmanager

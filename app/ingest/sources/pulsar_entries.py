@@ -14,7 +14,8 @@ from datetime import datetime
 
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import UserError
-from app.ingest.pollers.pulsar.client import Client, NotThere, Session, Unanswered, topic_path
+from app.ingest.pollers.polling import Unanswered
+from app.ingest.pollers.pulsar.client import Client, NotThere, Session, topic_path
 from app.ingest.sources.pulsar_client import Options
 from app.ingest.sources.pulsar_positions import Position
 from app.ingest.sources.pulsar_range import Found, Range, read_once

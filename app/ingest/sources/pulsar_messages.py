@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from app.errors import UserError
-from app.ingest.pollers.pulsar.client import Client, NotThere, Unanswered, topic_path
+from app.ingest.pollers.polling import Unanswered
+from app.ingest.pollers.pulsar.client import Client, NotThere, topic_path
 from app.ingest.sources import pulsar
 from app.ingest.sources.message_events import Feed, together
 from app.ingest.sources.pulsar_entries import Entry, admin_settings, entries

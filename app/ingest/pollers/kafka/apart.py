@@ -23,7 +23,7 @@ from app.config.kafka_groups import KafkaGroupsSettings
 from app.config.shipped import ROOT
 from app.errors import UserError
 from app.ingest.pollers.kafka.offsets import Answers, Log, Oldest, Place, Position
-from app.ingest.pollers.pulsar.client import Unanswered
+from app.ingest.pollers.polling import Unanswered
 
 SLICE_S = 0.2
 """The time between two checks of a wait for whether it is to end."""

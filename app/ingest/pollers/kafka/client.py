@@ -27,7 +27,7 @@ from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.config.kafka_topics import PATTERN
 from app.errors import UserError
 from app.ingest.pollers.kafka.offsets import RETENTION, Answers, Log, Oldest, Place, Position, Topic
-from app.ingest.pollers.pulsar.client import Unanswered
+from app.ingest.pollers.polling import Unanswered
 
 AT_ONCE = 200
 """Groups, topics or partitions per request or round of requests."""

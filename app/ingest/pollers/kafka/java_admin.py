@@ -19,7 +19,7 @@ from app.errors import UserError
 from app.ingest.pollers.kafka.offsets import Place
 from app.ingest.pollers.kafka.producer_owners import Grant
 from app.ingest.pollers.kafka.producer_states import State
-from app.ingest.pollers.pulsar.client import Unanswered
+from app.ingest.pollers.polling import Unanswered
 
 SLICE_S = 0.05
 """The time between two looks at an answer that is awaited."""

@@ -21,8 +21,7 @@ from app.ingest.pollers.kafka.offsets import (
     Rules,
     map_answers,
 )
-from app.ingest.pollers.pulsar.client import Unanswered
-from app.ingest.pollers.pulsar.poll import SHOWN, Polling, Report
+from app.ingest.pollers.polling import SHOWN, Begun, Polling, Report, Unanswered
 from app.ingest.pollers.spool import Spool
 
 HINT = "options and timeout_ms decide this"
@@ -34,6 +33,7 @@ class Poller(Polling):
 
     feed = FEED
     where = WHERE
+    what = "partitions"
 
     def __init__(
         self, settings: KafkaGroupsSettings, spool_folder: Path | str,
@@ -72,34 +72,28 @@ class Poller(Polling):
         self._client.close()
         super().close()
 
-    def poll_once(self, now_ms: int) -> Path | None:
-        """One poll that begins at `now_ms`; its file, or None without records."""
-        self._hold()
-        begun = time.monotonic()
-        report = self.last = Report(feed=FEED, what="partitions")
+    def _poll(self, begun: Begun, report: Report) -> Path | None:
         memory = self.spool.memory
         before = {Place.of_text(text): known for text, known in memory.topics.items()}
-        longest = max(self._settings.interval_ms, self._settings.timeout_ms) / 1000
         try:
             answers = self._client.ask(
                 {place.topic for place in before},
                 {group for known in before.values() for group in known.groups},
-                begun + longest,
+                begun.deadline,
             )
         except Unanswered as error:
             report.problems.append(str(error))
             report.skipped = len(before)
             return None
         if self._settings.publish_times:
-            self._read(answers, begun + longest)
-        answers.polled_ms = now_ms + int((time.monotonic() - begun) * 1000)
+            self._read(answers, begun.deadline)
+        answers.polled_ms = begun.clock_ms()
         mapped = map_answers(answers, before, memory.policies, self._rules)
         memory.topics = {place.text: known for place, known in mapped.known.items()}
         memory.policies = mapped.policies
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
-        path = self._commit(now_ms, mapped.records)
+        path = self._commit(begun.now_ms, mapped.records)
         self._report(report, answers, mapped)
-        report.took_ms = int((time.monotonic() - begun) * 1000)
         return path
 
     def _read(self, answers: Answers, deadline: float) -> None:

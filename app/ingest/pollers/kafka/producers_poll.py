@@ -24,8 +24,7 @@ from app.ingest.pollers.kafka.producer_states import (
     map_answers,
     numbered,
 )
-from app.ingest.pollers.pulsar.client import Unanswered
-from app.ingest.pollers.pulsar.poll import Polling, Report
+from app.ingest.pollers.polling import Begun, Polling, Report, Unanswered
 from app.ingest.pollers.spool import Spool
 
 ID, NUMBER, ROWS, LAST, WHOLE = "id", "number", "rows", "last", "whole_ms"
@@ -53,6 +52,7 @@ class Poller(Polling):
 
     feed = FEED
     where = WHERE
+    what = "partitions"
 
     def __init__(
         self, settings: KafkaProducersSettings, options: Mapping[str, str],
@@ -80,22 +80,17 @@ class Poller(Polling):
         self._admin.close()
         super().close()
 
-    def poll_once(self, now_ms: int) -> Path | None:
-        """One poll that begins at `now_ms`; its file, or None without records."""
-        self._hold()
-        begun = time.monotonic()
-        report = self.last = Report(feed=FEED, what="partitions")
+    def _poll(self, begun: Begun, report: Report) -> Path | None:
         memory = self.spool.memory
-        longest = max(self._settings.interval_ms, self._settings.timeout_ms) / 1000
         self._write_rows(report)
         try:
-            answers = self.ask(begun + longest)
+            answers = self.ask(begun.deadline)
         except Unanswered as error:
             report.problems.append(str(error))
             report.skipped = sum(len(known.parts or ()) for known in memory.topics.values())
             return None
-        answers.polled_ms = now_ms + int((time.monotonic() - begun) * 1000)
-        owners = self._owners(answers, begun + longest)
+        answers.polled_ms = begun.clock_ms()
+        owners = self._owners(answers, begun.deadline)
         since_ms = memory.last_poll_ms if memory.last_poll_ms >= 0 else None
         extra = memory.extra = {
             ID: uuid.uuid4().hex, NUMBER: 0, ROWS: [], LAST: None, WHOLE: 0, **memory.extra
@@ -113,10 +108,9 @@ class Poller(Polling):
             rows = list(numbered(mapped.rows, extra[NUMBER] + 1))
             extra[NUMBER] += len(rows)
             extra[ROWS] = [*extra[ROWS], rows][-MOST_WAITING:]
-        path = self._commit(now_ms, mapped.records)
+        path = self._commit(begun.now_ms, mapped.records)
         self._write_rows(report)
         self._report(report, answers, mapped)
-        report.took_ms = int((time.monotonic() - begun) * 1000)
         return path
 
     def look(self) -> str:

@@ -20,6 +20,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from app.config.pulsar_admin import WHERE, PulsarAdminSettings
 from app.errors import UserError
 from app.http import NoAnswer, attempts, connections, exchange
+from app.ingest.pollers.polling import Unanswered
 
 ADMIN = "/admin/v2"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
@@ -28,10 +29,6 @@ MOST_HOPS = 5
 REFUSED = (401, 403)
 NO_ENTRY = re.compile("No such entry|LastConfirmedEntry is")
 """What Pulsar calls an unexpected error, of an entry behind the end of its ledger."""
-
-
-class Unanswered(Exception):
-    """No answer that can be used, after every attempt."""
 
 
 class NotThere(Exception):

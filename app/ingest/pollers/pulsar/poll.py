@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,12 +12,12 @@ from urllib.parse import quote
 
 from app.config.pulsar_admin import WHERE, PulsarAdminSettings
 from app.errors import UserError
+from app.ingest.pollers.polling import Begun, Polling, Report, Unanswered
 from app.ingest.pollers.pulsar.client import (
     Client,
     NotAllowed,
     NotThere,
     Session,
-    Unanswered,
     namespace_path,
     topic_path,
 )
@@ -29,7 +25,6 @@ from app.ingest.pollers.pulsar.documents import Names, Record, map_poll
 from app.ingest.pollers.spool import Spool
 from udfs.topics import PERSISTENT, normal_topic, split_partition, split_topic
 
-SHOWN = 3
 STATS = "stats?getPreciseBacklog=false&subscriptionBacklogSize=true&getEarliestTimeInBacklog="
 TOPIC_POLICIES = ("publishRate", "backlogQuotaMap")
 HINT = "url, token, ca_file, timeout_ms, namespaces, topics and policies decide this"
@@ -38,57 +33,12 @@ Poll = dict[str, Any]
 T = TypeVar("T")
 
 
-class Polled(Protocol):
-    """The settings that polled feeds share."""
-
-    @property
-    def interval_ms(self) -> int:
-        """Time from one poll to the next."""
-        ...
-
-    @property
-    def keep_ms(self) -> int:
-        """How long a file is kept."""
-        ...
-
-
 class Each(Protocol):
     """Calls a function for every item, perhaps several at once; the answers in their order."""
 
     def __call__(self, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
         """The answers."""
         ...
-
-
-@dataclass
-class Report:
-    """The result of one poll."""
-
-    polled: int = 0
-    """Topics whose documents came."""
-    gone: int = 0
-    """Topics of an earlier poll that no longer exist."""
-    absent: int = 0
-    """Topics that the settings name and the broker does not have."""
-    skipped: int = 0
-    """Topics that this poll leaves out."""
-    records: int = 0
-    took_ms: int = 0
-    problems: list[str] = field(default_factory=list)
-    """Missing answers and answers that could not be used."""
-    feed: str = "pulsar_admin"
-    what: str = "topics"
-    """What is counted."""
-
-    def text(self) -> str:
-        """The report in one line, and one more for each of the first problems."""
-        line = (
-            f"{self.feed}: {self.polled} {self.what} polled, {self.skipped} skipped, "
-            f"{self.gone} gone, {self.records} records, {self.took_ms / 1000:.1f} s"
-        )
-        more = len(self.problems) - SHOWN
-        rest = [f"  and {more} more"] if more > 0 else []
-        return "\n".join([line, *(f"  {text}" for text in self.problems[:SHOWN]), *rest])
 
 
 @dataclass
@@ -101,93 +51,11 @@ class Plan:
     problems: list[str] = field(default_factory=list)
 
 
-class Polling(ABC):
-    """Polls at an interval into a folder, one file per poll; the base of the polled feeds."""
+class Poller(Polling):
+    """Polls at the check interval, several topics at once; one file per poll."""
 
     feed = "pulsar_admin"
     where = WHERE
-    """The settings' place in the configuration."""
-
-    def __init__(
-        self, settings: Polled, spool: Spool, say: Callable[[str], None] | None = None
-    ) -> None:
-        self._interval_ms = settings.interval_ms
-        self._keep_ms = settings.keep_ms
-        self.spool = spool
-        self._say = say or _to_stderr
-        self._stopping = threading.Event()
-        self.last = Report()
-        """The result of the last poll."""
-
-    @property
-    def records(self) -> Path:
-        """The folder of the files."""
-        return self.spool.records
-
-    @abstractmethod
-    def poll_once(self, now_ms: int) -> Path | None:
-        """One poll that begins at `now_ms`; its file, or None without records."""
-
-    def run(self, stop: threading.Event) -> None:
-        """Poll at the start and at every multiple of the interval after it, until `stop` is set.
-
-        A poll that takes longer than the interval continues at the next multiple. Failures are
-        reported and do not end the polling.
-        """
-        interval = self._interval_ms / 1000
-        threading.Thread(target=self._follow, args=(stop,), daemon=True).start()
-        start = time.monotonic()
-        waiting = False
-        while not stop.is_set():
-            try:
-                if self.spool.hold():
-                    waiting = False
-                    self.poll_once(int(time.time() * 1000))
-                    if not stop.is_set() and (self.last.problems or self.last.gone):
-                        self._say(self.last.text())
-                elif not waiting:
-                    waiting = True
-                    self._say(f"{self.feed}: another process polls into {self.spool.folder}")
-            except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
-                self.spool.release()
-                why = error if isinstance(error, UserError) else repr(error)
-                self._say(f"{self.feed}: not polled: {why}")
-            due = int((time.monotonic() - start) / interval) + 1
-            stop.wait(start + due * interval - time.monotonic())
-        self.close()
-
-    def close(self) -> None:
-        """Let another process poll into the folder."""
-        self.spool.release()
-
-    def _hold(self) -> None:
-        """Take the folder, or refuse."""
-        if not self.spool.hold():
-            raise UserError(
-                f"{self.spool.folder}: another process polls into it\n"
-                f"stop it first, or take another folder ({self.where}.spool)"
-            )
-
-    def _commit(self, now_ms: int, records: Iterable[Record]) -> Path | None:
-        """Write the records of a poll as a file, and remove files that are old."""
-        try:
-            path = self.spool.commit(now_ms, records)
-            # Not by age alone: files not read before a restart are not removed at the start.
-            least = self._keep_ms // self._interval_ms
-            self.spool.remove_before(now_ms - self._keep_ms, max(least, 1))
-        except BaseException:
-            self.spool.release()  # what is in memory is not what is in the folder
-            raise
-        return path
-
-    def _follow(self, stop: threading.Event) -> None:
-        """End running requests with `stop`."""
-        stop.wait()
-        self._stopping.set()
-
-
-class Poller(Polling):
-    """Polls at the check interval, several topics at once; one file per poll."""
 
     def __init__(
         self, settings: PulsarAdminSettings, spool_folder: Path | str,
@@ -217,16 +85,8 @@ class Poller(Polling):
             known = problems[0].startswith(WHERE)
             raise UserError(problems[0] if known else f"{WHERE}: {where}: {problems[0]}\n{HINT}")
 
-    def poll_once(self, now_ms: int) -> Path | None:
-        """One poll that begins at `now_ms`; its file, or None without records."""
-        self._hold()
-        begun = time.monotonic()
-        report = self.last = Report()
-
-        def clock_ms() -> int:
-            return now_ms + int((time.monotonic() - begun) * 1000)
-
-        deadline = begun + max(self._settings.interval_ms, self._settings.timeout_ms) / 1000
+    def _poll(self, begun: Begun, report: Report) -> Path | None:
+        deadline = begun.deadline
         with ThreadPoolExecutor(self._settings.threads, "pulsar_admin") as pool:
             def each(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
                 try:
@@ -238,15 +98,13 @@ class Poller(Polling):
             plan = self._plan(deadline)
             policies = _Policies(self._client, self._settings, deadline, plan.problems)
             policies.ask(plan.topics, each)
-            polls = each(lambda topic: self._ask(topic, plan, deadline, clock_ms), plan.topics)
+            polls = each(lambda topic: self._ask(topic, plan, begun), plan.topics)
         report.problems += plan.problems
         records = self._map([poll for poll in polls if poll is not None], policies, report)
         report.skipped = sum(poll is None for poll in polls)
         self.skipped += report.skipped
         report.records = len(records)
-        path = self._commit(now_ms, records)
-        report.took_ms = clock_ms() - now_ms
-        return path
+        return self._commit(begun.now_ms, records)
 
     # What is polled
 
@@ -300,13 +158,11 @@ class Poller(Polling):
 
     # Asking
 
-    def _ask(
-        self, topic: str, plan: Plan, deadline: float, clock_ms: Callable[[], int]
-    ) -> Poll | None:
+    def _ask(self, topic: str, plan: Plan, begun: Begun) -> Poll | None:
         """The documents of a topic; None where one of them did not come."""
         poll: Poll = {"topic": topic}
         try:
-            found = self._documents(self._client.session(deadline), topic_path(topic))
+            found = self._documents(self._client.session(begun.deadline), topic_path(topic))
             if found is not None:
                 poll.update(found)
             elif topic in plan.listed.get(_namespace(topic), frozenset()):
@@ -316,7 +172,7 @@ class Poller(Polling):
         except (Unanswered, NotAllowed) as error:
             plan.problems.append(f"{topic}: {error}")
             return None
-        poll["polled_ms"] = self._asked[topic] = clock_ms()
+        poll["polled_ms"] = self._asked[topic] = begun.clock_ms()
         return poll
 
     def _documents(self, session: Session, path: str) -> Poll | None:
@@ -453,7 +309,3 @@ def _base(topic: str) -> str:
 def _is_persistent(topic: str) -> bool:
     parts = split_topic(topic)
     return parts is not None and parts.scheme == PERSISTENT and "://" in topic
-
-
-def _to_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
