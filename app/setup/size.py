@@ -61,15 +61,17 @@ def needs(load: Load, document: dict[str, Any]) -> list[Need]:
     cores = math.ceil(busy / BUSY)
     state = load.topics * known["state_bytes_per_topic"] \
         + load.principals * known["state_bytes_per_principal"]
-    memory = (known["driver_gb"] + cores * known["worker_gb"]) * 1e9 + STATE_COPIES * state
+    memory = (known["driver_gb"] + cores * known["worker_gb"]) * 1e9 + STATE_COPIES * state \
+        + load.topics * known["driver_bytes_per_topic"]
     events = load.events_per_s * SECONDS_A_DAY
     return [
         need("cores", cores, "cores",
              f"(events x cost x {slower:.2f} for the topics + batches x cost) / {BUSY}",
              "core_s_per_event", "core_s_per_batch", "slower_at_1m_topics"),
         need("memory", memory, "bytes",
-             f"driver + cores x Python worker + {STATE_COPIES} x state",
-             "driver_gb", "worker_gb"),
+             f"driver + cores x Python worker + {STATE_COPIES} x state + topics x what the state "
+             "stores of Spark hold outside the heap",
+             "driver_gb", "worker_gb", "driver_bytes_per_topic"),
         need("state", state, "bytes", "topics and principals x their state",
              "state_bytes_per_topic", "state_bytes_per_principal"),
         need("archive", events * known["archive_bytes_per_event"], "bytes per day",

@@ -41,7 +41,7 @@ def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterat
         if not checkpoints.begun(settings, query):
             yield from _without_checkpoint(settings, query, tables)
             continue
-        yield from spark_logs.problems(settings, query, tables)
+        yield from spark_logs.problems(settings, query, [*tables, SHARED])
         commits = checkpoints.committed(settings, query)
         for name in dict.fromkeys([*commits, *tables]):
             commit = commits.get(name)

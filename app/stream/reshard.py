@@ -24,13 +24,15 @@ from pyspark.errors import PySparkException
 from app.errors import UserError
 from app.ingest.worker import settle
 from app.stream import assignment
+from app.stream.integrity import SHARED, tables_of
 from app.stream.operators import operators
 from app.stream.session import build_session, stop_session
+from app.stream.spark_logs import written
 from app.stream.step import STATE
 from app.terminal.interrupt import stoppable
 from app.terminal.sizes import size_text
 from app.warehouse import checkpoints, formats, manifest, run_lock, writable
-from app.warehouse.checkpoints import FOLDER, RESHARDING
+from app.warehouse.checkpoints import ARCHIVE, FOLDER, RESHARDING
 from app.warehouse.manifest import LAYOUT_VERSION, Manifest
 from app.warehouse.small_files import local_path
 from state.engine.job import Job
@@ -90,7 +92,7 @@ def refuse(settings: Settings, *, held: bool = False) -> Move:
     if not held:
         run_lock.refuse(settings.warehouse)
     for query in found:
-        if not checkpoints.settled(settings, query):
+        if not _settled(settings, query):
             raise UserError(
                 f"reshard: the last batch of {query} has not ended\n"
                 "run once with --available-now and the configuration as it was, then reshard"
@@ -98,6 +100,17 @@ def refuse(settings: Settings, *, held: bool = False) -> Move:
     move = _move(settings, kept, found)
     formats.check(settings, [job for jobs in move.queries.values() for job in jobs])
     return move
+
+
+def _settled(settings: Settings, query: str) -> bool:
+    """Whether no batch of a query is half done: where a run is asked to stop in the middle of a
+    backlog, the next batch has been planned, but nothing of it is written, and it can be planned
+    again."""
+    if checkpoints.settled(settings, query):
+        return True
+    jobs = assignment.known(settings).get(query, (ARCHIVE,))
+    tables = [*tables_of(settings, jobs), SHARED]
+    return not written(settings, query, tables, checkpoints.last_ended(settings, query) + 1)
 
 
 def _move(settings: Settings, kept: Manifest, found: Sequence[str]) -> Move:
@@ -178,12 +191,12 @@ def _build(settings: Settings, move: Move, root: Path) -> None:
         try:
             for query, jobs in move.queries.items():
                 old, new = root / FOLDER / query, root / RESHARDING / query
-                checkpoints.without_state(old, new, move.partitions[1])
+                ended = checkpoints.last_ended(settings, query)
+                checkpoints.without_state(old, new, move.partitions[1], ended)
                 if (old / "state").is_dir():
                     work = root / RESHARDING / f"{query}.work"
                     _states(spark, wanted, move, jobs, old, work)
-                    version = checkpoints.last_ended(settings, query) + 1
-                    _take_over(work / "checkpoint" / "state", new / "state", version)
+                    _take_over(work / "checkpoint" / "state", new / "state", ended + 1)
                     shutil.rmtree(work)
         finally:
             if ours:

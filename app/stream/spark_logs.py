@@ -34,7 +34,7 @@ def problems(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[
     offsets = place / "offsets" / str(planned)
     if _whole(offsets):
         return
-    if planned > ended and not _written(settings, query, tables, planned):
+    if planned > ended and not written(settings, query, tables, planned):
         yield _unfinished(offsets) + f"\nhave the batch planned again: rm {_with_sum(offsets)}"
     else:
         yield _unfinished(offsets) + (
@@ -63,8 +63,12 @@ def _whole(file: Path) -> bool:
         return False
 
 
-def _written(settings: Settings, query: str, tables: Sequence[str], batch: int) -> bool:
-    """Whether a table has the batch already."""
+def written(settings: Settings, query: str, tables: Sequence[str], batch: int) -> bool:
+    """Whether one of the tables that a query writes has the batch already.
+
+    If none has it, the batch can be planned again, with other records. Rows that gather are no
+    matter: those of a batch that has not ended are removed at the next start.
+    """
     from deltalake import DeltaTable
 
     application = checkpoints.application_id(settings, query)

@@ -155,12 +155,13 @@ def record(settings: Settings, query: str, commits: dict[str, Commit]) -> None:
     write_text(settings, f"{FOLDER}/{query}/{COMMITTED}", text)
 
 
-def without_state(source: Path, target: Path, partitions: int) -> None:
-    """Copy a checkpoint, all but its states, for another number of shuffle partitions."""
+def without_state(source: Path, target: Path, partitions: int, ended: int) -> None:
+    """Copy a checkpoint, all but its states, for another number of shuffle partitions; batches
+    after `ended` are no longer planned."""
     shutil.copytree(source, target, ignore=lambda _, names: {"state"} & set(names))
     for file in (target / "offsets").iterdir():
-        if not file.name.isdigit():
-            file.unlink()  # a checksum of the file as it was, which Spark would refuse
+        if not file.name.isdigit() or int(file.name) > ended:
+            file.unlink()  # or a checksum of the file as it was, which Spark would refuse
             continue
         version, about, *sources = file.read_text().split("\n")
         found = json.loads(about)

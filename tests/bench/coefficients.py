@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.setup.size import COEFFICIENTS
+from app.setup.size import COEFFICIENTS, MANY_TOPICS
 from tests.bench.result import FOLDER
 
 MS_PER_S = 1000
@@ -33,6 +33,9 @@ def derived() -> dict[str, Any]:
         _figure("govern-all", f"CPU of {part}") for part in ("Python workers", "JVM", "driver")
     )
     events_per_batch, flood = 5000, "as it comes"
+    driver_gb = _figure("flood", f"{flood}: memory of the driver's JVM, at most")
+    with_topics_gb = _figure(
+        "flood_shapes", "a million topics: memory of the driver's JVM, at most")
     few, many = (_figure("topics", f"govern, {n} topics") for n in ("1,000", "1,000,000"))
     found = {
         "core_s_per_event": (
@@ -43,7 +46,10 @@ def derived() -> dict[str, Any]:
             "small-batches, govern-all",
         ),
         "slower_at_1m_topics": (few / many, "topics"),
-        "driver_gb": (_figure("flood", f"{flood}: memory of the driver's JVM, at most"), "flood"),
+        "driver_gb": (driver_gb, "flood"),
+        "driver_bytes_per_topic": (
+            (with_topics_gb - driver_gb) * 1e9 / MANY_TOPICS, "flood_shapes, flood"
+        ),
         "worker_gb": (
             _figure("flood", f"{flood}: memory of all Python processes, at most") / cores, "flood"
         ),

@@ -38,6 +38,8 @@ class Step:
 
     when: str
     functions: tuple[tuple[Any, str], ...]
+    file: str = ""
+    """Only calls whose first argument is a file with this in its name."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ STEPS: dict[str, Step | Logged] = {
     "inside": Step("inside", COMMIT),
     "after": Step("after", COMMIT),
     "all-tables": Step("before", ((Writer, "settle"),)),
-    "record-unfinished": Step("before", ((Path, "replace"),)),
+    "record-unfinished": Step("before", ((Path, "replace"),), checkpoints.COMMITTED),
     "recorded": Step("after", ((checkpoints, "record"),)),
     "synced": Step("after", ((durable, "sync"),)),
     "answered": Step("after", ((Committer, "__call__"), (Archivist, "__call__"))),
@@ -87,7 +89,7 @@ def main(config: str, query: str, step: str, number: str) -> int:
         threading.Thread(target=_watch, args=(settings, query, reached.log, count), daemon=True
                          ).start()
     elif isinstance(reached, Step):
-        counter = _Counter(count)
+        counter = _Counter(count, reached.file)
         for owner, name in reached.functions:
             setattr(owner, name, _killing(getattr(owner, name), reached.when, counter))
     jobs = list(settings.jobs) if query == "govern" else [query]
@@ -97,14 +99,14 @@ def main(config: str, query: str, step: str, number: str) -> int:
 class _Counter:
     """How often the step has been reached, on whatever thread."""
 
-    def __init__(self, deadly: int) -> None:
-        self._deadly, self._count = deadly, 0
+    def __init__(self, deadly: int, file: str) -> None:
+        self._deadly, self._file, self._count = deadly, file, 0
         self._lock = threading.Lock()
 
     def now(self, arguments: tuple[Any, ...]) -> bool:
         """Whether this is the time."""
-        if isinstance(arguments[0], Path) and checkpoints.COMMITTED not in arguments[0].name:
-            return False  # another small file than the record of the commits
+        if self._file and self._file not in arguments[0].name:
+            return False
         with self._lock:
             self._count += 1
             return self._count == self._deadly

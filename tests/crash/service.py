@@ -1,4 +1,5 @@
-"""`run` as a user starts it: spark-submit.sh, the JVM, the driver, Python workers, executors."""
+"""A command as a user starts it: spark-submit.sh, the JVM, the driver, Python workers, executors.
+"""
 
 from __future__ import annotations
 
@@ -38,25 +39,26 @@ class Failed(Exception):
 
 
 class Service:
-    """One start of `run` without an end; what it says goes into a file."""
+    """One start of `run` without an end, or of another command; what it says goes into a file."""
 
     def __init__(
-        self, config: Path, *, master: str = LOCAL, variables: Mapping[str, str] | None = None,
-        confs: Sequence[str] = (),
+        self, config: Path, command: str = "run", *, master: str = LOCAL,
+        variables: Mapping[str, str] | None = None, confs: Sequence[str] = (),
     ) -> None:
         self._settings = load_settings(config)
         self._said = config.with_name(f"{config.stem}.log")
         confs = ["spark.ui.enabled=false", "spark.executor.memory=512m",
                  "spark.driver.extraJavaOptions=-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
                  *confs]
-        command = [
+        words = [
             str(ROOT / "spark-submit.sh"), "--master", master,
-            *(word for conf in confs for word in ("--conf", conf)), "run", "--config", str(config),
+            *(word for conf in confs for word in ("--conf", conf)), command,
+            "--config", str(config),
         ]
         kept = {name: value for name, value in os.environ.items() if name not in OF_PYTEST}
         with self._said.open("w") as out:
             self._process = subprocess.Popen(
-                command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+                words, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**kept, **(variables or {})},
             )
 
@@ -149,6 +151,15 @@ class Service:
             raise Failed(f"did not stop: {self.end}") from None
         if code:
             raise Failed(f"asked to stop it ended with {code}: {self.end}")
+
+    def end_well(self) -> None:
+        """Wait for the end of a command that ends; Failed unless its exit code is 0."""
+        try:
+            code = self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"has not ended: {self.end}") from None
+        if code:
+            raise Failed(f"ended with {code}: {self.end}")
 
     def close(self) -> None:
         """End whatever of it is still there."""

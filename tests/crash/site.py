@@ -125,10 +125,12 @@ class Site:
 
     @contextmanager
     def running(
-        self, master: str = LOCAL, variables: Mapping[str, str] | None = None
+        self, master: str = LOCAL, variables: Mapping[str, str] | None = None,
+        command: str = "run",
     ) -> Iterator[Service]:
-        """`run`, as a user starts it; nothing of it is left at the end of the block."""
-        service = Service(self.config, master=master, variables=variables)
+        """`run` or another command, as a user starts it; nothing of it is left at the end of the
+        block."""
+        service = Service(self.config, command, master=master, variables=variables)
         try:
             yield service
         finally:

@@ -35,6 +35,10 @@ def test_needs_are_computed_from_the_coefficients(capsys: pytest.CaptureFixture[
     assert found["state"]["value"] == pytest.approx(
         1000 * known["state_bytes_per_topic"] + 100 * known["state_bytes_per_principal"]
     )
+    assert found["memory"]["value"] == pytest.approx(
+        (known["driver_gb"] + found["cores"]["value"] * known["worker_gb"]) * 1e9
+        + 3 * found["state"]["value"] + 1000 * known["driver_bytes_per_topic"]
+    )
     for each in found.values():
         assert "(20" in each["measured"], each  # a result file and its date
 

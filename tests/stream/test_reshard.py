@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from app.config.settings import Settings
 from app.errors import UserError
@@ -97,6 +99,15 @@ def begun(make: MakeSettings, planned: int = 3, **numbers: Any) -> Settings:
     return settings
 
 
+def append(settings: Settings, table: str, batch: int) -> None:
+    """A commit of a batch of the archive."""
+    write_deltalake(
+        f"{settings.warehouse}/{table}", pa.table({"column": [batch]}), mode="append",
+        commit_properties=CommitProperties(app_transactions=[
+            Transaction(checkpoints.application_id(settings, "archive"), batch)]),
+    )
+
+
 def lines(refused: pytest.ExceptionInfo[UserError]) -> list[str]:
     return str(refused.value).splitlines()
 
@@ -128,9 +139,17 @@ def test_a_dry_run_says_what_would_move(
     assert manifest.check(make_settings(shards=16)) is not None
 
 
-def test_a_batch_that_has_not_ended_is_refused(make_settings: MakeSettings) -> None:
+@pytest.mark.parametrize("table", ["events", "quarantine"])
+def test_a_batch_that_has_not_ended_is_refused_where_tables_have_rows_of_it(
+    make_settings: MakeSettings, table: str
+) -> None:
+    settings = begun(make_settings, planned=4, shards=5)
+    assert refuse(settings).needed  # it is planned again
+    append(settings, table, 3)
+    assert refuse(settings).needed
+    append(settings, table, 4)
     with pytest.raises(UserError) as refused:
-        refuse(begun(make_settings, planned=4, shards=5))
+        refuse(settings)
     assert lines(refused) == [
         "reshard: the last batch of archive has not ended",
         "run once with --available-now and the configuration as it was, then reshard",
