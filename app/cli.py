@@ -144,18 +144,28 @@ def _every_command(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("weir-demo"),
-    seed: Annotated[int, typer.Option(help="Seed of the generated events.")] = 7,
-    events: Annotated[int, typer.Option(min=1, help="Number of events.")] = 300_000,
+    scenario: Annotated[str, typer.Option(
+        help="demo, which is generated, or real-pulsar, which is recorded from a real broker."
+    )] = "demo",
+    seed: Annotated[int | None, typer.Option(
+        help="Seed of the generated events.", show_default="7"
+    )] = None,
+    events: Annotated[int | None, typer.Option(
+        min=1, help="Number of generated events.", show_default="300000"
+    )] = None,
 ) -> None:
-    """Generate ten minutes of a fleet's events, process them, and print the findings."""
+    """Process ten minutes of a generated fleet, or a recorded run, and print the findings."""
+    from app.setup.demo_scenario import asked
+
+    wanted = asked(scenario, events, seed)
     if _preflight():
         from app.setup.demo_folder import refuse
 
-        refuse(out, events, seed)
+        refuse(out, wanted)
         return
     from app.setup.demo import demo as run_demo
 
-    _found(run_demo(out, seed, events))
+    _found(run_demo(out, wanted))
 
 
 @app.command()

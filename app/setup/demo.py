@@ -1,4 +1,5 @@
-"""The command `demo`: generates a trace, runs the real pipeline on it and summarises the result."""
+"""The command `demo`: runs the real pipeline on a generated or recorded trace and summarises the
+result."""
 
 from __future__ import annotations
 
@@ -16,28 +17,21 @@ from app.generate.trace import Trace, plan_trace
 from app.generate.write import write_files, write_policies
 from app.report import findings
 from app.setup.demo_folder import prepare
+from app.setup.demo_scenario import Asked
+from app.setup.recording import Recording, render
 from app.terminal.program import PROGRAM
 
 FILES_PER_BATCH = 10
 """Several micro-batches, as in a service, so that late records are quarantined."""
+RECORDED_PER_BATCH = 4
 
 
-def demo(out: Path, seed: int, events: int) -> int:
-    """Generate `events` records below `out`, process them and print the findings."""
+def demo(out: Path, asked: Asked) -> int:
+    """Bring a scenario's events below `out`, process them and print the findings."""
     console = Console(highlight=False)
-    trace = plan_trace(load_scenario("demo"), events, seed)
-    prepare(out, events, seed)
-    began = time.monotonic()
-    written = write_files(trace, out / "events")
-    config = write_config(trace, out)
-    spec = trace.scenario
-    console.print(
-        f"Generated {written.events:,} events: {spec.duration_s // 60} minutes of "
-        f"{spec.fleet.brokers} brokers, {spec.fleet.topics} topics of {len(spec.fleet.tenants)} "
-        f"tenants, {len(trace.fleet.connections.names)} connections{_kafka(trace)} "
-        f"({time.monotonic() - began:.1f} s).",
-        markup=False, soft_wrap=True,
-    )
+    recording = Recording(asked.scenario) if asked.recorded else None
+    config = _generated(out, asked, console) if recording is None else (
+        _recorded(out, asked, recording, console))
     began = time.monotonic()
     _process(config)
     console.print(f"Processed and committed in {time.monotonic() - began:.0f} s. Findings:\n",
@@ -54,9 +48,42 @@ def demo(out: Path, seed: int, events: int) -> int:
     if caches is not None:
         console.print()
         findings.show(console, caches)
+    if recording is not None:
+        console.print()
+        render(recording.compared(str(out / "warehouse")), console)
     _write_report(config, out / "report.html", console)
     findings.render_next_steps(out, console)
     return 0
+
+
+def _generated(out: Path, asked: Asked, console: Console) -> Path:
+    """The configuration of a generated trace."""
+    trace = plan_trace(load_scenario(asked.scenario), asked.events, asked.seed)
+    prepare(out, asked)
+    began = time.monotonic()
+    written = write_files(trace, out / "events")
+    config = write_config(trace, out)
+    spec = trace.scenario
+    console.print(
+        f"Generated {written.events:,} events: {spec.duration_s // 60} minutes of "
+        f"{spec.fleet.brokers} brokers, {spec.fleet.topics} topics of {len(spec.fleet.tenants)} "
+        f"tenants, {len(trace.fleet.connections.names)} connections{_kafka(trace)} "
+        f"({time.monotonic() - began:.1f} s).",
+        markup=False, soft_wrap=True,
+    )
+    return config
+
+
+def _recorded(out: Path, asked: Asked, recording: Recording, console: Console) -> Path:
+    """The configuration of a recording."""
+    console.print(
+        f"A real broker made these events: {recording.broker} with Weir's plug-in and real "
+        f"clients, recorded for {findings.duration(recording.seconds * 10**9)}; "
+        f"{recording.events:,} events.",
+        markup=False, soft_wrap=True,
+    )
+    prepare(out, asked)
+    return write_recorded(recording, out)
 
 
 def _write_report(config: Path, page: Path, console: Console) -> None:
@@ -75,15 +102,30 @@ def _kafka(trace: Trace) -> str:
 
 
 def write_config(trace: Trace, out: Path) -> Path:
-    """Write the configuration of the demo's run."""
+    """Write the configuration of the demo's run on a generated trace."""
     write_policies(trace, out / "policies.yaml")
-    source = {
-        "format": "files",
-        "path": str((out / "events").absolute()),
-        "options": {"maxFilesPerTrigger": FILES_PER_BATCH},
-    }
-    warehouse = str((out / "warehouse").absolute())
-    found = document(trace, warehouse, source, "policies.yaml", CACHE_BYTES)
+    return _keep(out, document(
+        trace, _warehouse(out), _source(out, FILES_PER_BATCH), "policies.yaml", CACHE_BYTES))
+
+
+def write_recorded(recording: Recording, out: Path) -> Path:
+    """Write the events of a recording, and the configuration of the demo's run on them."""
+    recording.copy_to(out / "events")
+    return _keep(out, {"warehouse": _warehouse(out), "source": _source(out, RECORDED_PER_BATCH),
+                       **recording.configuration()})
+
+
+def _warehouse(out: Path) -> str:
+    return str((out / "warehouse").absolute())
+
+
+def _source(out: Path, files: int) -> dict[str, Any]:
+    """The files of `out`, so many in a micro-batch."""
+    return {"format": "files", "path": str((out / "events").absolute()),
+            "options": {"maxFilesPerTrigger": files}}
+
+
+def _keep(out: Path, found: dict[str, Any]) -> Path:
     path = out / "weir.yaml"
     path.write_text(f"# What demo ran: {PROGRAM} run --config FILE --available-now\n"
                     + yaml.safe_dump(found, sort_keys=False))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 from app.errors import UserError
+from app.setup.demo_scenario import Asked
 from app.warehouse import run_lock
 
 MARKER = "weir-demo.json"
@@ -16,7 +18,7 @@ FEW_EVENTS = 50_000
 """Numbers of events below are planned before Spark starts, since they may be too few."""
 
 
-def refuse(out: Path, events: int, seed: int) -> None:
+def refuse(out: Path, asked: Asked) -> None:
     """UserError for a folder that is not the demo's or in use, and for too few events; nothing is
     changed."""
     marker = out / MARKER
@@ -29,20 +31,19 @@ def refuse(out: Path, events: int, seed: int) -> None:
     except OSError as error:
         raise _not_ours(out, error) from error
     run_lock.refuse(str(out / "warehouse"))
-    if events < FEW_EVENTS:
+    if asked.events < FEW_EVENTS and not asked.recorded:
         from app.generate.scenario import load_scenario
         from app.generate.trace import plan_trace
 
-        plan_trace(load_scenario("demo"), events, seed)
+        plan_trace(load_scenario(asked.scenario), asked.events, asked.seed)
 
 
-def prepare(out: Path, events: int, seed: int) -> None:
+def prepare(out: Path, asked: Asked) -> None:
     """An empty folder for a demo; only files of an earlier demo are removed."""
-    refuse(out, FEW_EVENTS, seed)
+    refuse(out, asked)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / MARKER).write_text(json.dumps({"made_by": "weir demo", "events": events,
-                                              "seed": seed}))
+        (out / MARKER).write_text(json.dumps({"made_by": "weir demo", **asdict(asked)}))
         for name in MADE_HERE:
             path = out / name
             if path.is_dir() and not path.is_symlink():

@@ -25,18 +25,23 @@ def no_compiler() -> str:
     return "" if shutil.which("cc") else "there is no C compiler"
 
 
-def jump(seconds: int, site: Site) -> None:
-    """The run goes on, and no row depends on it."""
-    library, shift = site.folder / "clock.so", site.folder / "clock"
+def shifted(folder: Path, seconds: int) -> dict[str, str]:
+    """Environment of processes whose wall clock is so far ahead; the number is in `folder/clock`.
+    """
+    library, shift = folder / "clock.so", folder / "clock"
     made = subprocess.run(
         ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"],
         capture_output=True, text=True, check=False)
     if made.returncode:
         raise Failed(made.stderr)
-    shift.write_bytes(struct.pack("=q", 0))
-    with site.running(
-        variables={"LD_PRELOAD": str(library), "WEIR_CLOCK": str(shift)}
-    ) as run:
+    shift.write_bytes(struct.pack("=q", seconds))
+    return {"LD_PRELOAD": str(library), "WEIR_CLOCK": str(shift)}
+
+
+def jump(seconds: int, site: Site) -> None:
+    """The run goes on, and no row depends on it."""
+    shift = site.folder / "clock"
+    with site.running(variables=shifted(site.folder, 0)) as run:
         run.wait_for_batches(1)
         run.wait(lambda: run.batches("archive", "commits") > 0)
         with shift.open("r+b") as file:  # the same file: it is mapped

@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -130,10 +130,24 @@ def with_login() -> dict[str, str]:
     }
 
 
+def samples(url: str) -> dict[Sample, float]:
+    """What a Prometheus endpoint has now: by name and labels the value."""
+    with urlopen(url, timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return {
+        (m["name"], frozenset(LABEL.findall(m["labels"] or ""))): float(m["value"])
+        for m in filter(None, map(SAMPLE.match, lines))
+    }
+
+
 class Pulsar:
     """Broker, bookie and metadata in one process; data survive `stop` and `start`."""
 
-    def __init__(self, folder: Path, version: str = VERSION) -> None:
+    def __init__(
+        self, folder: Path, version: str = VERSION, *, jvm: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`jvm` are options of the broker's Java, `environment` is what it gets beside ours."""
         self._port, self._secure, self._web, bookie = free_ports(4)
         lib = jars(version)
         folder.mkdir(parents=True, exist_ok=True)
@@ -143,17 +157,28 @@ class Pulsar:
         (folder / "log4j2.xml").write_text(LOGGING)
         self._server = Server(
             [
+                "env", *(f"{name}={value}" for name, value in (environment or {}).items()),
                 java(), "-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC",
                 "-Dio.netty.tryReflectionSetAccessible=true",
                 f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}",
-                *(part for name in OPEN for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
-                "-cp", f"{lib}/*", "org.apache.pulsar.PulsarStandaloneStarter",
-                "-c", str(folder / "standalone.conf"), "-nfw", "-nss", "-a", "127.0.0.1",
-                "--metadata-dir", str(folder / "metadata"),
-                "--bookkeeper-dir", str(folder / "bookkeeper"), "--bookkeeper-port", str(bookie),
+                *(part for name in OPEN for part in ("--add-opens", f"{name}=ALL-UNNAMED")), *jvm,
+                "-cp", f"{lib}/*", *self._program(bookie),
             ],
             folder / "broker.log", patience_s=30,
         )
+
+    def _program(self, bookie: int) -> list[str]:
+        """The main class and its arguments."""
+        return [
+            "org.apache.pulsar.PulsarStandaloneStarter",
+            "-c", str(self._folder / "standalone.conf"), "-nfw", "-nss", "-a", "127.0.0.1",
+            "--metadata-dir", str(self._folder / "metadata"),
+            "--bookkeeper-dir", str(self._folder / "bookkeeper"), "--bookkeeper-port", str(bookie),
+        ]
+
+    def _place(self) -> dict[str, str]:
+        """Settings of a broker that is one of several."""
+        return {}
 
     @property
     def url(self) -> str:
@@ -175,7 +200,8 @@ class Pulsar:
         text = CONFIGURATION.format(
             port=self._port, secure=self._secure, web=self._web, certificate=self.certificate,
             key=self.certificate.with_name("key.pem"))
-        text += "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        settings = {**self._place(), **self._settings}
+        text += "".join(f"{key}={value}\n" for key, value in settings.items())
         (self._folder / "standalone.conf").write_text(text)
         self._server.start(lambda _: self._healthy(), timeout_s=180)
 
@@ -199,15 +225,13 @@ class Pulsar:
         """A request to the admin interface; the JSON of the answer, None if that is empty."""
         return self._request(method, f"/admin/v2/{path}", body)
 
+    def lookup(self, topic: str) -> Any:
+        """The addresses of the broker that serves a topic; one takes it if none does."""
+        return self._request("GET", f"/lookup/v2/topic/{topic.replace('://', '/')}", None)
+
     def metrics(self) -> dict[Sample, float]:
         """What the broker's Prometheus endpoint has now: by name and labels the value."""
-        with urlopen(f"{self.url}/metrics/", timeout=30) as answer:
-            lines = answer.read().decode().splitlines()
-        found = filter(None, map(SAMPLE.match, lines))
-        return {
-            (m["name"], frozenset(LABEL.findall(m["labels"] or ""))): float(m["value"])
-            for m in found
-        }
+        return samples(f"{self.url}/metrics/")
 
     def publish(self, topic: str, payloads: list[str]) -> list[tuple[int, int]]:
         """Publish messages to tenant/namespace/name, each an entry; their positions."""

@@ -19,21 +19,22 @@ import pytest
 from tests.servers.process import ServerFailed, cache_dir
 from tests.servers.pulsar import Pulsar
 
+VERSION = "1.0"
 MODULE = Path(__file__).resolve().parents[2] / "feeds" / "pulsar"
 PARTS = ("pom.xml", "src/main")
 
 
-def nar() -> Path:
+def nar(version: str = VERSION) -> Path:
     """The plug-in as brokers load it; Maven builds it where its sources are new."""
     if shutil.which("mvn") is None:
         raise ServerFailed("no mvn to build the plug-in with")
-    home = cache_dir(f"pulsar-plugin-{_digest()}")
+    home = cache_dir(f"pulsar-plugin-{_digest()}" + ("" if version == VERSION else f"-{version}"))
     with (home / "lock").open("w") as lock:  # two test runs may ask at the same time
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (built := list(home.glob("target/*.nar"))):
             done = subprocess.run(
-                ["mvn", "-q", "-B", "-f", str(MODULE / "pom.xml"), f"-Dweir.target={home}/target",
-                 "-Dmaven.test.skip=true", "package"],
+                ["mvn", "-q", "-B", "-f", str(_module(home, version) / "pom.xml"),
+                 f"-Dweir.target={home}/target", "-Dmaven.test.skip=true", "package"],
                 capture_output=True, text=True, timeout=900, check=False,
             )
             if done.returncode:
@@ -43,16 +44,33 @@ def nar() -> Path:
     return found
 
 
-def start(broker: Pulsar, folder: Path, **more: str) -> None:
+def _module(home: Path, version: str) -> Path:
+    """The folder of the sources; for another version than theirs a copy that differs in it."""
+    if version == VERSION:
+        return MODULE
+    copy = home / "source"
+    shutil.copytree(MODULE / "src" / "main", copy / "src" / "main", dirs_exist_ok=True)
+    pom = (MODULE / "pom.xml").read_text()
+    changed = pom.replace(f"<version>{VERSION}</version>", f"<version>{version}</version>", 1)
+    (copy / "pom.xml").write_text(changed)
+    return copy
+
+
+def settings(folder: Path, version: str = VERSION, **more: str) -> dict[str, str]:
+    """Settings of a broker with the plug-in, which writes files to a folder."""
+    where = nar(version).parent
+    return {
+        "brokerInterceptorsDirectory": str(where), "brokerInterceptors": "weir",
+        "narExtractionDirectory": str(where / "extracted"),
+        "weirDirectory": str(folder), "weirFileMillis": "500", "weirWatchMillis": "200",
+        "allowAutoTopicCreation": "true", "managedLedgerMaxEntriesPerLedger": "50000", **more,
+    }
+
+
+def start(broker: Pulsar, folder: Path, version: str = VERSION, **more: str) -> None:
     """Have a broker run with the plug-in, which writes files to a folder; `more` are settings."""
     try:
-        where = nar().parent
-        broker.run_with(**{
-            "brokerInterceptorsDirectory": str(where), "brokerInterceptors": "weir",
-            "narExtractionDirectory": str(where / "extracted"),
-            "weirDirectory": str(folder), "weirFileMillis": "500", "weirWatchMillis": "200",
-            "allowAutoTopicCreation": "true", "managedLedgerMaxEntriesPerLedger": "50000", **more,
-        })
+        broker.run_with(**settings(folder, version, **more))
     except ServerFailed as error:
         pytest.skip(f"no Pulsar broker with the plug-in: {error}")
 

@@ -1,4 +1,4 @@
-"""What travels to a cluster is enough there: rules, scenarios and pages are found in the zip."""
+"""What travels to a cluster is enough there: rules, scenarios, recordings, pages are in the zip."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from app.alerts.rule_files import rules_of
 from app.config.alerts import AlertSettings
 from app.generate.scenario import shipped
 from app.setup.package import pack_code
+from app.setup.recording import names
 
 PROGRAM = """
 import app.config.reading
@@ -22,9 +23,12 @@ from app.generate.scenario import load_scenario, shipped
 from app.report.model import Page
 from jinja2 import Environment, PackageLoader
 from importlib.resources import files
+from app.setup.recording import Recording, names
 assert ".zip" in app.config.reading.__file__
 print(*[rule.name for rule in rules_of(AlertSettings())])
 print(*shipped())
+print(*names())
+print(next(Recording("real-pulsar").records())["event_type"])
 print(load_scenario("demo").model_dump_json()[:1])
 print("<html" in PackageLoader("app.report", "").get_source(Environment(), "page.html.j2")[0])
 print(bool(files("app.report").joinpath("style.css").read_text("utf-8")))
@@ -44,7 +48,8 @@ def test_what_is_shipped_beside_the_code_is_found_in_the_zip(code: Path) -> None
         cwd=code.parent, capture_output=True, text=True, check=False,
     )
     assert done.returncode == 0, done.stderr
-    rules, scenarios, *others = done.stdout.splitlines()
+    rules, scenarios, recordings, first, *others = done.stdout.splitlines()
     assert rules.split() == [rule.name for rule in rules_of(AlertSettings())]
     assert scenarios.split() == shipped()
+    assert (recordings.split(), first) == (names(), "broker_started")
     assert others == ["{", "True", "True"]

@@ -19,16 +19,16 @@ sealed interface Event {
         return WEIGHT;
     }
 
-    /** The broker process started. */
-    record BrokerStarted() implements Event {
+    /** The broker process started, with a version of the plug-in. */
+    record BrokerStarted(String version) implements Event {
         @Override
         public String kind() {
             return "broker_started";
         }
 
         @Override
-        public void columns(Line line) {
-            // the common columns say it all
+        public void columns(Line line) throws IOException {
+            line.text("plugin_version", version);
         }
     }
 

@@ -46,7 +46,8 @@ public final class WeirInterceptor implements BrokerInterceptor {
                 System.currentTimeMillis() << SEQ_PER_MS_BITS,
                 System::nanoTime, System::currentTimeMillis);
         boolean begins = pulsar.getState() == PulsarService.State.Init;
-        buffer.offer(begins ? new Event.BrokerStarted() : new Event.Gap(null, null, null));
+        buffer.offer(
+                begins ? new Event.BrokerStarted(version()) : new Event.Gap(null, null, null));
         Policies policies = new Policies(pulsar, buffer, brokerKeys());
         Connections connections = new Connections(settings, sample, buffer);
         watch = new Watch(
@@ -110,7 +111,16 @@ public final class WeirInterceptor implements BrokerInterceptor {
 
     /** The broker settings that policy documents may name. */
     static List<String> brokerKeys() throws IOException {
-        try (var in = WeirInterceptor.class.getResourceAsStream("broker-keys.txt")) {
+        return linesOf("broker-keys.txt");
+    }
+
+    /** The version that this plug-in was built as. */
+    static String version() throws IOException {
+        return linesOf("version.txt").get(0);
+    }
+
+    private static List<String> linesOf(String resource) throws IOException {
+        try (var in = WeirInterceptor.class.getResourceAsStream(resource)) {
             return new String(in.readAllBytes(), StandardCharsets.UTF_8).lines().toList();
         }
     }

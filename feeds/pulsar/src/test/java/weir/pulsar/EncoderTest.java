@@ -43,6 +43,12 @@ class EncoderTest {
     }
 
     @Test
+    void aStartNamesTheVersionOfThePlugIn() throws IOException {
+        assertEquals(",\"plugin_version\":\"1.0\"}", json(new Event.BrokerStarted("1.0")));
+        assertEquals("1.0", WeirInterceptor.version());
+    }
+
+    @Test
     void aPayloadIsBase64() throws IOException {
         Receiver receiver = new Receiver("t", "s", "shared", "c", null, true);
         EntryHeader header = new EntryHeader(5, 1, null);
