@@ -54,6 +54,10 @@ explain_app = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Explain the decisions around one moment, in words."
 )
 app.add_typer(explain_app, name="explain")
+policy_app = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Check, show and compare policies."
+)
+app.add_typer(policy_app, name="policy")
 
 FIXABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 """Errors of the operating system about a file that the user can fix."""
@@ -89,7 +93,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 ANSWERING = frozenset({
     "tables", "query", "explain", "report", "bakeoff", "what-if", "validate", "quality",
-    "demo", "doctor", "generate", "maintain", "forget", "size",
+    "demo", "doctor", "generate", "maintain", "forget", "size", "policy",
 })
 """Commands that answer and end; Ctrl-C ends them immediately."""
 
@@ -573,6 +577,50 @@ def what_if_producer_ids(
     from app.whatif.producer_quota import advise
 
     _found(advise(_settings(config, warehouse), share, every, as_json))
+
+
+@policy_app.command("check")
+def policy_check(
+    files: Annotated[list[Path] | None, typer.Argument(
+        help="Files and folders of policies, or a configuration. Default: that of --config."
+    )] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Check policy documents: mistakes, conflicts, and limits without effect; exit code 1 or 2."""
+    from app.policy import check
+
+    _found(check(config, files or [], as_json))
+
+
+@policy_app.command("show")
+def policy_show(
+    name: Annotated[str, typer.Argument(help="Topic, or principal such as User:etl or etl.")],
+    at: Annotated[str | None, typer.Option(
+        help="The moment: ISO 8601, -10m or ms since the epoch. Default: the newest record."
+    )] = None,
+    cluster: Cluster = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Show the limits of a topic or principal and where each comes from, level by level."""
+    from app.policy import show
+
+    at_ms = None if at is None else moment(at)
+    _found(show(_settings(config, warehouse), config, name, at_ms, cluster, as_json))
+
+
+@policy_app.command("diff")
+def policy_diff(
+    before: Annotated[Path, typer.Argument(help="File or folder of policies, or configuration.")],
+    after: Annotated[Path, typer.Argument(help="The same, to compare with.")],
+    as_json: Json = False,
+) -> None:
+    """Compare two sets of policies limit by limit, in words."""
+    from app.policy import diff
+
+    _found(diff(before, after, as_json))
 
 
 def _ask(kind: str, name: str, **more: Any) -> Any:

@@ -25,6 +25,7 @@ ROOMS: dict[str, set[str]] = {
     "telemetry": READING | {"alerts", "ingest"},
     "maintain": READING | {"background", "ingest"},
     "explain": READING,
+    "policy": READING,
     "report": READING | {"quality"},
     "stream": READING | {"ingest", "alerts", "maintain", "quality", "telemetry"},
     "whatif": READING | {"ingest", "stream"},

@@ -2,7 +2,8 @@
 
 `state.policies` defines a valid document, on the stream and here. A configuration is written
 by hand, so more is refused in it: an unknown or forgotten key, a rate below -1, a fraction of a
-message, and a topic that no record of the source can have.
+message, and a topic that no record of the source can have. It has a level that the stream has not,
+the tenant, and its names of tenants, namespaces, topics and users may be patterns.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.errors import did_you_mean
-from state.policies import LIMIT_TYPES as SCOPES
-from state.policies import WITHOUT_EFFECT, limit_problem, name_problem
+from state.engine.globs import is_pattern, literal, tokens
+from state.policies import LIMIT_TYPES, WITHOUT_EFFECT, limit_problem, name_problem
 from udfs.topics import split_topic
 
-__all__ = ["SCOPES", "problems", "without_effect"]
-
+SCOPES: dict[str, dict[str, str]] = {
+    scope: LIMIT_TYPES["namespace" if scope == "tenant" else scope]
+    for scope in ("broker", "resource_group", "tenant", "namespace", "topic", "user")
+}
+"""Type of each limit key, by scope; a tenant's are those of its namespaces."""
+WITH_PATTERNS = ("tenant", "namespace", "topic", "user")
+"""Scopes whose names may be patterns."""
 KEYS = ("scope", "name", "limits")
 FRACTIONS = (
     "producer_ids_rate", "backlogQuotaDefaultLimitGB", "managedLedgerCacheSizeMB",
@@ -46,7 +52,12 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
         return
     if not isinstance(name, str) or not name:
         yield "name", f"{name!r} is not a name"
-    elif wrong := name_problem(scope, name) or _never(scope, name, kafka_topics):
+    elif scope in WITH_PATTERNS and (scope == "tenant" or is_pattern(name)):
+        if wrong := _pattern_problem(scope, name, kafka_topics):
+            yield "name", wrong
+    elif wrong := name_problem(scope, _plain(scope, name)) or _never(
+        scope, _plain(scope, name), kafka_topics
+    ):
         yield "name", wrong.removeprefix("name ")
     if not isinstance(limits, dict):
         yield "limits", f"{limits!r} is not an object"
@@ -55,7 +66,7 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
         if key not in SCOPES[scope]:
             hint = did_you_mean(str(key), tuple(SCOPES[scope]))
             yield f"limits.{key}", f"no limit of scope {scope} ({hint})"
-        elif wrong := limit_problem(scope, key, value):
+        elif wrong := limit_problem("namespace" if scope == "tenant" else scope, key, value):
             yield f"limits.{key}", wrong
         else:
             yield from ((f"limits.{at}", text) for at, text in _numbers(key, value))
@@ -64,6 +75,34 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
 def without_effect(document: dict[str, Any]) -> list[str]:
     """Limits of a valid document without effect."""
     return [key for key in document["limits"] if key in WITHOUT_EFFECT]
+
+
+def _plain(scope: str, name: str) -> str:
+    """The name that is meant by one without wildcards."""
+    return literal(name) if scope in WITH_PATTERNS else name
+
+
+def _pattern_problem(scope: str, pattern: str, kafka_topics: bool) -> str | None:
+    """Why no name of a scope can match a pattern, or None."""
+    slashes = sum(part == (True, "/") for part in tokens(pattern))
+    deep = (False, "**") in tokens(pattern)
+    if scope == "tenant":
+        return f"{pattern!r} is not a tenant, nor a pattern of tenants" if slashes else None
+    if scope == "namespace" and (slashes > 1 or (slashes < 1 and not deep)):
+        return f"{pattern!r} matches no namespace (tenant/namespace, such as acme/*)"
+    if scope != "topic":
+        return None
+    scheme, separator, rest = pattern.partition("://")
+    if (topic := split_topic(pattern)) is not None and topic.partition is not None:
+        return f"{pattern!r} matches only partitions; a policy holds for the topic"
+    if not separator and not slashes and (deep or kafka_topics):
+        return None
+    enough = 2 if separator and scheme else 0
+    if separator and not is_pattern(scheme) and scheme not in ("persistent", "non-persistent"):
+        return f"{pattern!r} matches no topic: {scheme} is no scheme of one"
+    if slashes - enough >= 2 or (deep and "/" in rest + pattern):
+        return None
+    return f"{pattern!r} matches no topic ([scheme://]tenant/namespace/name, such as acme/*/orders)"
 
 
 def _never(scope: str, name: str, kafka_topics: bool) -> str | None:

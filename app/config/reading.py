@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from app.config.policies import problems
 from app.config.shipped import Place
 from app.errors import UserError, did_you_mean
 
@@ -60,6 +59,27 @@ def read_yaml(path: Place, shape: type) -> Any:
     return document
 
 
+def lines_of(path: Place, key: str | None = None) -> list[dict[str, int]]:
+    """The lines of each item of a list by its keys, such as `limits.x`; that of the item itself by
+    an empty one. The list is the file, or what the file has under `key`; else there is none."""
+    try:
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except (OSError, ValueError, yaml.YAMLError):
+        return []
+    if key is not None and isinstance(node, yaml.MappingNode):
+        node = next((value for name, value in node.value if name.value == key), None)
+    items = node.value if isinstance(node, yaml.SequenceNode) else []
+    return [dict(_lines(item, "")) for item in items]
+
+
+def _lines(node: yaml.Node, place: str) -> Iterator[tuple[str, int]]:
+    yield place, node.start_mark.line + 1
+    for name, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        inner = f"{place}.{name.value}".lstrip(".")
+        yield from _lines(value, inner)
+        yield inner, name.start_mark.line + 1
+
+
 def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """`base` with the keys of `over` in it, mappings joined key by key."""
     result = dict(base)
@@ -68,35 +88,6 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(old, dict) and isinstance(value, dict)
         result[key] = merge(old or {}, value) if both else value
     return result
-
-
-def policy_documents(
-    document: dict[str, Any], where: str, folder: Path
-) -> tuple[list[Any], list[str]]:
-    """Policies of the configuration and of its policy files, and the mistakes in them.
-
-    Paths are relative to `folder`. A later document replaces the earlier one of its scope and name.
-    """
-    source = document.get("source")
-    format = source.get("format") if isinstance(source, dict) else None
-    # An archive may be one of a Kafka feed.
-    kafka = format == "delta" or str(format).startswith("kafka_")
-    found: list[tuple[str, str, Any]] = []
-    inline, files = document.get("policies"), document.get("policy_files")
-    for i, policy in enumerate(inline if isinstance(inline, list) else ()):
-        found.append((where, f"policies[{i}]", policy))
-    for name in files if isinstance(files, list) else ():
-        if isinstance(name, str):
-            path = folder / name
-            found += [(str(path), f"[{i}]", p) for i, p in enumerate(read_yaml(path, list))]
-    kept: dict[tuple[str, str], Any] = {}
-    mistakes: list[str] = []
-    for file, key, policy in found:
-        wrong = list(problems(policy, kafka))
-        mistakes += [f"{file}: {key}{'.' if at else ''}{at}: {text}" for at, text in wrong]
-        if not wrong:
-            kept[policy["scope"], policy["name"]] = policy
-    return list(kept.values()), mistakes
 
 
 def describe(error: ValidationError, model: type[BaseModel]) -> list[str]:

@@ -36,10 +36,12 @@ from app.config.base import (
     shown,
     without_users,
 )
+from app.config.levels import compiled
 from app.config.maintenance import MaintenanceSettings
 from app.config.metrics import MetricsSettings
+from app.config.policy_files import written
 from app.config.quality import QualitySettings
-from app.config.reading import describe, merge, policy_documents, read_yaml
+from app.config.reading import describe, merge, read_yaml
 from app.config.source import SourceSettings
 from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError, did_you_mean
@@ -212,8 +214,9 @@ class Settings(_WithJobs):
         return self.shards or SHARDS_PER_PARTITION * partitions
 
     def policy_dicts(self) -> list[dict[str, Any]]:
-        """The configured policies as the documents they are, each scope and name once."""
-        return [policy.model_dump() for policy in self.policies]
+        """The configured policies as the jobs get them, each scope and name once: those of single
+        names have what patterns say of them; see `app.config.levels`."""
+        return compiled([policy.model_dump() for policy in self.policies])
 
     def job_settings(self, job: str) -> Parameters:
         """The section of a job."""
@@ -301,9 +304,10 @@ def load_settings(
     where = str(path) if path else "configuration"
     document = merge(read_yaml(path, dict) if path else {}, overrides or {})
     folder = path.parent if path else Path()
-    policies, mistakes = policy_documents(document, where, folder)
+    found = written(document, where, folder)
+    policies, mistakes = found.kept, [str(mistake) for mistake in found.mistakes]
     document = _beside_file(document, folder)
-    if isinstance(document.get("policies", []), list):
+    if isinstance(document.get("policies", []), list | str):
         document = {**document, "policies": policies}
     settings: Settings | None = None
     try:

@@ -10,6 +10,7 @@ from typing import Any
 from app.explain.reader import Reader
 from app.explain.sentence import Row
 from state.engine.documents import Source, full_topic_name
+from state.engine.globs import SCOPES as PATTERNS
 from state.policies import parse_document
 from state.rate_limits.limits import Limits
 
@@ -46,7 +47,7 @@ class Policies:
         msgs, size, (sources,) = limits.topics([topic])
         if not sources:
             return None
-        return Limit(int(msgs[0]), int(size[0]), documents[sources[0]])
+        return Limit(int(msgs[0]), int(size[0]), _together([documents[s] for s in sources]))
 
     def is_configured(self, decision: Row) -> bool:
         """Whether a row was decided under the present configuration."""
@@ -69,7 +70,7 @@ class Policies:
         if where not in self._resolved:
             documents = {
                 _source(document): Row(CONFIGURATION, {
-                    "scope": document["scope"], "name": document["name"],
+                    "scope": _written(document["scope"]), "name": document["name"],
                 }, {**document, **document["limits"]}, "") for document in known
             }
             for row in held:
@@ -89,6 +90,23 @@ class Policies:
             "events", "t.event_type = 'policy' AND t.ts_wall_ms <= $until",
             {"until": self.until_ms}, "ORDER BY t.ts_wall_ms, t.seq",
         )
+
+
+def _together(documents: Sequence[Row]) -> Row:
+    """The document that gives a limit; of several patterns the strongest, with the limits of all.
+    """
+    first, *others = documents
+    if not others or _written(first["scope"]) == first["scope"]:
+        return first
+    values: dict[str, Any] = {}
+    for row in reversed(documents):
+        values.update(row.values)
+    return Row(first.table, first.key, values, first.sql)
+
+
+def _written(scope: str) -> str:
+    """A scope as a configuration has it."""
+    return scope[:-1] if scope in PATTERNS else scope
 
 
 def _source(document: Mapping[str, Any]) -> Source:

@@ -25,6 +25,7 @@ from app.warehouse.relations import Warehouse
 from app.warehouse.tables import TABLES
 from app.warehouse.writable import append
 from app.whatif.replay import packed_here
+from state.engine.globs import USERS
 from state.producer_ids.operator import ProducerIds
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class _Archive:
         policies = settings.policy_dicts()
         self._configured = [json.dumps(p, sort_keys=True) for p in policies]
         self._others = [
-            json.dumps(p, sort_keys=True) for p in policies if p["scope"] != "user"
+            json.dumps(p, sort_keys=True) for p in policies if p["scope"] not in ("user", USERS)
         ]
         group = operators(settings, [JOB])
         blobs, latest = packed_here(settings, group)

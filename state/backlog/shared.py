@@ -7,7 +7,7 @@ Every policy holds for all of its cluster, whichever broker it came from. See
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from state.backlog import layout as L
 from state.backlog.sequence import SEQUENCE
-from state.engine import standing, wall
+from state.engine import globs, standing, wall
 from state.engine.documents import parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Array, Records
@@ -23,6 +23,8 @@ from state.engine.standing import Document, Settings
 from state.policies import QUOTA_TYPES
 
 BROKER, NAMESPACE, TOPIC = range(1, 4)
+_PATTERNS = {4: globs.TOPICS, 5: globs.NAMESPACES, 6: globs.TENANTS}
+_SCOPES = {"namespace": NAMESPACE, "topic": TOPIC, **{s: what for what, s in _PATTERNS.items()}}
 MOST_SECONDS = 2**42
 """A longer interval is cut to this many seconds, which no clock reaches twice."""
 _LIMITS = ("limitSize", "limitTime")
@@ -91,10 +93,8 @@ def _parsed(text: str) -> Document | None:
     scope, name, limits = parsed(text)
     if scope == "broker":
         return BROKER, name, (*_quotas_of({}), *settings_of(limits))
-    if scope == "namespace":
-        return NAMESPACE, name, (*_quotas_of(limits), *settings_of({}))
-    if scope == "topic":
-        return TOPIC, name, (*_quotas_of(limits), *settings_of({}))
+    if scope in _SCOPES:
+        return _SCOPES[scope], name, (*_quotas_of(limits), *settings_of({}))
     return None
 
 
@@ -106,6 +106,7 @@ class Policies(standing.Standing):
     broker = BROKER
     settings = _SETTINGS
     unset = -1
+    patterns = _PATTERNS
     by_origin = False
     turn = L.TURN
 
@@ -166,7 +167,25 @@ def timeline(
             np.ascontiguousarray(keys[field]), np.zeros(len(keys), bool), column,
         )
         own[:, i] = column
+    many = standing.Many(POLICIES, meaning, names, groups, documents["rank"])
+    if many:
+        many.extend(own[:, :2], "topic", keys["base"])
+        many.extend(own[:, 2:], "namespace", keys["namespace"])
+        groups, added = many.together()
+        documents = np.concatenate([documents, _overlaid(added, meaning)])
     return Timeline(
         turns, start, own, groups, documents, np.ascontiguousarray(records["ts_wall_ms"])
     )
 
+
+def _overlaid(added: Sequence[tuple[int, tuple[int, ...]]], meaning: Array) -> Array:
+    """Documents that others make together, each of which sets a type of quota or leaves it."""
+    found = np.zeros(len(added), L.DOCUMENT)
+    for row, (rank, members) in zip(found, added, strict=True):
+        row["rank"] = rank
+        for at in members:
+            for part in (_QUOTAS[:3], _QUOTAS[3:]):
+                if meaning[at][part[0]] != 0:
+                    for field in part:
+                        row[field] = meaning[at][field]
+    return found

@@ -58,6 +58,18 @@ def parsed(text: str) -> tuple[str, str, dict[str, Any]]:
     return scope, name, document.get("limits") or {}
 
 
+def gone(source: Source) -> str:
+    """The text of a document of the configuration that was taken away."""
+    return json.dumps({"scope": source[0], "name": source[1], "limits": None})
+
+
+@lru_cache(maxsize=4096)
+def is_gone(text: str) -> bool:
+    """Whether a text, or none, is that of a document that was taken away; on the stream `limits`
+    are an object."""
+    return not text or json.loads(text).get("limits", {}) is None
+
+
 def policy_of(names: Names, text: int, wall_ms: int) -> Policy:
     """The document behind a kept text."""
     document = names.get(text)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from state.engine import documents
+from state.engine import documents, globs
 from state.engine.names import NONE, Names
 from state.engine.records import FLAGS, NULL, Array, Records, concat, length, take
 from state.engine.refused import DUPLICATE, Refused
@@ -51,6 +51,8 @@ class Standing(ABC):
     """The fields that documents of brokers set."""
     unset: int
     """Their value where a document does not set one; those it sets are greater."""
+    patterns: Mapping[int, str] = {}
+    """The scope of each `what` of documents for many names."""
     by_origin: bool
     """Whether a policy holds for the broker that it came from alone, not for the cluster."""
     start: Settings = ()
@@ -166,6 +168,67 @@ class Standing(ABC):
         return np.frombuffer(bytearray(content), self.turn), begin
 
 
+class Many:
+    """Documents for many names among shared records: groups of documents that they add to those of
+    single names, for the kernel to find the last one in."""
+
+    def __init__(
+        self, standing: Standing, meaning: Array, names: Names, groups: Array, rank: Array
+    ) -> None:
+        """`rank` has the documents of single names, group by group; `groups` where each begins
+        and, at the next, ends."""
+        self._meaning, self._names, self._standing = meaning, names, standing
+        self._groups, self._rank = groups, rank
+        self._said: dict[documents.Source, list[int]] = {}
+        for at in np.flatnonzero(np.isin(meaning["what"], list(standing.patterns))).tolist():
+            scope = standing.patterns[int(meaning["what"][at])]
+            source = scope, names.get(int(meaning["name"][at]))
+            self._said.setdefault(source, []).append(at)
+        self._sources = frozenset(self._said)
+        self.added: list[list[tuple[int, tuple[int, ...]]]] = []
+        """Groups that follow those of single names: see `globs.history`."""
+        self._places: dict[tuple[Any, ...], int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._said)
+
+    def extend(self, own: Array, scope: str, name: Array) -> None:
+        """Let the last column of `own`, which has the group of the configuration, be the group of
+        what it says of each name; the columns before it have those of the stream."""
+        known, which = np.unique(name, return_inverse=True)
+        matched = [
+            globs.known_matching(self._sources, scope, self._names.get(n)) if n >= 0 else ()
+            for n in known.tolist()
+        ]
+        for row in np.flatnonzero(np.array([bool(m) for m in matched])[which]).tolist():
+            about = *own[row].tolist(), matched[which[row]]
+            if about not in self._places:
+                self._places[about] = len(self._groups) - 1 + len(self.added)
+                self.added.append(self._history(*about))
+            own[row, -1] = self._places[about]
+
+    def _history(self, *about: Any) -> list[tuple[int, tuple[int, ...]]]:
+        *stream, configured, sources = about
+        sets = self._standing.sets(self._meaning)
+        return globs.history(
+            [at for group in stream for at in self._ranks(group)], self._ranks(configured),
+            {source: self._said[source] for source in sources}, lambda at: bool(sets[at]),
+        )
+
+    def _ranks(self, group: int) -> list[int]:
+        if group < 0:
+            return []
+        found: list[int] = self._rank[self._groups[group] : self._groups[group + 1]].tolist()
+        return found
+
+    def together(self) -> tuple[Array, list[tuple[int, tuple[int, ...]]]]:
+        """Where all groups begin and, at the next, end, and the documents that are added."""
+        ends = self._groups[-1] + np.cumsum([len(group) for group in self.added])
+        return np.append(self._groups, ends).astype(np.int64), [
+            one for group in self.added for one in group
+        ]
+
+
 # Most batches change nothing of what these are made of.
 
 
@@ -189,7 +252,8 @@ def _needed(
     followed[by[:-1]] = same & past[by[1:]]
     keep = ~followed
     empty = keep & past & ~standing.sets(meaning) & ~start
-    if empty.any():
+    # a document of the stream that sets nothing stands above patterns
+    if empty.any() and not np.isin(meaning["what"], list(standing.patterns)).any():
         pair = meaning["what"] * np.int64(2**40) + meaning["name"]
         _, group = np.unique(pair, return_inverse=True)
         full = np.bincount(group, keep & ~empty, int(group.max()) + 1)

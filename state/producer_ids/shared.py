@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from state.engine import standing, wall
+from state.engine import globs, standing, wall
 from state.engine.documents import parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Array, Records
@@ -21,8 +21,10 @@ from state.events import EVERY_BROKER
 from state.producer_ids import layout as L
 from state.producer_ids.sequence import SEQUENCE
 
-DEFAULT_USER = "<default>"
-USER, BROKER = 1, 2
+DEFAULT_USER = globs.DEFAULT_USER
+USER, BROKER, USERS = 1, 2, 3
+_OFF = -1.0
+"""The bound of a pattern that sets none."""
 SAMPLES = "producer.id.quota.window.num"
 SPAN_S = "producer.id.quota.window.size.seconds"
 LAYERS = "producer.id.quota.window.count"
@@ -58,8 +60,12 @@ class Timeline(NamedTuple):
 def _parsed(text: str) -> Document | None:
     """The content of a document; None for one that this job does not use."""
     scope, name, limits = parsed(text)
-    if scope == "user":
+    if scope in ("user", globs.USERS):
         bound = limits.get("producer_ids_rate")
+        if scope == globs.USERS:
+            # one that is off overrides those of weaker patterns
+            value = float("nan") if bound is None else max(float(bound), _OFF)
+            return USERS, name, (value, *(0,) * len(BROKER_KEYS))
         value = float("nan") if bound is None or bound < 0 else float(bound)
         return USER, name, (value, *(0,) * len(BROKER_KEYS))
     if scope != "broker":
@@ -76,6 +82,7 @@ class Policies(standing.Standing):
     broker = BROKER
     settings = _SETTINGS
     unset = 0
+    patterns = {USERS: globs.USERS}
     by_origin = True
     start = (float("nan"),)
     turn = L.TURN
@@ -125,11 +132,25 @@ def timeline(
         own[keys["user"] == default] = -1
     else:
         own = np.full((len(keys), 3), -1, np.int64)
+    rank, groups = users[order], groups.astype(np.int64)
+    bound = np.ascontiguousarray(meaning["bound"][rank])
+    many = standing.Many(POLICIES, meaning, names, groups, rank)
+    if many:
+        many.extend(own, "user", keys["user"])
+        groups, added = many.together()
+        rank = np.append(rank, [at for at, _ in added]).astype(np.int64)
+        bound = np.append(bound, [_overlaid(members, meaning) for _, members in added])
     return Timeline(
-        turns, start, place, own, defaults, groups.astype(np.int64), users[order],
-        np.ascontiguousarray(meaning["bound"][users[order]]),
+        turns, start, place, own, defaults, groups, rank, bound,
         np.ascontiguousarray(records["ts_wall_ms"]),
     )
+
+
+def _overlaid(members: tuple[int, ...], meaning: Array) -> float:
+    """The bound that the strongest of some documents sets; NaN without one."""
+    bounds = [float(meaning["bound"][at]) for at in members]
+    said = [bound for bound in bounds if not np.isnan(bound)]
+    return said[-1] if said and said[-1] > _OFF else float("nan")
 
 
 def _grouped(records: Records, meaning: Array, rows: Array) -> tuple[Array, int, Array]:

@@ -17,7 +17,7 @@ from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
 from state.rate_limits.layout import NEVER, NULL, Array, Feed, Int, Out, World
 from state.rate_limits.limiter import change_limits, forget, use
-from state.rate_limits.limits import Limits, limits_of
+from state.rate_limits.limits import GROUPING, Limits, limits_of
 from state.rate_limits.tracker import regroup, settle_all
 from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
 
@@ -385,7 +385,7 @@ class Broker(Key):
             change_limits(self.world, limiter, int(msgs[t]), int(size[t]), now, bool(seen[t]))
 
     def _change_groups(self, source: Source, now: int) -> None:
-        if source[0] not in ("namespace", "resource_group") or not len(self.world.topics):
+        if source[0] not in GROUPING or not len(self.world.topics):
             return
         names = self.names.texts(self.world.topics["name"])
         group, groups = self.limits.groups(names)

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from state.engine.documents import Source, parsed
+from state.engine.documents import Source, is_gone, parsed
+from state.engine.globs import NAMESPACES, TENANTS, Patterns
 from state.events import EVERY_BROKER
 
 Array = np.ndarray
@@ -22,6 +23,8 @@ Documents = Mapping[Source, Mapping[str, Any]]
 """Limits in force by scope and name."""
 
 MSGS, BYTES = "publishRateInMsgs", "publishRateInBytes"
+GROUPING = ("namespace", "resource_group", NAMESPACES, TENANTS)
+"""Scopes of documents that change the groups of topics."""
 MAX_IN_FLIGHT_DEFAULT = 1000
 MOST_RECEIPT_WAIT_MS = 3_600_000
 """An hour: a longer wait is no wait for a receipt, and must not overflow the clock."""
@@ -65,10 +68,14 @@ class Limits:
                     self._namespaces[name] = rates
                 if limits.get("resource_group"):
                     self._group_of[name] = str(limits["resource_group"])
+        self._patterns = Patterns(documents)
+        self._documents = documents
         self._every = documents.get(("broker", EVERY_BROKER), {})
         self._own = documents.get(("broker", broker), {}) if broker != EVERY_BROKER else {}
         self._broker = broker
-        self._group_names = sorted(set(self._group_of.values()))
+        more = {str(limits["resource_group"]) for limits in self._patterns.limits
+                if limits.get("resource_group")}
+        self._group_names = sorted({*self._group_of.values(), *more})
         self._group_places: dict[str | None, int] = {
             namespace: self._group_names.index(group) for namespace, group in self._group_of.items()
         }
@@ -119,37 +126,53 @@ class Limits:
         msgs = np.full(len(names), default[0], np.int64)
         size = np.full(len(names), default[1], np.int64)
         sources: list[tuple[Source, ...]] = [self._broker_sources(keys)] * len(names)
-        if not self._topics and not self._namespaces:
+        if not self._topics and not self._namespaces and not self._patterns:
             return msgs, size, sources
         for row, name in enumerate(names):
-            source = self._topic_source(name)
-            if source is not None:
-                table = self._topics if source[0] == "topic" else self._namespaces
-                msgs[row], size[row] = table[source[1]]
-                sources[row] = (source,)
+            found = self._of_topic(name)
+            if found is not None:
+                (msgs[row], size[row]), sources[row] = found
         return msgs, size, sources
 
-    def _topic_source(self, name: str) -> Source | None:
-        """The document that gives the rates of a topic, None if they are the broker's defaults."""
+    def _of_topic(self, name: str) -> tuple[tuple[int, int], tuple[Source, ...]] | None:
+        """The rates of a topic and the documents that give them, None if they are the broker's
+        defaults."""
         base, namespace = _unpartitioned(name)
-        if base in self._topics:
-            return "topic", base
-        if namespace is not None and namespace in self._namespaces:
-            return "namespace", namespace
+        for scope, each, table in (
+            ("topic", base, self._topics), ("namespace", namespace, self._namespaces)
+        ):
+            if each is None:
+                continue
+            if each in table:
+                return table[each], ((scope, each),)
+            if self._patterns and (scope, each) not in self._documents:
+                limits, sources = self._patterns.of(scope, each)
+                rates = _rates(limits, (MSGS, BYTES))
+                if rates is not None:
+                    return rates, sources
         return None
 
     @property
     def has_groups(self) -> bool:
         """Some namespace belongs to a resource group."""
-        return bool(self._group_of)
+        return bool(self._group_names)
 
     def groups(self, names: Sequence[str]) -> tuple[Array, list[str]]:
         """Resource group per topic as a position in the list of groups, -1 without one."""
-        if not self._group_of:
+        if not self._group_names:
             return np.full(len(names), -1, np.int64), []
-        places = self._group_places
-        found = [places.get(_unpartitioned(name)[1], -1) for name in names]
+        found = [self._group_place(_unpartitioned(name)[1]) for name in names]
         return np.array(found, np.int64), self._group_names
+
+    def _group_place(self, namespace: str | None) -> int:
+        """The position of a namespace's group, -1 without one."""
+        place = self._group_places.get(namespace, -1)
+        if place >= 0 or not self._patterns or namespace is None:
+            return place
+        if ("namespace", namespace) in self._documents:
+            return -1
+        group = self._patterns.of("namespace", namespace)[0].get("resource_group")
+        return self._group_names.index(str(group)) if group else -1
 
     def group(self, name: str) -> tuple[int, int]:
         """Message and byte rate of a resource group; 0 = off."""
@@ -158,9 +181,9 @@ class Limits:
 
 @lru_cache(maxsize=1024)
 def limits_of(documents: tuple[tuple[Source, str], ...], broker: str) -> Limits:
-    """The limits of a broker behind the texts of the documents in force; an empty text limits
-    nothing."""
-    return Limits({s: parsed(text)[2] if text else {} for s, text in documents}, broker)
+    """The limits of a broker behind the texts of the documents in force; one that was taken away
+    counts for nothing."""
+    return Limits({s: parsed(text)[2] for s, text in documents if not is_gone(text)}, broker)
 
 
 @lru_cache(maxsize=65536)

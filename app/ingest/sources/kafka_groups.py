@@ -7,7 +7,7 @@ any others, so a record's identity does not change and a restarted run continues
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import UserError
 from app.ingest.sources import files, polled
+from state.engine.globs import TOPICS, Source, matching
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
@@ -70,12 +71,27 @@ def spool_folder(settings: Settings) -> Path:
     return polled.spool_folder(settings, groups(settings).spool, WHERE, NAME)
 
 
-def own_quotas(settings: Settings) -> set[str]:
+class OwnQuotas(frozenset[str]):
+    """Topics for which the configuration has a backlog quota of its own; those of patterns are in
+    it, too, and not listed."""
+
+    patterns: Sequence[Source] = ()
+
+    def __contains__(self, topic: object) -> bool:
+        return super().__contains__(topic) or bool(
+            self.patterns and matching(self.patterns, "topic", str(topic))
+        )
+
+
+def own_quotas(settings: Settings) -> OwnQuotas:
     """Topics for which the configuration has a backlog quota of its own."""
-    return {
-        policy["name"] for policy in settings.policy_dicts()
-        if policy["scope"] == "topic" and "backlog_quota" in policy["limits"]
-    }
+    named = [
+        (policy["scope"], policy["name"]) for policy in settings.policy_dicts()
+        if "backlog_quota" in policy["limits"]
+    ]
+    found = OwnQuotas(name for scope, name in named if scope == "topic")
+    found.patterns = [source for source in named if source[0] == TOPICS]
+    return found
 
 
 def _poller(settings: Settings, say: Callable[[str], None] | None = None) -> Poller:

@@ -8,7 +8,7 @@ not made up: a group or a partition is only gone if the answer that should have 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -150,7 +150,7 @@ class Rules:
     bytes_per_message: int | None = None
     """Replaces the mean of those that were read."""
     retention_as_quota: bool = True
-    own_quotas: frozenset[str] = frozenset()
+    own_quotas: Container[str] = ()
     """Topics whose backlog quota is configured: it is not overridden."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Container
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class Poller(Polling):
 
     def __init__(
         self, settings: KafkaGroupsSettings, spool_folder: Path | str,
-        say: Callable[[str], None] | None = None, own_quotas: Collection[str] = (),
+        say: Callable[[str], None] | None = None, own_quotas: Container[str] = (),
         client: ClientProcess | None = None,
     ) -> None:
         """`own_quotas` are the topics whose backlog quota is configured."""
@@ -47,7 +47,7 @@ class Poller(Polling):
         self._client = client or ClientProcess(settings, self._stopping)
         self._rules = Rules(
             settings.cluster, settings.broker, settings.wants_topic, settings.wants_group,
-            settings.bytes_per_message, settings.retention_as_quota, frozenset(own_quotas),
+            settings.bytes_per_message, settings.retention_as_quota, own_quotas,
         )
         self._oldest: dict[Position, tuple[str | None, int, Oldest]] = {}
         """By position the topic's id, the end of the log then, and what was read."""

@@ -1,0 +1,150 @@
+"""The policy documents of a configuration: where each is written, and the mistakes in them.
+
+`policies` has documents, and paths of files with lists of documents; `policy_files` has paths. A
+path is a file, a folder, which stands for its *.yaml, or a pattern such as policies/*.yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from app.config.levels import source_of
+from app.config.overlaps import Conflict, conflicts
+from app.config.policies import problems
+from app.config.reading import lines_of, read_yaml
+from app.errors import UserError
+
+
+@dataclass(frozen=True)
+class Written:
+    """A document, and where it is written."""
+
+    file: str
+    key: str
+    """Of its place in the file, such as `[2]`."""
+    document: Any
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """The lines of its keys; of the document itself by an empty one."""
+
+    def line(self, key: str) -> int | None:
+        """The line of a key, or of the nearest one around it."""
+        while key and key not in self.lines:
+            key = key.rpartition(".")[0]
+        return self.lines.get(key)
+
+    @property
+    def where(self) -> str:
+        """File and line, or file and key."""
+        line = self.line("")
+        return f"{self.file}:{line}" if line else f"{self.file}: {self.key}"
+
+
+class Mistake(NamedTuple):
+    """What is wrong with a document."""
+
+    one: Written
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        dot = "." if self.key else ""
+        return f"{self.one.file}: {self.one.key}{dot}{self.key}: {self.text}"
+
+    @property
+    def line(self) -> int | None:
+        """The line that it is in."""
+        return self.one.line(self.key)
+
+
+@dataclass
+class Policies:
+    """The documents of a configuration."""
+
+    every: list[Written] = field(default_factory=list)
+    """All that are valid, in their order."""
+    mistakes: list[Mistake] = field(default_factory=list)
+    replaced: list[tuple[Written, Written]] = field(default_factory=list)
+    """Documents that a later one of the same scope and name replaces, and that one."""
+
+    @property
+    def in_force(self) -> list[Written]:
+        """The documents that none replaces."""
+        last = {source_of(one.document): one for one in self.every}
+        return list(last.values())
+
+    @property
+    def kept(self) -> list[Any]:
+        """The documents that none replaces, as they are written."""
+        return [one.document for one in self.in_force]
+
+
+def written(document: dict[str, Any], where: str, folder: Path) -> Policies:
+    """The policies of a configuration and of its policy files; paths are relative to `folder`."""
+    source = document.get("source")
+    format = source.get("format") if isinstance(source, dict) else None
+    # An archive may be one of a Kafka feed.
+    kafka = format == "delta" or str(format).startswith("kafka_")
+    inline, files = document.get("policies"), document.get("policy_files")
+    found: list[Written] = []
+    listed = [inline] if isinstance(inline, str) else inline if isinstance(inline, list) else []
+    lines = lines_of(Path(where), "policies") if listed and Path(where).is_file() else []
+    for i, each in enumerate(listed):
+        if isinstance(each, str):
+            found += of_files(each, folder)
+        else:
+            found.append(Written(where, f"policies[{i}]", each, lines[i] if lines else {}))
+    for name in files if isinstance(files, list) else ():
+        if isinstance(name, str):
+            found += of_files(name, folder)
+    return checked(found, kafka)
+
+
+def of_files(name: str, folder: Path) -> Iterator[Written]:
+    """The documents of the files that a path names."""
+    for path in paths(name, folder):
+        lines = lines_of(path)
+        for i, each in enumerate(read_yaml(path, list)):
+            yield Written(str(path), f"[{i}]", each, lines[i] if lines else {})
+
+
+def paths(name: str, folder: Path) -> list[Path]:
+    """The files that a path names; a pattern may match none."""
+    path = folder / name
+    if path.is_dir():
+        return sorted(path.glob("*.yaml"))
+    if path.exists() or not any(sign in name for sign in "*?["):
+        return [path]
+    try:
+        return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    except (ValueError, NotImplementedError):
+        raise UserError(f"{path}: is not a pattern of files") from None
+
+
+def checked(found: Sequence[Written], kafka_topics: bool = True) -> Policies:
+    """Documents with the mistakes in them."""
+    result = Policies()
+    for one in found:
+        wrong = list(problems(one.document, kafka_topics))
+        result.mistakes += [Mistake(one, at, text) for at, text in wrong]
+        if not wrong:
+            result.every.append(one)
+    last: dict[Any, Written] = {}
+    for one in result.every:
+        source = source_of(one.document)
+        if source in last:
+            result.replaced.append((last[source], one))
+        last[source] = one
+    result.mistakes += [_mistake(conflict) for conflict in conflicts(result.in_force)]
+    return result
+
+
+def _mistake(conflict: Conflict) -> Mistake:
+    one, other, keys = conflict
+    return Mistake(other, "name", (
+        f"{other.document['name']!r} and {one.document['name']!r} ({one.where}) are equally"
+        f" specific, match a name in common and differ in {', '.join(keys)}; make one of them more"
+        " specific"
+    ))

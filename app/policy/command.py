@@ -1,0 +1,196 @@
+"""The command `policy`: reads documents, and prints what is asked of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.config.levels import source_of
+from app.config.policies import without_effect
+from app.config.policy_files import Policies, Written, checked, of_files, paths, written
+from app.config.reading import read_yaml
+from app.errors import UserError
+from app.policy.resolve import Held, Levels, Record
+from app.policy.shadows import shadowed
+from app.policy.words import changes
+from app.terminal.moments import instant_of
+from app.terminal.printable import printable
+from app.terminal.program import PROGRAM
+from state.engine.documents import Source, full_topic_name
+from state.policies import parse_document
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+CONFIGURED = Path("configs/weir.yaml")
+
+
+def documents_of(path: Path) -> Policies:
+    """The documents of a configuration, of a file or folder of policies."""
+    if not path.exists() and not any(sign in str(path) for sign in "*?["):
+        raise UserError(f"{path}: cannot be read (No such file or directory)")
+    if path.is_file() and not _is_list(path):
+        return written(read_yaml(path, dict), str(path), path.parent)
+    if not paths(str(path), Path()):
+        raise UserError(f"{path}: no file is there (allowed: files, folders with *.yaml, patterns)")
+    return checked(list(of_files(str(path), Path())))
+
+
+def _is_list(path: Path) -> bool:
+    import yaml
+
+    try:
+        return isinstance(yaml.compose(path.read_text("utf-8"), yaml.SafeLoader), yaml.SequenceNode)
+    except (OSError, ValueError, yaml.YAMLError):
+        return False  # read_yaml names the mistake
+
+
+def _given(config: Path | None, files: Sequence[Path]) -> Policies:
+    """The documents of files, or of a configuration without any."""
+    if not files:
+        if config is None:
+            raise UserError(f"policy check: give files, folders or --config FILE\n"
+                            f"for example {PROGRAM} policy check configs/policies")
+        return documents_of(config)
+    every = [documents_of(path) for path in files]
+    if len(every) == 1:
+        return every[0]
+    together = checked([one for policies in every for one in policies.every])
+    together.mistakes[:0] = [m for policies in every for m in policies.mistakes
+                             if m not in together.mistakes]
+    return together
+
+
+def check(config: Path | None, files: Sequence[Path], as_json: bool = False) -> int:
+    """Print every mistake of policy documents, and what is without effect in them; 2 with
+    mistakes, 1 with findings, else 0."""
+    found = _given(config, files)
+    mistakes = [{"file": m.one.file, "line": m.line, "key": _key(m.one, m.key), "text": m.text}
+                for m in found.mistakes]
+    findings = [] if mistakes else list(_findings(found))
+    if as_json:
+        print(json.dumps({"documents": len(found.in_force), "mistakes": mistakes,
+                          "findings": findings}, indent=2))
+    else:
+        for each in (*mistakes, *findings):
+            place = each["file"] + (f":{each['line']}" if each["line"] else "")
+            print(printable(f"{place}: {each['key']}: {each['text']}"))
+        count = len(found.in_force)
+        print(f"{count} document{'s' * (count != 1)}, {len(mistakes)} mistakes,"
+              f" {len(findings)} findings")
+    return 2 if mistakes else 1 if findings else 0
+
+
+def _key(one: Written, key: str) -> str:
+    return f"{one.key}.{key}" if key else one.key
+
+
+def _findings(found: Policies) -> Iterable[dict[str, Any]]:
+    """What has no effect in valid documents."""
+    def finding(one: Written, key: str, text: str) -> dict[str, Any]:
+        return {"file": one.file, "line": one.line(key), "key": _key(one, key), "text": text}
+
+    for one, by in found.replaced:
+        if one.document != by.document:
+            yield finding(one, "name", f"{one.document['scope']} {one.document['name']} is replaced"
+                                       f" by the later document in {by.where}")
+    for one, key, by in shadowed(found.in_force):
+        about = f"{by.document['scope']} {by.document['name']}"
+        yield finding(one, key, f"never holds: {about} ({by.where}) overrides it for every name")
+    for one in found.in_force:
+        for key in without_effect(one.document):
+            yield finding(one, f"limits.{key}", "has no effect on any decision")
+
+
+def diff(before: Path, after: Path, as_json: bool = False) -> int:
+    """Print the limits that differ between two sets of documents; 0."""
+    every = []
+    for path in (before, after):
+        found = documents_of(path)
+        if found.mistakes:
+            raise UserError.of_many([str(m) for m in found.mistakes],
+                                    f"{PROGRAM} policy check {path}")
+        every.append(found.in_force)
+    found_changes = changes(*every)
+    if as_json:
+        print(json.dumps([change.plain() for change in found_changes], indent=2))
+        return 0
+    for change in found_changes:
+        print(printable(f"{change.sentence()}  ({change.where})"))
+    if not found_changes:
+        print("no limit differs")
+    return 0
+
+
+def show(
+    settings: Settings, config: Path | None, name: str, at_ms: int | None = None,
+    cluster: str | None = None, as_json: bool = False,
+) -> int:
+    """Print what holds for a topic or principal and where it comes from; 0."""
+    found = documents_of(config) if config is not None else Policies()
+    kind = "topic" if _is_topic(name, found.in_force) else "principal"
+    every = _said_last(settings, at_ms, cluster)
+    answers: dict[str | None, list[Held]] = {}
+    for each in every or {cluster: {}}:
+        levels = Levels(found.in_force, every.get(each, {}))
+        answers[each] = levels.topic(name) if kind == "topic" else levels.principal(name)
+    if as_json:
+        print(json.dumps([{
+            "kind": kind, "name": name, "cluster": each, "at_ms": at_ms,
+            "limits": [held.plain() for held in held_there],
+        } for each, held_there in answers.items()], indent=2))
+        return 0
+    for each, held_there in answers.items():
+        print(printable(f"{kind} {full_topic_name(name) if kind == 'topic' else name}"
+                        + (f" on cluster {each}" if each else "")))
+        for held in held_there:
+            first, *rest = held.said
+            print(printable(f"  {held.limit}: {first.value}  {first.document}  ({first.where})"))
+            for said in rest:
+                print(printable(f"    over {said.value}  {said.document}  ({said.where})"))
+        if not held_there:
+            print("  no limit")
+    return 0
+
+
+def _is_topic(name: str, found: Sequence[Written]) -> bool:
+    """A name with slashes, or one that documents have as a topic's; others are principals."""
+    if "://" in name or name.count("/") >= 2:
+        return True
+    return any(source_of(one.document) == ("topic", name) for one in found)
+
+
+def _said_last(
+    settings: Settings, at_ms: int | None, cluster: str | None
+) -> dict[str | None, Mapping[Source, Record]]:
+    """The documents that the stream said last, by cluster; none without an archive."""
+    from app.warehouse.relations import Warehouse, connect
+
+    warehouse = Warehouse.of(settings)
+    if warehouse.open("events") is None:
+        return {}
+    parameters: dict[str, Any] = {}
+    wanted = ["event_type = 'policy'"]
+    for clause, key, value in (("ts_wall_ms <= $at", "at", at_ms), ("cluster = $cluster",
+                                                                    "cluster", cluster)):
+        if value is not None:
+            wanted.append(clause)
+            parameters[key] = value
+    sql = (
+        "SELECT cluster, policy_json, ts_wall_ms, source_partition, source_offset FROM events"
+        f" WHERE {' AND '.join(wanted)} ORDER BY ts_wall_ms, seq"
+    )
+    with connect(warehouse, sql, parameters, alone=True) as connection:
+        rows = connection.execute(sql, parameters).fetchall()
+    found: dict[str | None, dict[Source, Record]] = {}
+    for where, text, wall_ms, partition, offset in rows:
+        document, _ = parse_document(text)
+        if document is None:
+            continue
+        scope, name = document["scope"], document["name"]
+        source = scope, full_topic_name(name) if scope == "topic" else name
+        place = f"stream at {instant_of(wall_ms)}, {partition} offset {offset}"
+        found.setdefault(where, {})[source] = Record(document, place)
+    return dict(found)

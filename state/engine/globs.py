@@ -1,0 +1,155 @@
+"""Documents of the configuration for many names: matched to a name, and made one document of it.
+
+A pattern has `*` (any characters but /), `**` (any characters), `?` (one character but /); `[*]`,
+`[?]` and `[[]` are the characters themselves. Of the patterns that match a name the one with more
+literal characters is the more specific: it overrides the others key by key, a backlog quota by its
+type. A document of the tenant is overridden by every one of the namespace. What the configuration
+says of a name itself has its patterns in it already (`resolved`), so patterns count only for names
+that no document names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+TENANTS, NAMESPACES, TOPICS, USERS = "tenants", "namespaces", "topics", "users"
+"""Scopes of documents for many names; only the configuration has them."""
+LEVELS: dict[str, tuple[str, ...]] = {
+    "namespace": (TENANTS, NAMESPACES), "topic": (TOPICS,), "user": (USERS,),
+}
+"""By the scope of a name, the scopes of patterns that may hold for it, the weaker first."""
+SCOPES = frozenset(scope for scopes in LEVELS.values() for scope in scopes)
+DEFAULT_USER = "<default>"
+"""No pattern is for it."""
+
+Source = tuple[str, str]
+Limits = Mapping[str, Any]
+_TOKEN = re.compile(r"\[([*?\[])\]|(\*\*)|([*?])|(.)", re.DOTALL)
+
+
+def tokens(pattern: str) -> list[tuple[bool, str]]:
+    """The parts of a pattern: whether it is a literal character, and the character or wildcard."""
+    return [
+        (not (many or one), escaped or many or one or plain)
+        for escaped, many, one, plain in _TOKEN.findall(pattern)
+    ]
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name holds for more than one."""
+    return not all(literal for literal, _ in tokens(name))
+
+
+def literal(name: str) -> str:
+    """The name that a pattern without wildcards is."""
+    return "".join(text for _, text in tokens(name))
+
+
+def literals(pattern: str) -> int:
+    """How many literal characters a pattern has."""
+    return sum(is_literal for is_literal, _ in tokens(pattern))
+
+
+@lru_cache(maxsize=4096)
+def expression(pattern: str) -> re.Pattern[str]:
+    """A pattern as a regular expression for whole names."""
+    wild = {"*": "[^/]*", "**": ".*", "?": "[^/]"}
+    return re.compile("".join(
+        re.escape(text) if is_literal else wild[text] for is_literal, text in tokens(pattern)
+    ), re.DOTALL)
+
+
+def named(scope: str, name: str) -> str:
+    """What patterns of a scope are matched with: of a namespace, its tenant where they are of it.
+    """
+    return name.split("/", 1)[0] if scope == TENANTS else name
+
+
+def rank(source: Source) -> tuple[int, int, str]:
+    """The order of documents for many names, the weakest first."""
+    scope, pattern = source
+    level = next(scopes.index(scope) for scopes in LEVELS.values() if scope in scopes)
+    return level, literals(pattern), pattern
+
+
+def matching(sources: Iterable[Source], scope: str, name: str) -> list[Source]:
+    """The documents for many names that hold for a name, the weakest first."""
+    levels = LEVELS.get(scope, ())
+    if not levels or (scope == "user" and name == DEFAULT_USER):
+        return []
+    return sorted(
+        (s for s in sources if s[0] in levels and expression(s[1]).fullmatch(named(s[0], name))),
+        key=rank,
+    )
+
+
+def overlaid(below: Limits, above: Limits) -> dict[str, Any]:
+    """Limits with those of a stronger document over them, a backlog quota by its type."""
+    found = {**below, **above}
+    quotas = [limits.get("backlog_quota") for limits in (below, above)]
+    if all(isinstance(quota, dict) for quota in quotas):
+        found["backlog_quota"] = {**quotas[0], **quotas[1]}  # type: ignore[dict-item]
+    return found
+
+
+class Patterns:
+    """Documents for many names, as one asks them for a name."""
+
+    def __init__(self, documents: Mapping[Source, Limits]) -> None:
+        """Documents of other scopes may be among them."""
+        self._documents = {s: limits for s, limits in documents.items() if s[0] in SCOPES}
+        self.limits = tuple(self._documents.values())
+        self._known: dict[Source, tuple[dict[str, Any], tuple[Source, ...]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._documents)
+
+    def of(self, scope: str, name: str) -> tuple[dict[str, Any], tuple[Source, ...]]:
+        """The limits of a name, and the documents that they come from, the strongest first."""
+        found = self._known.get((scope, name))
+        if found is None:
+            sources = matching(self._documents, scope, name)
+            limits: dict[str, Any] = {}
+            for source in sources:
+                limits = overlaid(limits, self._documents[source])
+            found = self._known[scope, name] = limits, tuple(reversed(sources))
+        return found
+
+
+@lru_cache(maxsize=65536)
+def known_matching(sources: frozenset[Source], scope: str, name: str) -> tuple[Source, ...]:
+    """`matching`, remembered."""
+    return tuple(matching(sources, scope, name))
+
+
+def history(
+    own: Iterable[int], configured: Iterable[int], patterns: Mapping[Source, Sequence[int]],
+    is_set: Callable[[int], bool],
+) -> list[tuple[int, tuple[int, ...]]]:
+    """What the configuration says of a name over time: from which document on, and the documents
+    whose limits hold then, the weakest first. Documents are given by their ranks in time.
+
+    `own` are those of the stream for the name: patterns do not hold after one. `configured` are
+    those of the configuration: one that sets nothing was taken away. `patterns` are those of the
+    patterns that match the name, the weakest first.
+    """
+    events = [
+        *((at, 0, None) for at in own), *((at, 1, None) for at in configured),
+        *((at, 2, source) for source, every in patterns.items() for at in every),
+    ]
+    now: dict[Source, int] = {}
+    by_patterns = True
+    found = []
+    for at, what, source in sorted(events, key=lambda event: event[0]):
+        if source is not None:
+            now[source] = at
+        else:
+            by_patterns = what == 1 and not is_set(at)
+        if by_patterns:
+            found.append((at, tuple(now[s] for s in patterns if s in now)))
+        elif what == 1:
+            found.append((at, (at,)))
+    return found
