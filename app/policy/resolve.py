@@ -124,8 +124,8 @@ class Levels:
         record = self._stream.get((scope, name))
         if record is not None:
             replaced, found = found, {}
-            _put(found, record.document.get("limits") or {}, f"{scope} {name}",
-                 lambda key: record.where)
+            about = f"{scope} {record.document['name']}"
+            _put(found, record.document.get("limits") or {}, about, lambda key: record.where)
             for key, said in replaced.items():
                 if key in found:
                     found[key] += said
