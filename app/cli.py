@@ -92,7 +92,7 @@ LEAST_MEMORY = 64_000_000
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 ANSWERING = frozenset({
-    "tables", "query", "explain", "report", "bakeoff", "what-if", "validate", "quality",
+    "tables", "query", "explain", "report", "bakeoff", "what-if", "validate", "quality", "replay",
     "demo", "doctor", "generate", "maintain", "forget", "size", "policy",
 })
 """Commands that answer and end; Ctrl-C ends them immediately."""
@@ -491,6 +491,61 @@ def bakeoff(
     asked = Asked(trace, policies, sizes, vary or [], sample, sample_above)
     keep = trace is None or config is not None or warehouse is not None
     _found(run_bakeoff(_settings(config, warehouse), asked, svg, keep, as_json))
+
+
+@app.command()
+def replay(
+    out: Annotated[str, typer.Option(help="Folder of the warehouse to write.")],
+    config: Config = None,
+    warehouse: Warehouse = None,
+    policy: Annotated[list[Path] | None, typer.Option(
+        help="Policies in place of the configured ones: a file, or a folder; may be repeated."
+    )] = None,
+    param: Annotated[list[str] | None, typer.Option(
+        help="A parameter in place of the configured one: job.key=value; may be repeated."
+    )] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="From this event time: ISO 8601, -10m or ms since the epoch."),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Before this event time.")] = None,
+    warm_up: Annotated[str | None, typer.Option(
+        help="With --from: time before it whose records are judged and whose rows are not written."
+    )] = None,
+    after: Annotated[Path | None, typer.Option(
+        help="Begin where the replay in this folder ended, with its states."
+    )] = None,
+    saved: Annotated[bool, typer.Option(
+        "--saved", help="Begin with the newest states that a run has saved before --from."
+    )] = False,
+    clusters: Annotated[
+        list[str] | None, typer.Option(help="Only these clusters (*, ?); may be repeated.")
+    ] = None,
+    tenants: Annotated[list[str] | None, typer.Option(help="Only topics of these tenants.")] = None,
+    topics: Annotated[list[str] | None, typer.Option(help="Only these topics.")] = None,
+    jobs: Annotated[str | None, typer.Option(help="Only these jobs, separated by commas.")] = None,
+    slice_records: Annotated[int, typer.Option(
+        "--slice", min=1, help="Records that are judged and committed at a time."
+    )] = 1_000_000,
+    verify: Annotated[bool, typer.Option(
+        "--verify", help="Compare with the live tables; exit code 1 if a table differs."
+    )] = False,
+) -> None:
+    """Run the jobs over the archive again, under other policies or parameters."""
+    from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
+    from app.whatif.replay.asked import Asked, jobs_of, replaced_by, settings_of
+    from app.whatif.replay.choice import Choice
+    from app.whatif.replay.command import replay as run_replay
+
+    settings = settings_of(config, warehouse, policy or [], param or [])
+    span = Span(FIRST_MS if start is None else moment(start, "--from"),
+                LAST_MS if end is None else moment(end, "--to"))
+    choice = Choice(tuple(clusters or ()), tuple(tenants or ()), tuple(topics or ()),
+                    replaced_by(settings) if policy else frozenset())
+    warm_up_ms = 0 if warm_up is None else _duration(warm_up, "--warm-up")
+    asked = Asked(out, jobs_of(settings, jobs), span, warm_up_ms, choice, after, saved,
+                  slice_records, verify, changed=bool(policy or param))
+    _found(run_replay(settings, asked))
 
 
 @app.command()

@@ -42,6 +42,7 @@ from app.config.metrics import MetricsSettings
 from app.config.policy_files import written
 from app.config.quality import QualitySettings
 from app.config.reading import describe, merge, read_yaml
+from app.config.saved_states import SavedStatesSettings
 from app.config.source import SourceSettings
 from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError, did_you_mean
@@ -115,12 +116,13 @@ class Settings(_WithJobs):
     quality: QualitySettings = QualitySettings()
     alerts: AlertSettings = AlertSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
+    saved_states: SavedStatesSettings = SavedStatesSettings()
     policies: list[PolicyDocument] = []
     policy_files: list[str] = []
 
     _text = field_validator("storage_options", mode="before")(as_text)
 
-    @field_validator("quality", "alerts", "maintenance", mode="before")
+    @field_validator("quality", "alerts", "maintenance", "saved_states", mode="before")
     @classmethod
     def _off(cls, section: Any) -> Any:
         """Null switches a section off; the commands of the same name still work."""

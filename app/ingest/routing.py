@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.ingest.batches import regrouped
-from app.ingest.contract import DIGESTS, Limits, Parsed, from_table, parse_batch
+from app.ingest.contract import DIGESTS, Limits, Parsed, parse_batch
 from app.ingest.messages import Kind, Message
 from app.ingest.parsing.layout import INDEX, TEXT_SLOTS, slot
 from app.ingest.payloads import Payloads
@@ -120,26 +120,8 @@ def packer(
     return pack
 
 
-def typed_packer(
-    routes: Mapping[str, Route], shards: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow`: rows of `events` in, rows of PACKED out.
-
-    A column `left_out` (list of jobs) names the jobs that do not get a record.
-    """
-
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in regrouped(batches):
-            parsed = from_table(batch, list(routes))
-            ingest = batch.column("ingest_ms").to_numpy(zero_copy_only=False)
-            left_out = _left_out(batch)
-            yield pack_parsed(parsed, batch, routes, shards, int(ingest.max()), left_out)
-
-    return pack
-
-
 def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
-    """Columns of `events` that `typed_packer` needs for these jobs, and the kinds that they read.
+    """Columns of `events` that these jobs need to be packed again, and the kinds that they read.
 
     Of records that have been validated before; what is not needed need not be read.
     """
@@ -150,15 +132,6 @@ def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
     wanted |= {column for kind in kinds for column in kind.required}
     columns = [name for name in (*SCHEMA.names, *DIGESTS) if name in wanted]
     return [*columns, *SOURCE_COLUMNS, "ingest_ms"], [kind.name for kind in kinds]
-
-
-def _left_out(batch: pa.RecordBatch) -> dict[str, Array]:
-    """Rows that each job does not get."""
-    if "left_out" not in batch.schema.names:
-        return {}
-    lists = batch.column("left_out").to_pylist()
-    jobs = {job for row in lists if row for job in row}
-    return {job: np.array([bool(row) and job in row for row in lists]) for job in jobs}
 
 
 def pack_parsed(

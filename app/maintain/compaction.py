@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.ingest.payloads import STAGED
-from app.maintain.data_files import data_files
 from app.maintain.merging import merges
 from app.maintain.opened import Opened
 from app.maintain.rewriting import Rewriter
+from app.warehouse.data_files import data_files
 
 if TYPE_CHECKING:
     from app.config.maintenance import MaintenanceSettings

@@ -15,9 +15,9 @@ from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from app.maintain.data_files import DataFile, live_paths
 from app.maintain.opened import Opened
 from app.warehouse import durable
+from app.warehouse.data_files import DataFile, live_paths
 from app.warehouse.time_travel import COMPACTION, MAINTENANCE, RETENTION
 
 ATTEMPTS = 50

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.ingest.payloads import STAGED
 from app.maintain import logs, vacuum
-from app.maintain.data_files import DataFile, data_files
 from app.maintain.names import Name, replacements
 from app.maintain.opened import Opened
 from app.maintain.rewriting import Rewriter
 from app.maintain.upkeep import FAILURES, problem_of
 from app.warehouse import run_lock
+from app.warehouse.data_files import DataFile, data_files
 from app.warehouse.relations import Warehouse
 from app.warehouse.small_files import PAGES, read_text, write_text
 from app.warehouse.small_files import names as file_names

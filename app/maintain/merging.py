@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from app.maintain.data_files import DataFile
+from app.warehouse.data_files import DataFile
 
 MOST = 8
 """So many files of one tier are merged."""

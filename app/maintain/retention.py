@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from app.config.maintenance import DAY_MS, Retention
 from app.errors import UserError, did_you_mean
 from app.ingest.payloads import STAGED
-from app.maintain.data_files import DataFile, data_files
 from app.maintain.exchange import exchange
 from app.maintain.opened import Opened, clock_of
 from app.maintain.rewriting import Rewriter
+from app.warehouse.data_files import DataFile, data_files
 from app.warehouse.relations import connect_to, literal
 from app.warehouse.small_files import read_text, write_text
 from app.warehouse.tables import TABLES

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-from app.maintain.data_files import DataFile
 from app.maintain.exchange import exchange
 from app.maintain.opened import Opened
+from app.warehouse.data_files import DataFile
 from app.warehouse.functions import add_functions
 from app.warehouse.relations import GLOB, literal, sealed
 

@@ -15,9 +15,9 @@ from app.config.maintenance import MaintenanceSettings
 from app.errors import UserError
 from app.ingest.payloads import STAGED
 from app.maintain import compaction, leftovers, logs, retention, staging, vacuum
-from app.maintain.data_files import data_files
 from app.maintain.opened import Opened
 from app.warehouse import checkpoints, run_lock
+from app.warehouse.data_files import data_files
 from app.warehouse.relations import Warehouse
 from app.warehouse.tables import TABLES
 

@@ -144,14 +144,14 @@ def _process(config: Path) -> None:
 def _with_exchange(config: Path) -> list[dict[str, Any]]:
     """topic_throttle_stats of the archived trace if every client supported the throttle command."""
     from app.config.settings import load_settings
-    from app.whatif.replay import replay_here
+    from app.whatif.replay import replayed
 
     settings = load_settings(config)
     exchange = {"protocol": "pip385", "receipt_model": "all"}
     asked = settings.model_copy(
         update={"rate_limits": settings.rate_limits.model_copy(update=exchange)}
     )
-    tables = replay_here(asked, ["rate_limits"])
+    tables = replayed(asked, ["rate_limits"])
     if "topic_throttle_stats" not in tables:
         return []
     columns = list(findings.STATS_COLUMNS)

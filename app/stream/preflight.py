@@ -29,8 +29,9 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> Plan:
     from app.alerts import beside as alerts
     from app.ingest import sources  # the imports of these take a second
     from app.maintain import retention
-    from app.stream import throttle_feed
+    from app.stream import saved_states, throttle_feed
 
+    saved_states.refuse(settings)
     alerts.check(settings)
     retention.check(settings)
     if settings.metrics is not None:

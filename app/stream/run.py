@@ -22,6 +22,7 @@ from app.stream.failures import Passing, QueryFailed, RecordsGone, failure
 from app.stream.gatherers import Gatherers
 from app.stream.preflight import refuse
 from app.stream.progress import Progress
+from app.stream.saved_states import StateKeeper
 from app.stream.session import build_session, stop_session
 from app.stream.shutdown import Stopping, drain, ended, listening, waits
 from app.stream.source_watch import SourceWatch
@@ -135,6 +136,7 @@ class Service:
         )
         self._late = Late(settings, self._progress)
         self._gatherers = Gatherers(spark, settings, self._endless, self._progress.warn)
+        self._states = StateKeeper(spark, settings, queries, self._progress.warn)
         self._groups = dict(queries)
         self._queries: dict[str, StreamingQuery] = {}
         self._again: dict[str, tuple[float, int]] = {}
@@ -213,6 +215,7 @@ class Service:
                     self._sweep()
                 self._follow_clock()
                 self._gatherers.commit_due()
+                self._states.look()
                 if not self._tend():
                     break
             if self._stopping.asked:
@@ -232,6 +235,7 @@ class Service:
             self._progress.look(queries)
             self._health.look(self._progress.figures, last=True)
             if not interrupted:
+                self._states.end()
                 self._sweep()
 
     def _sweep(self) -> None:

@@ -29,6 +29,21 @@ NAME = "_weir/manifest.json"
 
 
 @dataclass(frozen=True)
+class SavedStates:
+    """States of a query that a replay can begin with."""
+
+    file: str
+    """Below the warehouse."""
+    query: str
+    jobs: list[str]
+    batch: int
+    """The batch after which they were."""
+    at_ms: int
+    """The latest event time that had moved the stream's clock by then (ms since the epoch)."""
+    saved_ms: int
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The values that the first start of a warehouse chose, or `reshard` since."""
 
@@ -40,6 +55,8 @@ class Manifest:
     """Jobs by the query that runs them; None in a manifest of an earlier version."""
     moving: list[str] | None = None
     """Queries whose checkpoints with these numbers are complete and not yet in their places."""
+    states: list[dict[str, Any]] | None = None
+    """What `SavedStates` has of each file of saved states, oldest first; None without any."""
 
 
 def load(settings: Settings) -> Manifest | None:
@@ -59,7 +76,7 @@ def load(settings: Settings) -> Manifest | None:
             )
         kept = {
             name: found[name] for name in Manifest.__dataclass_fields__
-            if name in found or name not in ("queries", "moving")
+            if name in found or name not in ("queries", "moving", "states")
         }
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
@@ -129,6 +146,18 @@ def renumber(settings: Settings, shards: int, partitions: int, moving: Sequence[
 def moved(settings: Settings) -> None:
     """Record that every checkpoint is in its place."""
     _write(settings, replace(_there(settings), moving=None))
+
+
+def keep_states(settings: Settings, saved: SavedStates, most: int) -> list[str]:
+    """Record saved states, and of their query only the newest `most`; the files of the others."""
+    there = _there(settings)
+    before = [SavedStates(**one) for one in there.states or ()]
+    kept = [one for one in before if one.file != saved.file] + [saved]
+    mine = [one for one in kept if one.query == saved.query]
+    gone = {one.file for one in mine[: max(len(mine) - most, 0)]}
+    states = [asdict(one) for one in kept if one.file not in gone]
+    _write(settings, replace(there, states=states))
+    return sorted(gone)
 
 
 def _there(settings: Settings) -> Manifest:

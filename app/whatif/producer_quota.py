@@ -24,7 +24,7 @@ from app.warehouse.questions.question import MOST
 from app.warehouse.relations import Warehouse
 from app.warehouse.tables import TABLES
 from app.warehouse.writable import append
-from app.whatif.replay import packed_here
+from app.whatif.replay.archive import Archive
 from state.engine.globs import USERS
 from state.producer_ids.operator import ProducerIds
 
@@ -126,11 +126,10 @@ class _Archive:
         self._others = [
             json.dumps(p, sort_keys=True) for p in policies if p["scope"] not in ("user", USERS)
         ]
-        group = operators(settings, [JOB])
-        blobs, latest = packed_here(settings, group)
+        archive = Archive(settings, {JOB: operators(settings, [JOB])[JOB].route})
+        blobs, latest = archive.whole()
         self._all = list(blobs.values())
-        blobs, _ = packed_here(settings, group, _without_user_policies)
-        self._blobs = list(blobs.values())
+        self._blobs = list(archive.whole(_without_user_policies)[0].values())
         self._end_ms = min(latest + settings.stats_window_ms, MOST)
         self.windows: Counter[User] = Counter()
         """Windows of each user, after a call of `without_quota`."""
@@ -189,7 +188,7 @@ def _policy(user: str, bound: float) -> str:
     return json.dumps({"scope": "user", "name": user, "limits": limits}, sort_keys=True)
 
 
-def _without_user_policies(events: pa.Table) -> pa.Table:
+def _without_user_policies(events: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of `events` without the policies of users."""
     texts = events.column("policy_json").to_pylist()
     return events.filter(pa.array([t is None or json.loads(t)["scope"] != "user" for t in texts]))

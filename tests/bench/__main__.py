@@ -4,7 +4,7 @@
     python -m tests.bench --table
     python -m tests.bench --coefficients
 
-Without names all of them run but `suite` and `compile`. Results go to
+Without names all of them run but `suite`, `compile` and `replay_large`. Results go to
 tests/bench/results/NAME.json, each with the machine, its load and the floors that were measured
 beside the figures; small runs write nothing without --out. `--table` measures nothing: it puts the
 results into docs/benchmarks.md; `--coefficients` puts what the command `size` computes with into
@@ -51,14 +51,15 @@ BENCHES = {
     "first_hour": "first_hour.run",
     "storage": "storage.run",
     "plugin": "plugin.run",
+    "replay": "replay.run",
 }
-ALONE = {"suite": "suite.run", "compile": "compiling.run"}
+ALONE = {"suite": "suite.run", "compile": "compiling.run", "replay_large": "replay.large"}
 """Benchmarks that run only if they are named."""
 RESULTS = (
     "govern", "govern-demo", "govern-all", "small-batches", "commits", "layers", "columnar",
     "transport", "core", "steps", "topics", "state", "freshness", "generator", "claim",
     "chunks", "producer_ids", "backlog", "backlog_job", "entry_cache", "query", "maintenance",
-    "flood", "flood_shapes", "first_hour", "storage", "plugin", "compile",
+    "flood", "flood_shapes", "first_hour", "storage", "plugin", "replay", "replay-large", "compile",
     "suite",
 )
 """Result files in the order of docs/benchmarks.md."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,17 +10,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from app.ingest.batches import regrouped
 from app.ingest.contract import from_table
-from app.ingest.routing import PACKED, Route, pack_parsed, typed_packer
+from app.ingest.routing import PACKED, Route, needed, pack_parsed
 from app.stream.operators import operators
 from app.stream.step import ANSWERS, STATE, stepper
-from app.whatif.replay import narrowed
 from tests.bench import floors, per_topic
 from tests.bench.result import Result
 from tests.bench.stream import Bench
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+
+
+Batches = Iterator[pa.RecordBatch]
 
 
 def run(bench: Bench) -> Result:
@@ -60,7 +63,11 @@ def judged(settings: Settings, rows: DataFrame, job: str = "rate_limits") -> Dat
     idle_ms = settings.idle_advance_ms
     routes = {name: o.route for name, o in group.items()}
     rows = rows.withColumn("ingest_ms", F.lit(0).cast("long"))
-    packed = narrowed(rows, routes).mapInArrow(typed_packer(routes, settings.shard_count), PACKED)
+    columns, kinds = needed(routes)
+    narrowed = rows.where(rows.event_type.isin(*kinds)).select(
+        *(name for name in columns if name in rows.columns)
+    )
+    packed = narrowed.mapInArrow(packer(routes, settings.shard_count), PACKED)
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
         "job", "shard", "blob",
         F.lit(None).cast("timestamp").alias(
@@ -70,6 +77,16 @@ def judged(settings: Settings, rows: DataFrame, job: str = "rate_limits") -> Dat
     return marked.groupBy("job", "shard").applyInPandasWithState(
         stepper(group), ANSWERS, STATE, "append", GroupStateTimeout.EventTimeTimeout
     )
+
+
+def packer(routes: dict[str, Route], shards: int) -> Callable[[Batches], Batches]:
+    """A function for `mapInArrow`: rows of `events` in, rows of PACKED out."""
+
+    def pack(batches: Batches) -> Batches:
+        for batch in regrouped(batches):
+            yield pack_parsed(from_table(batch, list(routes)), batch, routes, shards, 0)
+
+    return pack
 
 
 def blobs_of(parts: Iterator[pa.Table], routes: dict[str, Route], shards: int, block: int) -> Any:

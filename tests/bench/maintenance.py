@@ -19,9 +19,9 @@ from deltalake import DeltaTable
 
 from app.config.settings import Settings, load_settings
 from app.maintain import exchange, logs, merging
-from app.maintain.data_files import data_files
 from app.maintain.upkeep import upkeep
 from app.warehouse.commit import Writer
+from app.warehouse.data_files import data_files
 from tests.bench.result import Result, middle
 from tests.bench.stream import Bench
 from tests.maintain.tables import opened, writer

@@ -17,7 +17,7 @@ from app.ingest.contract import Limits, parse_batch
 from app.stream.operators import operators
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
-from app.whatif import replay
+from app.whatif.replay import replayed
 from tests.integration.test_chunk_runners import assert_same, source, stream, table, text
 from tests.reference import backlog, entry_cache
 from tests.state import backlog_trace, backlog_traces, cache_trace, cache_traces
@@ -149,10 +149,10 @@ def test_random_traces(
     core = core_rows(config, job, records)
     written = [name for name in names if Path(config.warehouse, name).is_dir()]
     live = sorted_rows({name: table(config, name) for name in written}, names)
-    batch = sorted_rows(replay.replay(spark, config, [job]), names)
-    here = sorted_rows(replay.replay_here(config, [job]), names)
+    whole = sorted_rows(replayed(config, [job]), names)
+    sliced = sorted_rows(replayed(config, [job], 100), names)
     for name in names:
         assert_same(live[name], core[name], name)
-        assert_same(batch[name], core[name], name)
-        assert_same(here[name], core[name], name)
+        assert_same(whole[name], core[name], name)
+        assert_same(sliced[name], core[name], name)
     assert any(live.values())

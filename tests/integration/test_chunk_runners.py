@@ -24,7 +24,7 @@ from app.stream.operators import operators
 from app.stream.run import run
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
-from app.whatif import replay
+from app.whatif.replay import replayed
 from state.chunks.operator import PARTS
 from tests.integration.test_three_runners import write_batches
 from tests.reference.chunks import TABLES as OUTPUTS
@@ -146,12 +146,12 @@ def test_random_traces(
     stream(spark, config, [text(r) for r in arrival], sorted(rng.sample(range(1, 900), 6)), folder)
     core = core_rows(config, records, max(r["ts_wall_ms"] for r in records))
     live = sorted_rows({name: table(config, name) for name in OUTPUTS})
-    batch = sorted_rows(replay.replay(spark, config, JOBS))
-    here = sorted_rows(replay.replay_here(config, JOBS))
+    whole = sorted_rows(replayed(config, JOBS))
+    sliced = sorted_rows(replayed(config, JOBS, 100))
     for name in OUTPUTS:
         assert_same(live[name], core[name], name)
-        assert_same(batch[name], core[name], name)
-        assert_same(here[name], core[name], name)
+        assert_same(whole[name], core[name], name)
+        assert_same(sliced[name], core[name], name)
         assert live[name], name
     assert table(config, "chunk_payloads").num_rows
 

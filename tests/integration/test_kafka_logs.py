@@ -24,7 +24,7 @@ from app.ingest.contract import Limits, parse_batch
 from app.ingest.sources import kafka_logs
 from app.stream.run import run
 from app.warehouse.small_files import path_in
-from app.whatif.replay import replay_here
+from app.whatif.replay import replayed
 from tests.servers.logging_kafka import LoggingKafka
 from tests.servers.process import ServerFailed
 from tests.state.producer_id_trace import numbered, play
@@ -248,7 +248,7 @@ def test_a_run_finds_the_offender(
     assert {r["principal"] for r in archived} == {
         f"User:{user}" for user in (*PATIENT, OFFENDER)
     }
-    rows = replay_here(
+    rows = replayed(
         config.model_copy(update={"allowed_lateness_ms": 0, "idle_advance_ms": 1}), ["producer_ids"]
     )
     found = Counter(

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from app.stream.operators import operators
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
-from app.whatif import replay
+from app.whatif.replay import replayed
 from tests.integration.test_chunk_runners import assert_same, source, stream, table, text
 from tests.reference.producer_ids import TABLES as OUTPUTS
 from tests.state.producer_id_trace import blob, numbered
@@ -99,10 +99,10 @@ def test_random_traces(
     stream(spark, config, [text(r) for r in arrival], cuts, folder, JOBS)
     core = core_rows(config, records, max(r["ts_wall_ms"] for r in records))
     live = sorted_rows({name: table(config, name) for name in OUTPUTS})
-    batch = sorted_rows(replay.replay(spark, config, JOBS))
-    here = sorted_rows(replay.replay_here(config, JOBS))
+    whole = sorted_rows(replayed(config, JOBS))
+    sliced = sorted_rows(replayed(config, JOBS, 100))
     for name in OUTPUTS:
         assert_same(live[name], core[name], name)
-        assert_same(batch[name], core[name], name)
-        assert_same(here[name], core[name], name)
+        assert_same(whole[name], core[name], name)
+        assert_same(sliced[name], core[name], name)
         assert live[name], name

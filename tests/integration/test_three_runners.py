@@ -19,7 +19,8 @@ from app.stream import archive, govern
 from app.stream.operators import operators
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
-from app.whatif import replay
+from app.whatif.replay import replayed
+from app.whatif.replay.refused import LATE
 from state.jobs import DECLARED, readers
 from tests.state.trace import blob
 from tests.state.traces import Trace, document, traces
@@ -37,6 +38,8 @@ OUTPUTS = (
 )
 JITTER_MS = 490
 TRACES = 24
+SLICE = 300
+"""Records of a slice of a replay."""
 POLICIES = [
     json.loads(document("topic", "t/ns/a", publishRateInMsgs=20, publishRateInBytes=200)),
     json.loads(document("broker", "*", maxPublishRatePerTopicInMessages=7,
@@ -186,12 +189,12 @@ def test_random_traces(
     stream(spark, config)
     live = live_rows(config.warehouse)
     core = core_rows(config, records, max(r["ts_wall_ms"] for r in records))
-    batch = sorted_rows(replay.replay(spark, config, JOBS))
-    here = sorted_rows(replay.replay_here(config, JOBS))
+    whole = sorted_rows(replayed(config, JOBS))
+    sliced = sorted_rows(replayed(config, JOBS, SLICE))
     for name in OUTPUTS:
         assert live[name] == core[name], name
-        assert batch[name] == core[name], name
-        assert here[name] == core[name], name
+        assert whole[name] == core[name], name
+        assert sliced[name] == core[name], name
     assert len(live["throttle_events"]) > len(drawn)
     assert len(live["topic_throttle_stats"]) > len(drawn)
     assert len(live["limiter_stats"]) > len(drawn)
@@ -221,7 +224,7 @@ def test_the_demo_trace(
     left_out = {
         (r["source_partition"], r["source_offset"])
         for r in refused
-        if r["reason_code"] in replay.LATE and r["job"] == "rate_limits"
+        if r["reason_code"] in LATE and r["job"] == "rate_limits"
     }
     assert not [r for r in refused if r["reason_code"] == "TOO_LATE"]
     events = DeltaTable(f"{config.warehouse}/events").to_pyarrow_table().to_pylist()
@@ -232,13 +235,13 @@ def test_the_demo_trace(
         and (e["ts_mono_ns"] is not None or e["event_type"] == "policy")
         and (e["source_partition"], e["source_offset"]) not in left_out
     ]
-    live, batch = live_rows(config.warehouse), sorted_rows(replay.replay(spark, config, JOBS))
+    live, whole = live_rows(config.warehouse), sorted_rows(replayed(config, JOBS))
     core = core_rows(config, known, max(e["ts_wall_ms"] or 0 for e in events))
-    here = sorted_rows(replay.replay_here(config, JOBS))
+    sliced = sorted_rows(replayed(config, JOBS, SLICE))
     for name in ("throttle_events", "topic_throttle_stats", "limiter_stats"):
         assert live[name] == core[name], name
-        assert batch[name] == core[name], name
-        assert here[name] == core[name], name
+        assert whole[name] == core[name], name
+        assert sliced[name] == core[name], name
     assert len(live["throttle_events"]) > 50
 
 

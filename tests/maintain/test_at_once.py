@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.config.settings import Settings
-from app.maintain.data_files import data_files
 from app.telemetry.changes import Follower, StartAnew
+from app.warehouse.data_files import data_files
 from app.warehouse.relations import Warehouse, connect
 from tests.maintain.tables import found, opened, plain, rows
 

@@ -11,9 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from app.config.settings import Settings
 from app.maintain.compaction import LEFT_ALONE, Merged, compact, planned
-from app.maintain.data_files import data_files
 from app.maintain.exchange import exchange
 from app.maintain.rewriting import Rewriter
+from app.warehouse.data_files import data_files
 from app.warehouse.query import query
 from app.warehouse.tables import TABLES
 from tests.maintain.tables import LATER_MS, fill, found, opened, plain, rows, writer

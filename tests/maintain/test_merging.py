@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.maintain.data_files import DataFile
 from app.maintain.merging import merges
+from app.warehouse.data_files import DataFile
 
 NOW_MS = 10_000_000_000
 KB, MB = 1 << 10, 1 << 20

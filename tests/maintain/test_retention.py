@@ -11,8 +11,8 @@ import pytest
 from app.config.settings import Settings
 from app.errors import UserError
 from app.maintain import retention
-from app.maintain.data_files import data_files
 from app.telemetry.changes import Follower
+from app.warehouse.data_files import data_files
 from app.warehouse.relations import Warehouse
 from tests.maintain.tables import found, opened
 from tests.throttle_rows import OTHER, TOPIC, event, write

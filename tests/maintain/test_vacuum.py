@@ -9,9 +9,9 @@ from pathlib import Path
 
 from app.config.settings import Settings
 from app.maintain.compaction import compact
-from app.maintain.data_files import data_files
 from app.maintain.rewriting import Rewriter
 from app.maintain.vacuum import Removed, vacuum
+from app.warehouse.data_files import data_files
 from tests.maintain.tables import LATER_MS, fill, found, opened, plain
 
 MakeSettings = Callable[..., Settings]

@@ -23,7 +23,7 @@ from app.stream.operators import operators
 from app.stream.session import build_session
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
-from app.whatif import replay
+from app.whatif.replay import replayed
 
 JOB = "message_counts"
 TABLE = "topic_message_counts"
@@ -100,8 +100,8 @@ def main(folder: Path) -> dict[str, Any]:
         found = {
             "core": core(settings, lines),
             "stream": DeltaTable(f"{settings.warehouse}/{TABLE}").to_pyarrow_table(),
-            "batch": replay.replay(spark, settings, [JOB])[TABLE],
-            "here": replay.replay_here(settings, [JOB])[TABLE],
+            "replay": replayed(settings, [JOB])[TABLE],
+            "slices": replayed(settings, [JOB], 10)[TABLE],
         }
     finally:
         spark.stop()

@@ -70,8 +70,8 @@ def test_core_stream_and_batch_give_the_same_rows(found: dict[str, Any]) -> None
     rows = found["rows"]
     assert rows["core"]
     assert rows["stream"] == rows["core"]
-    assert rows["batch"] == rows["core"]
-    assert rows["here"] == rows["core"]
+    assert rows["replay"] == rows["core"]
+    assert rows["slices"] == rows["core"]
 
 
 def test_the_rows_count_the_records(found: dict[str, Any]) -> None:

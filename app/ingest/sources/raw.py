@@ -48,13 +48,14 @@ class Shares:
     def lagging(self, before: Document, after: Document, most: int) -> list[str]:
         """The partitions that a batch advances from one offset to another, if it leaves records
         behind; `most` is the limit that it was planned under."""
-        ends = self._ends(before)
-        taken = {name: end - ends.get(name, 0) for name, end in self._ends(after).items()}
+        ends = self.ends(before)
+        taken = {name: end - ends.get(name, 0) for name, end in self.ends(after).items()}
         taken = {name: count for name, count in taken.items() if count > 0}
         # Spark rounds each partition's share down, and takes a record at least.
         return list(taken) if sum(taken.values()) > most - len(taken) else []
 
-    def _ends(self, document: Document) -> dict[str, int]:
+    def ends(self, document: Document) -> dict[str, int]:
+        """The offsets of a document by the name of their partition."""
         return {
             self.name(topic, partition): offset
             for topic, partitions in document.items() for partition, offset in partitions.items()

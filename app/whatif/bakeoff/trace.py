@@ -17,7 +17,7 @@ from app.ingest.sources.files import lines_of
 from app.stream.operators import Operator, operators
 from app.warehouse.relations import Warehouse
 from app.whatif.bakeoff.sampling import sampled
-from app.whatif.replay import packed_here
+from app.whatif.replay.archive import Archive
 from state.engine.blobs import Blob
 from state.events import KIND_INDEX
 
@@ -92,7 +92,7 @@ def _archived(settings: Settings, group: Mapping[str, Operator]) -> Trace:
     warehouse.require()
     if warehouse.open("events") is None:
         raise UserError("bakeoff: the archive is empty; run the job archive first, or give --trace")
-    blobs, latest = packed_here(settings, group)
+    blobs, latest = Archive(settings, {JOB: group[JOB].route}).whole()
     shards = tuple(tuple(found) for _, found in sorted(blobs.items()))
     return Trace(f"the archive of {settings.warehouse}", shards, latest, _counts(shards))
 

@@ -1,0 +1,169 @@
+"""Keeps the states of a run's jobs, every so often and at its end, for replays to begin with.
+
+The states of a batch that has ended are read from the query's checkpoint, in a thread beside the
+queries. Only a warehouse on this machine has them.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pyspark.errors import PySparkException
+
+from app.errors import UserError
+from app.ingest.sources import kafka
+from app.ingest.sources.files import folder
+from app.ingest.sources.open_file import absolute
+from app.warehouse import checkpoints, manifest, saved_states
+from app.warehouse.checkpoints import ARCHIVE
+from app.warehouse.saved_states import Position, States
+from app.warehouse.small_files import local_path, names, path_in, read_text
+from state.jobs import DECLARED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.config.settings import Settings
+
+OFFSETS = ("kafka", "kafka_messages")
+SOURCES = (*OFFSETS, "files")
+"""Sources whose places are known by partition and offset, or by file."""
+_COMPACT = ".compact"
+
+
+def refuse(settings: Settings) -> None:
+    """UserError where states are to be kept and cannot be."""
+    if settings.saved_states.interval_ms is None:
+        return
+    if settings.source is not None and settings.source.format not in SOURCES:
+        raise UserError(
+            f"saved_states.interval_ms: states of source.format {settings.source.format} have no "
+            f"place in the archive (allowed: null, or source.format {', '.join(SOURCES)})"
+        )
+    if local_path(settings.warehouse) is None:
+        raise UserError("saved_states.interval_ms: states are kept in a warehouse on this machine "
+                        "only (allowed: null)")
+
+
+class StateKeeper:
+    """Keeps the states of the queries of a run."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, queries: Mapping[str, Sequence[str]],
+        warn: Callable[[str], None],
+    ) -> None:
+        """`queries` has the jobs of each."""
+        self._spark, self._settings, self._warn = spark, settings, warn
+        self._queries = {name: jobs for name, jobs in queries.items() if name != ARCHIVE}
+        self._interval_ms = settings.saved_states.interval_ms
+        self._kept: dict[str, int] = {}
+        self._next_s = time.monotonic() + (self._interval_ms or 0) / 1000
+        self._thread: threading.Thread | None = None
+
+    def look(self) -> None:
+        """Begin to keep the states if it is time; called between two looks at the queries."""
+        if self._interval_ms is None or time.monotonic() < self._next_s:
+            return
+        if self._thread is None or not self._thread.is_alive():
+            self._next_s = time.monotonic() + self._interval_ms / 1000
+            self._thread = threading.Thread(target=self._keep_all, daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Keep the states in which the queries have ended."""
+        if self._interval_ms is None:
+            return
+        if self._thread is not None:
+            self._thread.join()
+        self._keep_all()
+
+    def _keep_all(self) -> None:
+        for query, jobs in self._queries.items():
+            try:
+                batch = checkpoints.last_ended(self._settings, query)
+                if batch >= 0 and self._kept.get(query) != batch:
+                    keep(self._spark, self._settings, query, jobs, batch)
+                    self._kept[query] = batch
+            except (PySparkException, OSError, UserError) as error:
+                reason = (str(error).splitlines() or [""])[0]
+                self._warn(f"{query}: its states are not kept ({type(error).__name__}: "
+                           f"{reason[:200]})")
+
+
+def keep(
+    spark: SparkSession, settings: Settings, query: str, jobs: Sequence[str], batch: int
+) -> None:
+    """Keep the states of a query after one of its batches, and forget the oldest ones."""
+    from pyspark.sql import functions as F
+
+    about = json.loads(_text(settings, f"{query}/commits/{batch}").splitlines()[1])
+    clock_ms = int(about["nextBatchWatermarkMs"])
+    latest_ms = clock_ms + settings.idle_advance_ms if clock_ms > 0 else 0
+    found = States(latest_ms=latest_ms)
+    rows = (
+        spark.read.format("statestore").option("batchId", batch)
+        .load(checkpoints.location(settings, query))
+        .select("key.job", "key.shard", F.col("value.groupState.state").alias("state"),
+                F.col("value.timeoutTimestamp").alias("due_ms"))
+        .where(F.col("job").isin(list(jobs)))
+    )
+    for row in rows.toLocalIterator():
+        due_ms = row["due_ms"]
+        found.keep((row["job"], row["shard"]), bytes(row["state"]), due_ms if due_ms >= 0 else None)
+    place = position(settings, query, batch)
+    numbers = manifest.followed(settings)
+    path = f"{saved_states.FOLDER}/{query}-{batch}.arrow"
+    at = local_path(path_in(settings, path))
+    assert at is not None
+    saved_states.write(at, found, {
+        "query": query, "jobs": list(jobs), "batch": batch, "shards": numbers.shard_count,
+        "versions": {job: DECLARED[job].state_version for job in jobs},
+        "offsets": dict(place.offsets), "files": list(place.files),
+    })
+    gone = manifest.keep_states(settings, manifest.SavedStates(
+        path, query, list(jobs), batch, latest_ms, time.time_ns() // 1_000_000,
+    ), settings.saved_states.keep)
+    for name in gone:
+        file = local_path(path_in(settings, name))
+        assert file is not None
+        file.unlink(missing_ok=True)
+
+
+def position(settings: Settings, query: str, batch: int) -> Position:
+    """Which records the batches of a query up to this one have taken."""
+    document = checkpoints.offsets(settings, query, batch)
+    if settings.feed.format in OFFSETS:
+        shares = kafka.shares(kafka.stream_options(settings))
+        return Position(shares.ends(document))
+    base, last = folder(str(settings.feed.path)), int(document["logOffset"])
+    return Position(files=sorted(
+        absolute(unquote(path)).removeprefix(base).lstrip("/")
+        for path in _files(settings, query, last)
+    ))
+
+
+def _files(settings: Settings, query: str, last: int) -> list[str]:
+    """The files that Spark's log of a source has up to one of its entries."""
+    place = f"{query}/sources/0"
+    there = names(settings, f"{checkpoints.FOLDER}/{place}")
+    whole = [int(n.removesuffix(_COMPACT)) for n in there if n.endswith(_COMPACT)]
+    begin = max((n for n in whole if n <= last), default=-1)
+    logs = [f"{begin}{_COMPACT}"] if begin >= 0 else []
+    logs += [str(n) for n in range(begin + 1, last + 1) if str(n) in there]
+    found: list[str] = []
+    for name in logs:
+        lines = _text(settings, f"{place}/{name}").splitlines()[1:]
+        found += [json.loads(line)["path"] for line in lines if line]
+    return found
+
+
+def _text(settings: Settings, name: str) -> str:
+    text = read_text(settings, f"{checkpoints.FOLDER}/{name}")
+    if text is None:
+        raise UserError(f"{checkpoints.FOLDER}/{name}: is gone")
+    return text

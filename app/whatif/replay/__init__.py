@@ -1,0 +1,41 @@
+"""Replays: the same jobs over the archive, in batch, under any policy and parameters.
+
+`command` is the command `replay`; `engine` runs the cores over slices of event time, `archive`
+reads them. `replayed` answers the tables of a small archive in memory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from app.config.settings import Settings
+
+
+def replayed(
+    settings: Settings, jobs: Sequence[str], records: int | None = None
+) -> dict[str, pa.Table]:
+    """Output tables of some jobs over the whole archive of the warehouse, for small archives;
+    judged in slices of so many `records`."""
+    import pyarrow as pa
+
+    from app.stream.operators import operators
+    from app.whatif.replay.archive import Archive
+    from app.whatif.replay.engine import Engine
+    from app.whatif.replay.slices import RECORDS, slices
+
+    group = operators(settings, jobs)
+    archive = Archive(settings, {name: operator.route for name, operator in group.items()})
+    found = slices(archive.counted(), archive.span, records=records or RECORDS)
+    parts: dict[str, list[pa.Table]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Engine(archive, group, settings.idle_advance_ms)
+        for _, tables in engine.run(found, Path(folder)):
+            for name, rows in tables.items():
+                parts.setdefault(name, []).append(rows)
+    return {name: pa.concat_tables(rows) for name, rows in parts.items()}

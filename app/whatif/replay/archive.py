@@ -1,0 +1,280 @@
+"""The archive as the jobs read it: records of a span of event time, packed by slice and shard.
+
+    data files by time ─► batches of rows ─► chosen, by slice ─► validated, routed, packed
+
+A file is read once, whatever slices its rows belong to. What the live run refused as late or
+repeated is left out for the job that refused it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from app.errors import UserError
+from app.ingest.contract import from_table
+from app.ingest.routing import CLOCK, Route, needed, pack_parsed
+from app.warehouse import manifest
+from app.warehouse.data_files import DataFile, data_files
+from app.warehouse.object_store import object_store
+from app.warehouse.relations import Warehouse
+from app.warehouse.saved_states import Position
+from app.whatif.replay.choice import EVERYTHING, Choice
+from app.whatif.replay.refused import LeftOut
+from app.whatif.replay.untimed import Untimed
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+Array = np.ndarray
+Key = tuple[str, int]
+"""Job and shard."""
+Blobs = dict[Key, list[Any]]
+FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
+CLOCK_COLUMN = "ts_wall_ms"
+ROWS = 50_000
+"""Rows that are packed at once."""
+ROWS_WITH_PAYLOAD = 1_000
+BIN_MS = 1000
+"""Where slices may be cut."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Event times from `begin_ms` to before `end_ms` (ms since the epoch)."""
+
+    begin_ms: int = FIRST_MS
+    end_ms: int = LAST_MS
+
+
+WHOLE = Span()
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one thread reads at a time: a row group of a file."""
+
+    file: DataFile
+    row_group: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Records by bins of BIN_MS, in order of time."""
+
+    begin_ms: Array
+    records: Array
+    latest_ms: Array
+    """The latest wall time of each bin."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return int(self.records.sum())
+
+
+class Archive:
+    """One version of the table `events`, and what some jobs read of it."""
+
+    def __init__(
+        self, settings: Settings, routes: Mapping[str, Route], span: Span = WHOLE,
+        choice: Choice = EVERYTHING, version: int | None = None,
+        applied: Mapping[str, Position] | None = None,
+    ) -> None:
+        """Without `version` the newest one; UserError where there is no archive. `applied`: by job,
+        the records that it does not get again."""
+        self._settings, self._routes = settings, routes
+        self.span, self._choice, self._applied = span, choice, applied or {}
+        warehouse = Warehouse.of(settings)
+        warehouse.require()
+        delta = warehouse.open("events")
+        if delta is None:
+            raise UserError(
+                f"warehouse: the archive of {settings.warehouse} is empty\n"
+                "the query archive of a run fills it"
+            )
+        if version is not None:
+            delta.load_as_version(version)
+        self.version = int(delta.version())
+        self.files = sorted(
+            (f for f in data_files(delta, CLOCK_COLUMN) if self._overlaps(f)),
+            key=lambda f: (FIRST_MS if f.least is None else f.least, f.path),
+        )
+        self._root = str(warehouse.folder.resolve() / "events") if warehouse.folder else None
+        self._location, self._storage = warehouse.location("events"), settings.storage()
+        self.shards = manifest.followed(settings).shard_count
+        self._as_spelled = manifest.as_spelled(settings)
+        self._columns, kinds = needed(routes)
+        self._kinds = pa.array(kinds)
+        self._rows = ROWS_WITH_PAYLOAD if any(r.assembles for r in routes.values()) else ROWS
+
+    def _overlaps(self, file: DataFile) -> bool:
+        if file.least is None or file.most is None or file.untimed != 0:
+            return True
+        return file.most >= self.span.begin_ms and file.least < self.span.end_ms
+
+    @cached_property
+    def _left_out(self) -> LeftOut:
+        return LeftOut(
+            self._settings, tuple(self._routes), self.span.begin_ms, self.span.end_ms, self._applied
+        )
+
+    @cached_property
+    def _untimed(self) -> Untimed:
+        return Untimed(self._settings)
+
+    def open(self, file: DataFile) -> pq.ParquetFile:
+        """A data file; UserError where it is gone."""
+        try:
+            if self._root is not None:
+                return pq.ParquetFile(f"{self._root}/{file.plain_path}")
+            system = object_store(self._location, self._storage)
+            return pq.ParquetFile(system.open_input_file(file.plain_path))
+        except FileNotFoundError:
+            raise UserError(
+                f"replay: {self._location}/{file.plain_path} is gone: the archive has been "
+                "compacted since the replay began\nbegin again with another --out"
+            ) from None
+
+    def counted(self, cut_ms: int = 0) -> Counted:
+        """Records of the span by time: with filters those that they let pass, else all. A bin
+        begins at `cut_ms`."""
+        offset_ms = cut_ms % BIN_MS
+        counts: dict[int, list[int]] = {}
+        with ThreadPoolExecutor() as pool:
+            for more in pool.map(lambda file: self._bins(file, offset_ms), self.files):
+                for bin_, (records, latest_ms) in more.items():
+                    found = counts.setdefault(bin_, [0, FIRST_MS])
+                    found[0] += records
+                    found[1] = max(found[1], latest_ms)
+        bins = sorted(counts)
+        return Counted(
+            np.array(bins, np.int64) * BIN_MS + offset_ms,
+            np.array([counts[b][0] for b in bins], np.int64),
+            np.array([counts[b][1] for b in bins], np.int64),
+        )
+
+    def _bins(self, file: DataFile, offset_ms: int) -> dict[int, tuple[int, int]]:
+        """Records of a file, and their latest time, by bin."""
+        columns = [CLOCK_COLUMN]
+        if self._choice.filters:
+            columns += ["event_type", "cluster", "topic"]
+        parts = []
+        with self.open(file) as opened:
+            for group in range(opened.num_row_groups):
+                for rows in opened.read_row_group(group, columns, use_threads=False).to_batches():
+                    chosen = self._chosen(rows) if self._choice.filters else rows
+                    parts.append(chosen.column(CLOCK_COLUMN).drop_null().to_numpy())
+        times = np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+        begin, end = np.searchsorted(times, (self.span.begin_ms, self.span.end_ms))
+        times = times[begin:end]
+        if not len(times):
+            return {}
+        bins, first = np.unique((times - offset_ms) // BIN_MS, return_index=True)
+        ends = np.append(first[1:], len(times))
+        return dict(zip(
+            bins.tolist(), zip((ends - first).tolist(), times[ends - 1].tolist(), strict=True),
+            strict=True,
+        ))
+
+    def tasks(self, file: DataFile, begin_ms: int) -> Iterator[Task]:
+        """The row groups of a file that may have records from `begin_ms` on."""
+        with self.open(file) as opened:
+            about = opened.metadata
+            names = [about.schema.column(i).path for i in range(about.num_columns)]
+            place = names.index(CLOCK_COLUMN)
+            for group in range(about.num_row_groups):
+                known = about.row_group(group).column(place).statistics
+                if (known is not None and known.has_min_max and known.null_count == 0
+                        and (known.max < begin_ms or known.min >= self.span.end_ms)):
+                    continue
+                yield Task(file, group)
+
+    def read(self, task: Task, edges: Array) -> dict[int, Blobs]:
+        """The blobs of a task by slice; slice i is from `edges[i]` to before `edges[i + 1]`."""
+        found: dict[int, Blobs] = {}
+        held: dict[int, list[pa.RecordBatch]] = {}
+        for batch in self._batches(task):
+            for number, rows in _sliced(batch, self._times(batch), edges):
+                parts = held.setdefault(number, [])
+                parts.append(rows)
+                if sum(p.num_rows for p in parts) >= self._rows:
+                    self.pack(held.pop(number), found.setdefault(number, {}))
+        for number, parts in held.items():
+            self.pack(parts, found.setdefault(number, {}))
+        return found
+
+    def whole(
+        self, keep: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    ) -> tuple[dict[Key, list[bytes]], int]:
+        """The blobs of all records at once, for small archives, and their latest wall time (ms; 0
+        without any). `keep` may leave rows out."""
+        blobs: Blobs = {}
+        for file in self.files:
+            for task in self.tasks(file, FIRST_MS):
+                for batch in self._batches(task):
+                    self.pack([batch if keep is None else keep(batch)], blobs)
+        latest = self.counted().latest_ms
+        plain = {key: [blob.to_pybytes() for blob in parts] for key, parts in blobs.items()}
+        return plain, int(latest.max()) if len(latest) else 0
+
+    def _batches(self, task: Task) -> Iterator[pa.RecordBatch]:
+        """Rows of the jobs' kinds that are chosen."""
+        with self.open(task.file) as opened:
+            there = set(opened.schema_arrow.names)
+            columns = [name for name in self._columns if name in there]
+            for batch in opened.iter_batches(
+                self._rows, [task.row_group], columns, use_threads=False
+            ):
+                rows = self._chosen(batch)
+                if rows.num_rows:
+                    yield rows
+
+    def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        mine = pc.is_in(batch.column("event_type"), self._kinds)
+        return self._choice.rows(batch.filter(mine))
+
+    def _times(self, batch: pa.RecordBatch) -> Array:
+        """The time by which each record has its slice: its wall time, or that of the one before."""
+        wall = batch.column(CLOCK_COLUMN)
+        if not wall.null_count:
+            return wall.to_numpy()
+        return self._untimed.filled(batch, wall)
+
+    def pack(self, parts: Sequence[pa.RecordBatch], into: Blobs) -> None:
+        """Validate, route and pack rows of `events`."""
+        batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        if not batch.num_rows:
+            return
+        parsed = from_table(batch, list(self._routes))
+        ingest_ms = int(pc.max(batch.column("ingest_ms")).as_py())
+        packed = pack_parsed(
+            parsed, batch, self._routes, self.shards, ingest_ms, self._left_out.rows(batch),
+            self._as_spelled,
+        )
+        columns = (packed.column(name) for name in ("job", "shard", "blob"))
+        for job, shard, blob in zip(*columns, strict=True):
+            if job.as_py() != CLOCK:
+                into.setdefault((job.as_py(), shard.as_py()), []).append(blob.as_buffer())
+
+
+def _sliced(
+    batch: pa.RecordBatch, times: Array, edges: Array
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows by slice; those outside of all slices are left out."""
+    place = np.searchsorted(edges, times, side="right") - 1
+    numbers = np.unique(place)
+    for number in numbers[(numbers >= 0) & (numbers < len(edges) - 1)].tolist():
+        yield number, (
+            batch if len(numbers) == 1 else batch.take(pa.array(np.flatnonzero(place == number)))
+        )
+
+

@@ -1,0 +1,189 @@
+"""The command `replay`: the jobs over the archive in batch, into a warehouse of its own.
+
+Everything that can be wrong is refused before the first record is read. A replay that was
+interrupted goes on where its states were kept last.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from app.errors import UserError
+from app.stream.operators import Operator, operators
+from app.terminal.moments import instant_of
+from app.warehouse import manifest, run_lock
+from app.warehouse.reach import require_delta_rs
+from app.warehouse.relations import Warehouse
+from app.whatif.replay import verify
+from app.whatif.replay.archive import FIRST_MS, LAST_MS, Archive, Span
+from app.whatif.replay.begin import begin_of
+from app.whatif.replay.engine import Engine
+from app.whatif.replay.out import Out
+from app.whatif.replay.slices import Slice, slices
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.whatif.replay.asked import Asked
+
+SAY_EVERY_S = 5.0
+
+
+def replay(settings: Settings, asked: Asked) -> int:
+    """Replay, and with `verify` compare; 0, or 1 where live tables differ."""
+    require_delta_rs(settings.warehouse)
+    Warehouse.of(settings).require()
+    begun = _Begun(settings, asked)
+    with run_lock.only_run(begun.out.settings, ["replay"]):
+        if not begun.out.ended:
+            begun.go_on()
+        else:
+            print(f"{asked.out}: this replay has ended; nothing is left to do")
+    return begun.verified() if asked.verify else 0
+
+
+class _Begun:
+    """A replay that may begin: what it needs is there and fits."""
+
+    def __init__(self, settings: Settings, asked: Asked) -> None:
+        self._settings = manifest.followed(settings)
+        self._jobs = asked.jobs or settings.jobs
+        self._group: Mapping[str, Operator] = operators(self._settings, self._jobs)
+        self._asked = asked
+        self._begin = begin_of(self._settings, self._jobs, asked)
+        self._span = self._begin.span
+        self.out = Out(self._settings, asked.out, self._identity())
+        self._archive = Archive(
+            self._settings, {name: o.route for name, o in self._group.items()},
+            Span(self._begin.read_ms, self._span.end_ms), asked.choice,
+            self.out.archive_version if self.out.begun else None,
+            self.out.applied if self.out.begun else self._begin.applied,
+        )
+        if not self.out.begun:
+            self._plan()
+
+    def _identity(self) -> dict[str, Any]:
+        """What makes two replays the same."""
+        settings, asked = self._settings, self._asked
+        return {
+            "warehouse": settings.warehouse, "jobs": list(self._jobs),
+            "params_hash": {job: settings.params_hash(job) for job in self._jobs},
+            "shards": settings.shard_count, "from_ms": self._span.begin_ms,
+            "to_ms": self._span.end_ms, "warm_up_ms": asked.warm_up_ms,
+            "filters": asked.choice.filters,
+            "replaced": sorted(list(key) for key in asked.choice.replaced),
+            "after": None if asked.after is None else str(asked.after.absolute()),
+            "saved": asked.saved,
+        }
+
+    def _plan(self) -> None:
+        """Cut the span into slices; UserError where there is nothing to replay."""
+        begin_ms = self._span.begin_ms
+        counted = self._archive.counted(0 if begin_ms == FIRST_MS else begin_ms)
+        here = int(counted.records[counted.latest_ms >= begin_ms].sum())
+        untimed = any(f.untimed for f in self._archive.files)
+        if not here and not (untimed and begin_ms == FIRST_MS):
+            raise UserError(
+                f"replay: the archive of {self._settings.warehouse} has no records "
+                + _described(self._span, self._asked.choice.filters)
+            )
+        self._planned = slices(
+            counted, self._archive.span, begin_ms, self._per_slice(),
+            FIRST_MS if self._begin.states is None else self._begin.states.latest_ms,
+        )
+
+    def _per_slice(self) -> int:
+        """Records of a slice: as asked, fewer where they are large."""
+        from app.whatif.replay.slices import BYTES
+
+        rows = sum(file.rows or 0 for file in self._archive.files)
+        size = sum(file.bytes for file in self._archive.files)
+        return max(min(self._asked.records, BYTES * rows // size if size else BYTES), 1)
+
+    def go_on(self) -> None:
+        """Judge what is left and commit it slice by slice."""
+        out = self.out
+        if out.begun:
+            print(f"{self._asked.out}: goes on behind slice {out.done} of {len(out.slices)}")
+        else:
+            begin = self._begin
+            out.begin(self._archive.version, self._planned, begin.states, begin.applied)
+            for line in begin.said(self._settings, self._jobs):
+                print(line)
+        shutil.rmtree(out.spill, ignore_errors=True)
+        out.prepare(self._group)
+        engine = Engine(self._archive, self._group, self._settings.idle_advance_ms, out.states())
+        progress = _Progress(out.slices, out.done)
+        from_ms = self._begin.written_ms
+        for one, tables in engine.run(out.slices, out.spill, out.done):
+            progress.take(one, out.commit(one, tables, engine.states, from_ms))
+        shutil.rmtree(out.spill, ignore_errors=True)
+        progress.end()
+
+    def verified(self) -> int:
+        """Compare with the live tables; 0 where they are the same."""
+        settings = self._settings
+        begin_ms, end_ms = self._begin.same_ms, self._span.end_ms
+        if self._asked.bounded:
+            # What later records complete is not written here, and is in the live tables.
+            latest = self.out.slices[-1].latest_ms
+            open_ms = settings.idle_advance_ms + settings.stats_window_ms
+            end_ms = min(end_ms, latest) - open_ms - settings.allowed_lateness_ms
+        without_payload = not settings.archive_payload
+        counts, found = verify.differences(
+            Warehouse.of(settings), Warehouse.of(self.out.settings), self._group, begin_ms, end_ms,
+            without_payload,
+        )
+        where = _described(Span(begin_ms, end_ms), {})
+        for name, rows in counts.items():
+            if all(one.table != name for one in found):
+                print(f"{name}: the same {rows:,} rows")
+        for one in found:
+            print(one)
+        print(f"{len(found)} of {len(counts)} tables differ {where}" if found
+              else f"all {len(counts)} tables are those of the live run {where}")
+        return 1 if found else 0
+
+
+class _Progress:
+    """A line every few seconds: how far, how fast, how long still."""
+
+    def __init__(self, found: list[Slice], done: int) -> None:
+        self._count, self._total = len(found), sum(one.records for one in found)
+        self._before = self._records = sum(one.records for one in found[:done])
+        self._rows = 0
+        self._began = self._said = time.monotonic()
+
+    def take(self, one: Slice, rows: int) -> None:
+        """One more slice is committed."""
+        self._records += one.records
+        self._rows += rows
+        now = time.monotonic()
+        if now - self._said < SAY_EVERY_S or one.number + 1 == self._count:
+            return
+        self._said = now
+        rate = (self._records - self._before) / (now - self._began)
+        left_s = (self._total - self._records) / rate if rate else 0
+        print(f"slice {one.number + 1} of {self._count}: {self._records:,} of {self._total:,} "
+              f"records, {rate:,.0f} a second, to {instant_of(one.latest_ms)}; "
+              f"{left_s:,.0f} s left", flush=True)
+
+    def end(self) -> None:
+        """All is committed."""
+        took = time.monotonic() - self._began
+        records = self._records - self._before
+        print(f"{records:,} records in {took:,.1f} s ({records / max(took, 0.001):,.0f} a second), "
+              f"{self._rows:,} rows written", flush=True)
+
+
+def _described(span: Span, filters: Mapping[str, list[str]]) -> str:
+    """A span and filters in words."""
+    parts = []
+    if span.begin_ms != FIRST_MS:
+        parts.append(f"from {instant_of(span.begin_ms)}")
+    if span.end_ms != LAST_MS:
+        parts.append(f"before {instant_of(span.end_ms)}")
+    parts += [f"of {name} {', '.join(patterns)}" for name, patterns in filters.items()]
+    return " ".join(parts) or "over the whole archive"

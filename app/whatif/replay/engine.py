@@ -1,0 +1,132 @@
+"""The engine of a replay: slice after slice through the cores, in threads of one process.
+
+    files of the next slice are read while shards of this one are judged and its rows are committed
+
+The cores are compiled and run beside each other. What is in memory are the states, the records of
+two slices and what each thread reads; of a file that spans more slices the rest waits on disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from app.ingest.payloads import joined
+from app.warehouse.saved_states import States
+from app.warehouse.shape import shaped
+from app.warehouse.tables import TABLES
+from app.whatif.replay.archive import Archive, Blobs, Key
+from app.whatif.replay.slices import Slice, edges
+from app.whatif.replay.spill import Spill
+from state.chunks.operator import PARTS
+
+if TYPE_CHECKING:
+    from app.stream.operators import Operator
+    from app.warehouse.data_files import DataFile
+    from state.engine.job import Step
+
+Tables = dict[str, pa.Table]
+
+
+def due(states: States, blobs: Blobs, stream_ms: int) -> list[Key]:
+    """The shards to call: those with records, the most first, and those whose time has come."""
+    sizes = {key: sum(part.size for part in parts) for key, parts in blobs.items()}
+    timed = [key for key, at in states.wakes.items() if at <= stream_ms and key not in sizes]
+    return [*sorted(sizes, key=lambda key: (-sizes[key], key)), *sorted(timed)]
+
+
+class Engine:
+    """Slices of an archive through the cores of some jobs."""
+
+    def __init__(
+        self, archive: Archive, group: Mapping[str, Operator], idle_advance_ms: int,
+        states: States | None = None, threads: int | None = None,
+    ) -> None:
+        """`states`: where the jobs begin; without them they begin empty."""
+        self._archive, self._group = archive, group
+        self._idle_advance_ms = idle_advance_ms
+        self.states = states or States()
+        self._threads = threads or os.cpu_count() or 1
+
+    def run(
+        self, found: Sequence[Slice], spill: Path, first: int = 0
+    ) -> Iterator[tuple[Slice, Tables]]:
+        """Each slice from the number `first` on with its rows by table; when an answer is asked
+        for, `states` are those after the answer before."""
+        bounds = edges(list(found))
+        waiting = Spill(spill)
+        files = list(self._archive.files)
+        pool = ThreadPoolExecutor(self._threads)
+        try:
+            reads = self._begin_reading(pool, files, found[first], bounds, found[first].begin_ms)
+            for one in found[first:]:
+                for done in as_completed(reads):
+                    for number, blobs in done.result().items():
+                        if number >= first:
+                            waiting.put(number, blobs, one.number)
+                reads = []
+                steps = self._begin_steps(pool, waiting.take(one.number), self._stream_ms)
+                if one.number + 1 < len(found):
+                    following = found[one.number + 1]
+                    reads = self._begin_reading(pool, files, following, bounds, one.end_ms)
+                parts = self._ended(steps)
+                self.states.latest_ms = max(self.states.latest_ms, one.latest_ms)
+                if one.number + 1 == len(found):
+                    self._end(pool, parts)
+                yield one, {name: pa.concat_tables(rows) for name, rows in parts.items()}
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    @property
+    def _stream_ms(self) -> int:
+        """The stream's clock after what has been judged."""
+        return max(self.states.latest_ms - self._idle_advance_ms, 0)
+
+    def _begin_reading(
+        self, pool: ThreadPoolExecutor, files: list[DataFile], one: Slice, bounds: object,
+        begin_ms: int,
+    ) -> list[Future[dict[int, Blobs]]]:
+        """Read the files that a slice needs and that have not been read."""
+        found = []
+        while files and (files[0].least is None or files[0].least < one.end_ms):
+            for task in self._archive.tasks(files.pop(0), begin_ms):
+                found.append(pool.submit(self._archive.read, task, bounds))
+        return found
+
+    def _begin_steps(
+        self, pool: ThreadPoolExecutor, blobs: Blobs, stream_ms: int
+    ) -> dict[Key, Future[Step]]:
+        return {
+            key: pool.submit(
+                self._group[key[0]].job.step, self.states.states.get(key), blobs.get(key, []),
+                stream_ms,
+            )
+            for key in due(self.states, blobs, stream_ms)
+        }
+
+    def _ended(self, steps: Mapping[Key, Future[Step]]) -> dict[str, list[pa.Table]]:
+        """The rows of steps by table, whose states are kept."""
+        parts: dict[str, list[pa.Table]] = {}
+        for key, future in steps.items():
+            step = future.result()
+            self.states.keep(key, step.state, step.wake_at_ms)
+            operator = self._group[key[0]]
+            for name, rows in step.tables.items():
+                whole = joined(rows) if PARTS[0] in rows.column_names else rows
+                constants = operator.constants if name in operator.tables else {}
+                parts.setdefault(name, []).append(shaped(whole, TABLES[name], constants))
+        return parts
+
+    def _end(self, pool: ThreadPoolExecutor, parts: dict[str, list[pa.Table]]) -> None:
+        """Let the stream's clock reach its end, as it does in a run that waits for records."""
+        stream_ms = self._stream_ms
+        for name, rows in self._ended({
+            key: pool.submit(self._group[key[0]].job.step, state, [], stream_ms)
+            for key, state in self.states.states.items()
+        }).items():
+            parts.setdefault(name, []).extend(rows)

@@ -1,0 +1,210 @@
+"""The warehouse that a replay writes: whose it is, how far it has come, and its rows.
+
+`_weir/replay.json` has what is replayed, the version of the archive, the slices and how many are
+done. Each slice is a batch under the replay's application id, so one that is repeated after an
+interruption writes nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.errors import UserError
+from app.warehouse import last_configuration, saved_states, writable
+from app.warehouse.commit import Writer
+from app.warehouse.saved_states import Position, States
+from app.warehouse.small_files import local_path, read_text, write_text
+from app.whatif.replay.archive import FIRST_MS
+from app.whatif.replay.slices import Slice
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.stream.operators import Operator
+
+NAME = "_weir/replay.json"
+FOLDER = "_weir/replay"
+FORMAT = 1
+SAVED_EVERY_S = 10.0
+"""States are kept so often; what was committed since is judged again after an interruption."""
+
+
+class Out:
+    """The folder of one replay."""
+
+    def __init__(self, settings: Settings, folder: str, identity: Mapping[str, Any]) -> None:
+        """UserError for a folder that is no place for this replay; nothing is written."""
+        root = local_path(folder)
+        if root is None:
+            raise UserError(f"--out {folder}: is not a folder of this machine")
+        self.root = root.absolute()
+        self.settings = settings.model_copy(update={
+            "warehouse": str(self.root), "storage_options": {}, "commit": "delta-rs",
+        })
+        self._refuse_live(settings, folder)
+        self._identity = json.loads(json.dumps(identity))
+        self._document = self._load(folder)
+        refused = writable.obstacle(self.settings)
+        if refused is not None:
+            raise UserError(f"--out {folder}: {refused}")
+        self._saved_s = time.monotonic()
+        self._writer: Writer | None = None
+
+    def _refuse_live(self, settings: Settings, folder: str) -> None:
+        live = local_path(settings.warehouse)
+        if live is not None and live.resolve() == self.root.resolve():
+            raise UserError(
+                f"--out {folder}: is the warehouse that is replayed\nname another folder"
+            )
+
+    def _load(self, folder: str) -> dict[str, Any] | None:
+        text = read_text(self.settings, NAME)
+        if text is None:
+            if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
+                raise UserError(f"--out {folder}: is not empty and not of a replay\n"
+                                "name a folder that does not exist")
+            return None
+        try:
+            found: dict[str, Any] = json.loads(text)
+            theirs, version = found["identity"], found["format"]
+        except (ValueError, KeyError, TypeError):
+            raise UserError(f"{self.root / NAME}: is damaged\nname another folder") from None
+        if version != FORMAT:
+            raise UserError(f"--out {folder}: was written by another version of Weir "
+                            f"(format {version!r})\nname another folder")
+        other = [key for key in {**theirs, **self._identity}
+                 if theirs.get(key) != self._identity.get(key)]
+        if other:
+            key = other[0]
+            raise UserError(
+                f"--out {folder}: belongs to another replay, whose {key} is {theirs.get(key)!r}, "
+                f"not {self._identity.get(key)!r}\nname another folder"
+            )
+        return found
+
+    @property
+    def begun(self) -> bool:
+        """Whether slices have been planned."""
+        return self._document is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether every slice is done."""
+        return self.begun and self.done == len(self.slices)
+
+    @property
+    def archive_version(self) -> int | None:
+        """The version of the archive that is replayed; None before the begin."""
+        return None if self._document is None else int(self._document["archive_version"])
+
+    @property
+    def slices(self) -> list[Slice]:
+        """All slices of the replay."""
+        return [Slice(**one) for one in self._there["slices"]]
+
+    @property
+    def done(self) -> int:
+        """How many slices are done and their states kept."""
+        return int(self._there["done"])
+
+    @property
+    def _there(self) -> dict[str, Any]:
+        assert self._document is not None
+        return self._document
+
+    def begin(
+        self, archive_version: int, found: list[Slice], start: States | None = None,
+        applied: Mapping[str, Position] | None = None,
+    ) -> None:
+        """Write down what will be done, and the states to begin with."""
+        self._document = {
+            "format": FORMAT, "identity": self._identity, "archive_version": archive_version,
+            "application": f"weir-replay-{uuid.uuid4()}", "done": 0, "states": None,
+            "slices": [asdict(one) for one in found],
+            "applied": {job: asdict(place) for job, place in (applied or {}).items()},
+        }
+        if start is None:
+            self._write()
+        else:
+            self._save(0, start)
+        last_configuration.keep(self.settings)
+
+    @property
+    def applied(self) -> dict[str, Position]:
+        """By job, the records that the states of the begin have."""
+        return {job: Position(**place) for job, place in self._there["applied"].items()}
+
+    def states(self) -> States | None:
+        """The states after the slices that are done; None while the jobs are empty."""
+        name = self._there["states"]
+        return None if name is None else saved_states.read(self.root / FOLDER / name)[0]
+
+    def prepare(self, group: Mapping[str, Operator]) -> None:
+        """Create the tables of the jobs."""
+        application = self._there["application"]
+        self._writer = Writer(self.settings, "replay", None, application)
+        self._writer.prepare([*(t for o in group.values() for t in o.tables), "quarantine"])
+
+    def commit(
+        self, one: Slice, tables: Mapping[str, pa.Table], states: States, from_ms: int = FIRST_MS
+    ) -> int:
+        """Append the rows of a slice, those before `from_ms` left out; how many."""
+        assert self._writer is not None
+        written = 0
+        for name, rows in sorted({} if one.warm_up else tables.items()):
+            mine = _from(rows, from_ms)
+            self._writer.append(name, mine, one.number)
+            written += mine.num_rows
+        self._writer.settle()
+        last = one.number + 1 == len(self._there["slices"])
+        if last or time.monotonic() - self._saved_s >= SAVED_EVERY_S:
+            self._save(one.number + 1, states)
+        return written
+
+    def _save(self, done: int, states: States) -> None:
+        name, before = f"states-{done}.arrow", self._there["states"]
+        saved_states.write(self.root / FOLDER / name, states)
+        self._there.update(done=done, states=name)
+        self._write()
+        if before is not None and before != name:
+            (self.root / FOLDER / before).unlink(missing_ok=True)
+        self._saved_s = time.monotonic()
+
+    def _write(self) -> None:
+        write_text(self.settings, NAME, json.dumps(self._document, indent=1) + "\n")
+
+    @property
+    def spill(self) -> Path:
+        """Where records wait that were read too early."""
+        return self.root / FOLDER / "spill"
+
+
+def _from(rows: pa.Table, from_ms: int) -> pa.Table:
+    if from_ms == FIRST_MS:
+        return rows
+    wall = rows.column("ts_wall_ms")
+    return rows.filter(pc.or_kleene(pc.is_null(wall), pc.greater_equal(wall, from_ms)))
+
+
+def of_folder(settings: Settings, folder: Path, option: str) -> tuple[dict[str, Any], States]:
+    """What the replay in a folder was, and the states that it ended with; UserError where it has
+    not ended."""
+    there = settings.model_copy(update={"warehouse": str(folder), "storage_options": {}})
+    text = read_text(there, NAME)
+    if text is None:
+        raise UserError(f"{option} {folder}: is not the folder of a replay (allowed: one that "
+                        "replay --out has written)")
+    document: dict[str, Any] = json.loads(text)
+    if document["states"] is None or document["done"] != len(document["slices"]):
+        raise UserError(f"{option} {folder}: that replay has not ended\nlet it go on first")
+    return document["identity"], saved_states.read(
+        folder / FOLDER / document["states"]
+    )[0]

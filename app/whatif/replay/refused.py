@@ -1,0 +1,82 @@
+"""Which records a job does not get: those that the live run refused as late or repeated, and those
+that the states it begins with have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.warehouse.relations import Warehouse
+from app.warehouse.saved_states import Position
+from state.engine.refused import DUPLICATE, TOO_LATE
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+Array = np.ndarray
+LATE = (TOO_LATE, DUPLICATE)
+_LEAST = np.iinfo(np.int64).min
+COLUMNS = ["source_partition", "source_offset", "job"]
+
+
+class LeftOut:
+    """The refused records of a span of event time, by the place they came from."""
+
+    def __init__(
+        self, settings: Settings, jobs: Sequence[str], begin_ms: int, end_ms: int,
+        applied: Mapping[str, Position],
+    ) -> None:
+        """`applied`: by job, what its states have already."""
+        self._applied = {
+            job: (place.offsets, frozenset(place.files)) for job, place in applied.items()
+        }
+        self._by_job: dict[str, dict[str, Array]] = {}
+        delta = Warehouse.of(settings).open("quarantine")
+        if delta is None:
+            return
+        wall = pc.field("ts_wall_ms")
+        wanted = pc.field("reason_code").isin(LATE) & pc.field("job").isin(list(jobs))
+        wanted &= wall.is_null() | ((wall >= begin_ms) & (wall < end_ms))
+        rows = delta.to_pyarrow_dataset().to_table(columns=COLUMNS, filter=wanted)
+        for job in pc.unique(rows.column("job")).to_pylist():
+            mine = rows.filter(pc.equal(rows.column("job"), job))
+            self._by_job[job] = _offsets(mine)
+
+    def rows(self, batch: pa.RecordBatch) -> dict[str, Array]:
+        """By job, which rows of `events` it does not get (bool); only jobs that miss some."""
+        if not self._by_job and not self._applied:
+            return {}
+        partition = batch.column("source_partition").dictionary_encode()
+        offsets = batch.column("source_offset").to_numpy(zero_copy_only=False)
+        codes = partition.indices.to_numpy(zero_copy_only=False)
+        names = partition.dictionary.to_pylist()
+        found: dict[str, Array] = {}
+        for job in {**self._by_job, **self._applied}:
+            refused = self._by_job.get(job, {})
+            ends, files = self._applied.get(job, ({}, frozenset()))
+            missing = np.zeros(batch.num_rows, bool)
+            for code, name in enumerate(names):
+                if name in refused or name in ends or name in files:
+                    mine = np.flatnonzero(codes == code)
+                    missing[mine] = (
+                        np.isin(offsets[mine], refused.get(name, ()))
+                        | (offsets[mine] < ends.get(name, _LEAST)) | (name in files)
+                    )
+            if missing.any():
+                found[job] = missing
+        return found
+
+
+def _offsets(rows: pa.Table) -> dict[str, Array]:
+    """Offsets by partition."""
+    partition = rows.column("source_partition").combine_chunks().dictionary_encode()
+    codes = partition.indices.to_numpy(zero_copy_only=False)
+    offsets = rows.column("source_offset").to_numpy()
+    return {
+        name: np.unique(offsets[codes == code])
+        for code, name in enumerate(partition.dictionary.to_pylist())
+    }

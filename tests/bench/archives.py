@@ -1,0 +1,73 @@
+"""An archive as a run leaves it, written without Spark: by the writer of the archive's tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from deltalake.transaction import AddAction
+
+from app.config.settings import Settings
+from app.generate.trace import Trace
+from app.ingest.contract import Limits
+from app.stream import archive
+from app.warehouse.commit import Writer
+from app.warehouse.small_files import path_in
+from app.warehouse.tables import TABLES
+
+ROWS_PER_COMMIT = 1_000_000
+
+
+def batches_of(trace: Trace) -> Iterator[pa.RecordBatch]:
+    """The records of a trace in one partition, as a source gives them."""
+    offset = 0
+    for part in trace.slices():
+        n = len(part.ends)
+        if not n:
+            continue
+        ends = np.concatenate([[0], part.ends]).astype(np.int32)
+        text = pa.py_buffer(np.ascontiguousarray(part.data))
+        value = pa.BinaryArray.from_buffers(pa.binary(), n, [None, pa.py_buffer(ends), text])
+        yield pa.record_batch({
+            "value": value, "source_partition": pa.repeat(pa.scalar("0"), n),
+            "source_offset": pa.array(np.arange(offset, offset + n)),
+        })
+        offset += n
+
+
+def build(settings: Settings, trace: Trace, rows_per_commit: int = ROWS_PER_COMMIT) -> int:
+    """Write the archive of a trace into the warehouse; how many records it read."""
+    writer = Writer(settings, "archive", None, application="weir-bench-archive")  # type: ignore[arg-type]
+    writer.prepare(list(archive.WRITES))
+    roots = {name: path_in(settings, name) for name in archive.WRITES}
+    write = archive.file_writer(
+        roots, {}, Limits(settings.max_future_ms), settings.blind_after_gap_ms()
+    )
+    number = read = 0
+    held: list[pa.RecordBatch] = []
+    for batch in batches_of(trace):
+        held.append(batch)
+        read += batch.num_rows
+        if sum(b.num_rows for b in held) >= rows_per_commit:
+            _commit(writer, list(write(iter(held))), number)
+            number, held = number + 1, []
+    if held:
+        _commit(writer, list(write(iter(held))), number)
+    return read
+
+
+def _commit(writer: Writer, written: list[pa.RecordBatch], number: int) -> None:
+    actions: dict[str, list[AddAction]] = {}
+    now = time.time_ns() // 1_000_000
+    for row in (row for batch in written for row in batch.to_pylist()):
+        table = TABLES[row["table_name"]]
+        values = {table.partition_by[0]: row["day"]} if table.partition_by else {}
+        actions.setdefault(table.name, []).append(
+            AddAction(row["path"], row["bytes"], values, now, True, row["stats"])
+        )
+    for name, added in actions.items():
+        writer.add_files(name, added, number)
+
+

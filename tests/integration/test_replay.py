@@ -1,0 +1,173 @@
+"""The command `replay` over what a run of all jobs has archived: the live tables, row for row."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from deltalake import DeltaTable
+
+from app.cli import main
+from app.config.settings import load_settings
+from app.generate.scenario import load_scenario
+from app.generate.trace import plan_trace
+from app.generate.write import write_files
+from app.setup.demo import write_config
+from app.stream.run import run
+from state.jobs import DECLARED, JOBS
+
+EVENTS = 40_000
+CUT = "2026-01-05T14:05:00Z"
+
+
+def prepared(folder: Path, **more: object) -> Path:
+    """The configuration of a run over the demo's trace."""
+    trace = plan_trace(load_scenario("demo"), EVENTS, 7)
+    write_files(trace, folder / "events")
+    config = write_config(trace, folder)
+    document = yaml.safe_load(config.read_text())
+    document |= {"partitions": 2, "alerts": None, "maintenance": None, "quality": None, **more}
+    config.write_text(yaml.safe_dump(document))
+    return config
+
+
+@pytest.fixture(scope="module")
+def ran(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of a run of all jobs over the demo's trace, in several batches."""
+    config = prepared(tmp_path_factory.mktemp("replay"))
+    assert run(load_settings(config), available_now=True) == 0
+    return config
+
+
+def rows(warehouse: Path, name: str) -> Counter[str]:
+    """The rows of a table as text, each with how often it is there."""
+    if not DeltaTable.is_deltatable(str(warehouse / name)):
+        return Counter()
+    table = DeltaTable(str(warehouse / name)).to_pyarrow_table()
+    return Counter(repr(sorted(row.items())) for row in table.to_pylist())
+
+
+def tables() -> list[str]:
+    return [table.name for job in JOBS for table in DECLARED[job].tables]
+
+
+def assert_same(live: Path, *replayed: Path) -> None:
+    """The rows of the live tables are those of the replays together."""
+    for name in tables():
+        expected = rows(live, name)
+        found = sum((rows(one, name) for one in replayed), Counter[str]())
+        assert found == expected, (
+            name, sum((found - expected).values()), list(found - expected)[:1],
+            sum((expected - found).values()), list(expected - found)[:1],
+        )
+
+
+def test_under_the_live_policy_the_rows_are_those_of_the_run(
+    ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live = ran.parent / "warehouse"
+    late = DeltaTable(str(live / "quarantine")).to_pyarrow_table(columns=["reason_code"])
+    assert "TOO_LATE" in late.column(0).to_pylist()  # what the run refused is left out
+    out = tmp_path / "out"
+    asked = ["replay", "--config", str(ran), "--out", str(out), "--slice", "3000", "--verify"]
+    assert main(asked) == 0
+    assert "tables are those of the live run over the whole archive" in capsys.readouterr().out
+    assert_same(live, out)
+    assert sum(map(len, (rows(live, name) for name in tables()))) > 5000
+
+
+def test_a_range_that_is_cut_in_two_is_the_whole(ran: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    common = ["replay", "--config", str(ran), "--slice", "4000"]
+    assert main([*common, "--to", CUT, "--out", str(first), "--verify"]) == 0
+    assert main([*common, "--after", str(first), "--out", str(second)]) == 0
+    assert_same(ran.parent / "warehouse", first, second)
+
+
+def test_a_difference_is_found_and_shown(
+    ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = yaml.safe_load(ran.read_text())
+    changed = tmp_path / "weir.yaml"
+    document["policies"] = [
+        {"scope": "broker", "name": "*", "limits": {"maxPublishRatePerTopicInMessages": 3}}
+    ]
+    del document["policy_files"]
+    changed.write_text(yaml.safe_dump(document))
+    asked = ["replay", "--config", str(changed), "--out", str(tmp_path / "out")]
+    assert main([*asked, "--jobs", "rate_limits", "--verify"]) == 1
+    printed = capsys.readouterr().out
+    assert "throttle_events: " in printed and "for example live: " in printed
+    assert "tables differ over the whole archive" in printed
+
+
+def test_other_policies_and_parameters_are_marked(ran: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(yaml.safe_dump([
+        {"scope": "broker", "name": "*", "limits": {"maxPublishRatePerTopicInMessages": 1}}
+    ]))
+    out = tmp_path / "out"
+    assert main([
+        "replay", "--config", str(ran), "--out", str(out), "--policy", str(policy), "--jobs",
+        "rate_limits", "--param", "rate_limits.protocol=pip385", "--param", "idle_state_ms=60s",
+    ]) == 0
+    found = DeltaTable(str(out / "throttle_events")).to_pyarrow_table()
+    live = DeltaTable(str(ran.parent / "warehouse" / "throttle_events")).to_pyarrow_table()
+    assert found.num_rows > live.num_rows
+    hashes = {name: set(t.column("params_hash").to_pylist())
+              for name, t in (("found", found), ("live", live))}
+    kept = json.loads((out / "_weir" / "configuration.json").read_text())
+    assert hashes["found"] == {kept["params_hash"]["rate_limits"]} != hashes["live"]
+    assert dict(found.column("switches")[0].as_py())["protocol"] == "pip385"
+
+
+def test_readers_work_on_a_replay(
+    ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["replay", "--config", str(ran), "--out", str(out)]) == 0
+    capsys.readouterr()
+    at = ["--warehouse", str(out)]
+    assert main(["query", "top-offenders", *at, "--csv"]) == 0
+    topics = capsys.readouterr().out.splitlines()
+    assert len(topics) > 1
+    assert main(["report", *at, "--out", str(tmp_path / "report.html")]) == 0
+    assert main(["tables", *at]) == 0
+    assert main(["explain", "topic", topics[1].split(",")[0].split("://")[-1], *at]) in (0, 2)
+
+
+def test_a_replay_begins_with_the_states_that_a_run_has_saved(
+    spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = prepared(tmp_path, saved_states={"interval_ms": "1h"})
+    events, later = tmp_path / "events", tmp_path / "later"
+    later.mkdir()
+    files = sorted(events.iterdir())
+    for file in files[len(files) // 2 :]:
+        file.rename(later / file.name)
+    assert run(load_settings(config), available_now=True) == 0
+    live = tmp_path / "warehouse"
+    before = {name: rows(live, name) for name in tables()}
+    (saved,) = json.loads((live / "_weir" / "manifest.json").read_text())["states"]
+    assert saved["jobs"] == list(JOBS) and (live / saved["file"]).is_file()
+    document = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**document, "saved_states": None}))
+    for file in sorted(later.iterdir()):
+        file.rename(events / file.name)
+    assert run(load_settings(config), available_now=True) == 0
+
+    out = tmp_path / "out"
+    asked = ["replay", "--config", str(config), "--saved", "--slice", "3000", "--verify"]
+    assert main([*asked, "--out", str(out)]) == 0, capsys.readouterr().out
+    assert "begins with the states that a run has saved at 2026-01-05T14:0" in (
+        capsys.readouterr().out
+    )
+    for name in tables():
+        assert rows(out, name) == rows(live, name) - before[name], name
+    since = str(saved["at_ms"] + 60_000)
+    assert main([*asked, "--from", since, "--out", str(tmp_path / "since")]) == 0
+    assert main([*asked, "--from", "2026-01-05T14:00:00Z", "--out", str(tmp_path / "x")]) == 2
+    assert "has no saved states of rate_limits, " in capsys.readouterr().err
