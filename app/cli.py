@@ -104,6 +104,7 @@ def _answers(arguments: list[str]) -> bool:
     return words[:1] != [] and (
         words[0] in ANSWERING or words in (["alerts", "check"], ["alerts", "rules"])
         or (words[0] == "metrics" and "--once" in arguments)
+        or (words[0] == "reconcile" and "--watch" not in arguments)
     )
 
 
@@ -409,6 +410,21 @@ def quality(
     from app.quality import quality as run_quality
 
     _found(run_quality(_settings(config, warehouse), as_json, table or [], again))
+
+
+@app.command()
+def reconcile(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Compare at every interval, until stopped.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare the brokers' own counters with the tables; exit code 1 if a number differs."""
+    from app.reconcile import reconcile as run_reconcile
+
+    _found(run_reconcile(_settings(config, warehouse), as_json, watch))
 
 
 @app.command()

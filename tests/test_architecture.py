@@ -24,13 +24,16 @@ ROOMS: dict[str, set[str]] = {
     "quality": READING | {"background", "ingest"},
     "telemetry": READING | {"alerts", "ingest"},
     "maintain": READING | {"background", "ingest"},
+    "reconcile": READING | {"background", "ingest"},
     "explain": READING,
     "policy": READING,
     "report": READING | {"quality"},
-    "stream": READING | {"ingest", "alerts", "maintain", "quality", "telemetry"},
+    "stream": READING | {
+        "ingest", "alerts", "maintain", "quality", "reconcile", "telemetry"},
     "whatif": READING | {"ingest", "stream"},
     "docs": READING | {"ingest", "telemetry"},
-    "setup": READING | {"alerts", "generate", "ingest", "report", "stream", "telemetry", "whatif"},
+    "setup": READING | {
+        "alerts", "generate", "ingest", "reconcile", "report", "stream", "telemetry", "whatif"},
 }
 """What each room may import, besides itself, `state` and `udfs`."""
 ROOF = {"cli", "main"}

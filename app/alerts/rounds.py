@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from app.alerts.rule_files import rules_of
 from app.alerts.sinks import Delivery, plain
 from app.config.alerts import StdoutSink
 from app.errors import UserError
+from app.terminal.interrupt import stopping_at_signals
 from app.terminal.moments import instant_of
 from app.terminal.printable import printable
 from app.terminal.program import PROGRAM
@@ -130,12 +130,7 @@ def watch_command(
     only: Sequence[str] = (),
 ) -> int:
     """Rounds until SIGTERM or SIGINT; 0. A repeated error is logged once."""
-    stopping = threading.Event()
-    earlier = {
-        number: signal.signal(number, lambda *_: stopping.set())
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
+    with stopping_at_signals() as stopping:
         evaluator = Evaluator(settings, only)
         sinks = [s for s in settings.alerts.sinks if isinstance(s, StdoutSink)]
         formats = {"json"} if as_json else {sink.format for sink in sinks} or {"text"}
@@ -148,9 +143,6 @@ def watch_command(
             evaluator, pause_ms, stopping,
             lambda text: print(f"weir: {text}", file=sys.stderr, flush=True), sorted(formats),
         )
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
     return 0
 
 

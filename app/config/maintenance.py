@@ -28,4 +28,7 @@ class MaintenanceSettings(Model):
     orphans_ms: Annotated[int, Field(ge=HOUR_MS)] = DAY_MS
     file_bytes: Annotated[int, Field(ge=1 << 20)] = 128 << 20
     memory_bytes: Annotated[int, Field(ge=256 << 20)] = 512 << 20
-    retention: list[Retention] = [Retention(table="quality_results", keep_ms=30 * DAY_MS)]
+    retention: list[Retention] = [
+        Retention(table="quality_results", keep_ms=30 * DAY_MS),
+        Retention(table="reconciliation", keep_ms=30 * DAY_MS),
+    ]

@@ -42,6 +42,7 @@ from app.config.metrics import MetricsSettings
 from app.config.policy_files import written
 from app.config.quality import QualitySettings
 from app.config.reading import describe, merge, read_yaml
+from app.config.reconcile import ReconcileSettings
 from app.config.saved_states import SavedStatesSettings
 from app.config.source import SourceSettings
 from app.config.throttle_feed import ThrottleFeedSettings
@@ -113,6 +114,7 @@ class Settings(_WithJobs):
 
     throttle_feed: ThrottleFeedSettings | None = None
     metrics: MetricsSettings | None = None
+    reconcile: ReconcileSettings | None = None
     quality: QualitySettings = QualitySettings()
     alerts: AlertSettings = AlertSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
@@ -266,6 +268,8 @@ class Settings(_WithJobs):
         if self.throttle_feed is not None:
             plain["throttle_feed"]["options"] = shown(self.throttle_feed.options)
         plain["alerts"] = self.alerts.display()
+        if self.reconcile is not None:
+            plain["reconcile"] = self.reconcile.display()
         found: dict[str, Any] = without_users(plain)
         return found
 

@@ -47,6 +47,16 @@ SUITES: dict[str, list[Check]] = {
         rows_that("the heap of a broker is that of all its states",
                   "heap_bytes < 0 OR broker_heap_bytes < heap_bytes"),
     ),
+    "reconciliation": suite(
+        "reconciliation",
+        *not_null("compared_ms", "cluster", "broker", "measure", "compared_job", "window_start_ms",
+                  "window_ms", "weir_value", "bound"),
+        values("compared_job", JOBS), between("window_ms", 0), between("bound", 0),
+        rows_that("a difference is that of the two numbers",
+                  "difference IS DISTINCT FROM broker_value - weir_value"),
+        rows_that("a number that is missing has a reason",
+                  "broker_value IS NULL AND reason IS NULL"),
+    ),
     "producer_id_quota_advice": suite(
         "producer_id_quota_advice",
         *not_null("advised_ms", "cluster", "user", "windows", "new_ids", "rate_advised"),

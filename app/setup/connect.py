@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from app.config.base import ENV
 from app.errors import UserError
 from app.ingest import sources
+from app.ingest.pollers.polling import Unanswered
 from app.ingest.sources import pulsar_client
 from app.ingest.sources.kafka import chosen
 from app.ingest.sources.kafka_probe import TIMEOUT_S, Unreachable, client_options
@@ -34,6 +35,10 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
         topic = settings.throttle_feed.topic
         yield checked("throttle_feed",
                      lambda: _said(throttle_feed.check(settings), f"topic {topic} is there"))
+    if settings.reconcile is not None:
+        for broker in settings.reconcile.brokers:
+            yield checked(f"reconcile.brokers.{broker}",
+                         lambda broker=broker: _broker(settings, broker))  # type: ignore[misc]
     for number, sink in enumerate(settings.alerts.http_sinks):
         yield checked(f"alerts.sinks[{number}]", lambda sink=sink: _sink(sink))  # type: ignore[misc]
 
@@ -132,6 +137,19 @@ def _topic(client: dict[str, Any], topic: str) -> str:
     finally:
         consumer.close()
     return f"topic {topic} with {len(ends)} partitions and {records:,} records"
+
+
+def _broker(settings: Settings, broker: str) -> str:
+    """What a broker's metrics show."""
+    from app.reconcile.rounds import own
+    from app.reconcile.scrape import scrape
+
+    try:
+        found = scrape(own(settings), broker)
+    except Unanswered as error:
+        address = own(settings).brokers[broker]
+        raise UserError(f"{address}: {error}\nbrokers, token and timeout_ms decide this") from None
+    return f"cluster {found.cluster}, {len(found.topics)} topics"
 
 
 def _sink(sink: Any) -> str:

@@ -28,6 +28,8 @@ def unset_variables(settings: Settings) -> list[str]:
     texts = [*settings.storage_options.values(), *(source.options.values() if source else ())]
     if settings.throttle_feed is not None:
         texts += settings.throttle_feed.options.values()
+    if settings.reconcile is not None:
+        texts.append(settings.reconcile.token or "")
     for sink in settings.alerts.http_sinks:
         texts += [sink.url, *sink.headers.values()]
     names = {name for text in texts for name in ENV.findall(text)}

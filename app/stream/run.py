@@ -15,6 +15,7 @@ from app.ingest import sources
 from app.maintain import staging
 from app.maintain.beside import beside as maintenance
 from app.quality.beside import beside as audits
+from app.reconcile.beside import beside as comparisons
 from app.stream import archive, assignment, govern, integrity
 from app.stream.assignment import Plan
 from app.stream.clock_watch import ClockWatch
@@ -171,6 +172,7 @@ class Service:
                 self._metrics(),
                 audits(self._settings, self._endless, self._progress.warn),
                 maintenance(self._settings, self._endless, self._progress.warn),
+                comparisons(self._settings, self._endless, self._progress.warn),
             ):
                 self._watch()
         finally:

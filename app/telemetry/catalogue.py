@@ -207,6 +207,12 @@ _STREAM = (
     Definition("weir_coverage_blind_until_timestamp_seconds", "gauge", (*_BROKER, "job"),
                "Time until which the job is blind for the newest gap (s since the epoch).",
                "coverage_gaps"),
+    Definition("weir_reconcile_numbers", "gauge", (*_BROKER, "result"),
+               "Numbers of the newest comparison with the broker's own, by result: agree, differ or"
+               " not_compared.", "reconciliation"),
+    Definition("weir_reconcile_compared_timestamp_seconds", "gauge", _BROKER,
+               "Time up to which the broker's numbers were compared (s since the epoch).",
+               "reconciliation"),
     Definition("weir_table_rows", "gauge", ("table",), "Rows of the table.", "log"),
     Definition("weir_table_bytes", "gauge", ("table",), "Bytes of its data files.", "log"),
     Definition("weir_table_files", "gauge", ("table",), "Its data files.", "log"),

@@ -67,6 +67,21 @@ def stoppable(timeout_ms: int | None = None) -> Iterator[None]:
         stop.end()
 
 
+@contextmanager
+def stopping_at_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set, for a service that ends between two rounds."""
+    stopping = threading.Event()
+    earlier = {
+        number: signal.signal(number, lambda *_: stopping.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stopping
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
 class _Stop:
     """Signal handlers, timer and thread of one command."""
 

@@ -317,7 +317,8 @@ class _Relation:
         """The column by which its rows are recent; None if they always are."""
         if self.table.job is not None:
             return "ts_wall_ms"
-        return next((c for c in ("ingest_ms", "checked_ms") if c in self.table.names), None)
+        clocks = ("ingest_ms", "checked_ms", "compared_ms")
+        return next((c for c in clocks if c in self.table.names), None)
 
     def newest(self) -> int | None:
         """The newest time of that column in the statistics of the files; None if not known."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FOLDER = "_weir/locks"
 MAINTENANCE = "_weir/maintenance.lock"
+RECONCILIATION = "_weir/reconcile.lock"
 
 
 class Busy(UserError):
@@ -71,16 +72,28 @@ def only_maintenance(settings: Settings) -> Iterator[None]:
 
     In an object store two processes may do the same work; each commit is accepted from one.
     """
+    with _only(settings, MAINTENANCE, f"maintain: another process maintains {settings.warehouse}"):
+        yield
+
+
+@contextmanager
+def only_reconciliation(settings: Settings) -> Iterator[None]:
+    """Hold the comparisons of the warehouse; Busy while another process compares. An object store
+    has no locks: there only one process may compare."""
+    what = f"reconcile: another process compares {settings.warehouse} with its brokers"
+    with _only(settings, RECONCILIATION, what):
+        yield
+
+
+@contextmanager
+def _only(settings: Settings, name: str, what: str) -> Iterator[None]:
     root = local_path(settings.warehouse)
     with ExitStack() as held:
         if root is not None:
-            file = root / MAINTENANCE
+            file = root / name
             file.parent.mkdir(parents=True, exist_ok=True)
             if not _taken(held.enter_context(file.open("w"))):
-                raise Busy(
-                    f"maintain: another process maintains {settings.warehouse}\n"
-                    "it does the same work: wait for its end"
-                )
+                raise Busy(f"{what}\nit does the same work: wait for its end")
         yield
 
 

@@ -181,6 +181,33 @@ def _producer_id_live() -> Table:
     )
 
 
+def _reconciliation() -> Table:
+    return Table(
+        "reconciliation",
+        "What brokers counted and what Weir wrote: a row per broker, topic, measure and time"
+        " between two readings, without those that are 0 on both sides.",
+        (
+            TableColumn("compared_ms", LONG, "when it was compared (ms since the epoch)"),
+            TableColumn("cluster", TEXT, "cluster name"),
+            TableColumn("broker", TEXT, "broker whose counters were read"),
+            TableColumn("topic", TEXT,
+                        "topic, a partition being one of its own; null = the whole broker"),
+            TableColumn("measure", TEXT, "what is compared; see the page reconcile"),
+            TableColumn("compared_job", TEXT, "job whose rows have Weir's number"),
+            TableColumn("window_start_ms", LONG, "first reading (ms since the epoch)"),
+            TableColumn("window_ms", LONG, "time until the second reading (ms)"),
+            TableColumn("broker_value", LONG,
+                        "the broker's number: an increase, or the value at the end; null = none"),
+            TableColumn("weir_value", LONG, "Weir's number"),
+            TableColumn("difference", LONG,
+                        "broker_value - weir_value; null without the broker's number"),
+            TableColumn("bound", LONG, "largest difference that timing alone can cause"),
+            TableColumn("reason", TEXT, "why it is not a comparison; null = it is one"),
+        ),
+        sort_by=("cluster", "broker", "measure", "topic", "window_start_ms"),
+    )
+
+
 def _cache_bakeoff() -> Table:
     return Table(
         "cache_bakeoff",
@@ -265,6 +292,7 @@ TABLES: dict[str, Table] = {
     for table in (
         *(table for job in DECLARED.values() for table in job.tables),
         *_chunk_payloads(), _producer_id_live(), _producer_id_quota_advice(), _cache_bakeoff(),
+        _reconciliation(),
         _events(), _quarantine(), *_coverage(), _quality_results(), _alerts(),
     )
 }

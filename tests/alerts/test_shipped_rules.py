@@ -253,6 +253,35 @@ def test_a_gap_fires_as_long_as_a_job_is_blind(firing):
     assert firing("coverage-gap", coverage_counts=[read(5)]) == []
 
 
+def compared(minute, difference, **changes):
+    """A minute of a counter that the broker has at 100."""
+    return {"compared_ms": START_MS, "cluster": "east", "broker": "b1", "topic": TOPIC,
+            "measure": "messages_in", "compared_job": "rate_limits", "broker_value": 100,
+            "window_start_ms": START_MS + minute * MINUTE, "window_ms": MINUTE,
+            "weir_value": 100 - difference, "difference": difference, "bound": 0, "reason": None,
+            **changes}
+
+
+@pytest.mark.parametrize(("rows", "fires"), [
+    ([compared(n, 2) for n in range(12)], True),                     # 2 %
+    ([compared(n, 1) for n in range(12)], False),                    # 1 %
+    ([compared(n, -2) for n in range(12)], True),
+    ([compared(n, 2) for n in range(9)], False),                     # not for ten minutes
+    ([compared(n, 20 if n % 2 else -20) for n in range(1, 13)], False),   # timing: they cancel out
+    ([compared(n, 3, bound=2) for n in range(12)], False),           # 36 < 24 + 12
+    ([compared(n, 4, bound=2) for n in range(12)], True),
+    ([compared(n, 50, reason="GAP") for n in range(12)], False),
+    # Of the cache only the two ends of the hour are in doubt.
+    ([compared(n, 4, bound=20, measure="cache_misses", topic=None) for n in range(30)], True),
+    ([compared(n, 4, bound=90, measure="cache_misses", topic=None) for n in range(30)], False),
+])
+def test_numbers_that_differ_from_the_brokers_for_ten_minutes(firing, rows, fires):
+    found = firing("reconciliation-differs", reconciliation=rows)
+    assert [labels for labels, _, _ in found] == ([
+        {"topic": rows[0]["topic"] or "all topics", "measure": rows[0]["measure"]}
+    ] if fires else [])
+
+
 def command(minute, **changes):
     at = START_MS + minute * MINUTE
     return {

@@ -32,11 +32,11 @@ OPTIONS = [word for kind, name in NAMES.items()
 LIVES_ON = "zoe-laptop2"
 NOBODY = {
     "acks", "action", "age_state", "alert", "bound_source", "broker", "by_reason", "cause",
-    "cluster", "column", "event_type", "expectation", "file", "first_position",
+    "cluster", "column", "compared_job", "event_type", "expectation", "file", "first_position",
     "from_position", "inputs", "integrity", "job", "last_position", "limit_source_size",
     "limit_source_time", "limited_by_limiter", "limiter", "mark_delete", "marker_ids",
-    "marker_position", "oldest_position", "orphaned", "outcome", "params_hash", "payload",
-    "policy", "position", "positions", "quota_type", "read_pos", "reader_kind", "reason",
+    "marker_position", "measure", "oldest_position", "orphaned", "outcome", "params_hash",
+    "payload", "policy", "position", "positions", "quota_type", "read_pos", "reader_kind", "reason",
     "reason_code", "receipt_state", "resource_group", "retention_policy", "rule", "run_id",
     "runbook", "settings", "severity", "source_feed", "source_partition", "state", "sub_type",
     "switches", "table", "throttle_type", "timestamp_source", "to_position", "trace",

@@ -37,6 +37,10 @@ SOUND = {
     "producer_id_quota_advice": [{
         "advised_ms": 1, "cluster": "c", "user": "u", "windows": 1, "new_ids": 1,
         "rate_in_force": None, "rate_advised": 1.0}],
+    "reconciliation": [{
+        "compared_ms": 2, "cluster": "c", "broker": "b", "measure": "bytes_in",
+        "compared_job": "rate_limits", "window_start_ms": 0, "window_ms": 1, "broker_value": 5,
+        "weir_value": 3, "difference": 2, "bound": 0}],
     "quality_results": [{"run_id": "r", "checked_ms": 1, "table": "t", "expectation": "e",
                          "success": False, "unexpected_count": 1}],
 }
@@ -53,6 +57,11 @@ DAMAGE = [
     ("chunk_payloads", {"payload": None}, (NULL, "payload")),
     ("chunk_payload_releases", {"rows": 0}, (RANGE, "rows")),
     ("producer_id_quota_advice", {"rate_advised": -1.0}, (RANGE, "rate_advised")),
+    ("reconciliation", {"compared_job": "cooking"}, (SET, "compared_job")),
+    ("reconciliation", {"bound": -1}, (RANGE, "bound")),
+    ("reconciliation", {"difference": 1}, ("a difference is that of the two numbers", None)),
+    ("reconciliation", {"broker_value": None, "difference": None},
+     ("a number that is missing has a reason", None)),
     ("quality_results", {"success": True}, ("what holds has no unexpected rows", None)),
 ]
 

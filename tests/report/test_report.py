@@ -99,6 +99,9 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
     failed = part(answer, "quality", "Checks that failed")
     assert [(f["name"], f["expectation"], f["unexpected_count"]) for f in failed] == [
         ("alerts", "in_set", 3)]
+    numbers = part(answer, "quality", "Numbers of the brokers, newest comparison")
+    assert [(n["topic"], n["measure"], n["difference"], n["reason"]) for n in numbers] == [
+        (SCRIPT, "messages_in", 2, None), ("all topics", "cache_hits", 3, "RATE_ONLY")]
     assert [(a["state"], a["summary"]) for title in ("Firing, critical first",
                                                      "1 alert not firing")
             for a in part(answer, "alerts", title)] == [

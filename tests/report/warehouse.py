@@ -15,6 +15,7 @@ from tests.warehouse.test_ready_questions import (
     broken,
     cache,
     check,
+    compared,
     cursor,
     fate,
     limiter,
@@ -81,6 +82,10 @@ TABLES_WITH_ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "quarantine": [broken("BAD_TYPE", 1, detail="<script>alert(5)</script>"),
                    broken("TOO_LATE", 2)],
+    "reconciliation": [
+        compared(0, "messages_in", topic=SCRIPT, broker_value=11, difference=2),
+        compared(0, "cache_hits", topic=None, reason="RATE_ONLY", difference=3),
+    ],
     "quality_results": [
         {"run_id": "r1", "checked_ms": START_MS, "table": "events", "success": False,
          "expectation": "old", "column": None},

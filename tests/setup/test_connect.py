@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from app.cli import main
+from tests.servers.admin import AdminServer, status
 from tests.unwritable import unwritable
 
 
@@ -92,3 +93,21 @@ def test_an_open_port_of_a_sink_is_in_order(
         config["alerts"] = {"sinks": [{"type": "webhook", "url": url}]}
         code, answers = asked(tmp_path, config, capsys)
     assert (code, answers["alerts.sinks[0]"][0]) == (0, True)
+
+
+def test_brokers_whose_counters_are_compared_are_asked(
+    tmp_path: Path, config: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with AdminServer() as server, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = f"127.0.0.1:{free.getsockname()[1]}"
+        server.answers["/metrics/"] = status(200, 'pulsar_ml_cache_entries{cluster="east"} 1\n')
+        there = server.url.removeprefix("http://")
+        brokers = {there: server.url, closed: f"http://{closed}"}
+        config["reconcile"] = {"brokers": brokers, "retries": 0}
+        code, answers = asked(tmp_path, config, capsys)
+    assert code == 2
+    assert answers[f"reconcile.brokers.{there}"] == (True, "cluster east, 0 topics", "")
+    ok, found, remedy = answers[f"reconcile.brokers.{closed}"]
+    assert not ok and found.startswith(f"http://{closed}: metrics/: cannot be reached")
+    assert remedy == "brokers, token and timeout_ms decide this"

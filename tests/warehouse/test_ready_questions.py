@@ -19,6 +19,7 @@ MINUTE = 60_000
 NS = 10**9
 START = "2023-11-14T22:14:00Z"
 NEXT = "2023-11-14T22:15:00Z"
+AFTER = "2023-11-14T22:16:00Z"
 
 
 def stats(minute, topic, **changes):
@@ -122,7 +123,31 @@ COVERED = {
     ],
 }
 _COVERED = {**EAST, "broker": "b1", "repeated": 0, "late": 0}
+_COMPARED = {**EAST, "broker": "b1", "topic": TOPIC, "broker_value": 9, "weir_value": 9,
+             "difference": 0, "bound": 1, "reason": None}
+
+
+def compared(minute, measure, **changes):
+    return {**_COMPARED, "compared_ms": START_MS, "measure": measure, "window_ms": 60_000,
+            "window_start_ms": START_MS + 60_000 * minute, **changes}
+
+
+COMPARED = {"reconciliation": [
+    compared(0, "bytes_in", broker_value=99), compared(1, "bytes_in"),
+    compared(1, "messages_in", broker_value=11, difference=2),
+    compared(1, "cache_hits", topic=None, broker_value=5, difference=-4, reason="RATE_ONLY"),
+    compared(1, "cache_misses", topic=None, broker_value=8, difference=-1),
+]}
 CASES = {
+    "reconciliation": (COMPARED, {}, [
+        {**_COMPARED, "measure": "messages_in", "broker_value": 11, "difference": 2,
+         "since": NEXT, "until": AFTER},
+        {**_COMPARED, "measure": "cache_misses", "topic": None, "broker_value": 8,
+         "difference": -1, "since": NEXT, "until": AFTER},
+        {**_COMPARED, "measure": "bytes_in", "since": NEXT, "until": AFTER},
+        {**_COMPARED, "measure": "cache_hits", "topic": None, "broker_value": 5,
+         "difference": -4, "reason": "RATE_ONLY", "since": NEXT, "until": AFTER},
+    ]),
     "coverage": (COVERED, {}, [
         {**_COVERED, "minute": NEXT, "received": 5, "quarantined": 2, "gaps": 1, "dropped": None,
          "blind": "backlog, chunks"},

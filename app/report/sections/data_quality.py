@@ -48,6 +48,14 @@ ORDER BY ended_ms DESC, cluster, broker
 """
 
 
+_COMPARED = """
+SELECT count(*) FILTER (WHERE reason IS NULL AND abs(difference) <= bound) AS agree,
+  count(*) FILTER (WHERE reason IS NULL AND abs(difference) > bound) AS differ,
+  count(*) FILTER (WHERE reason IS NOT NULL) AS without
+FROM reconciliation
+"""
+
+
 def data_quality(reader: Reader, beside: Path) -> Section:
     """The newest audit and what went to quarantine; Data Docs are linked from the folder
     `beside` if they are there."""
@@ -74,6 +82,7 @@ def data_quality(reader: Reader, beside: Path) -> Section:
     else:
         texts.append(f"{reader.nothing_in('quality_results')} The command quality audits them.")
     parts += _gaps(reader, texts)
+    parts += _compared(reader, texts)
     refused = reader.ask("quarantined", TOP)
     if refused:
         total = reader.row(QUARANTINED)["records"]
@@ -121,3 +130,24 @@ def _gaps(reader: Reader, texts: list[str]) -> list[Part]:
         Column("dropped", "dropped", "number"), Column("blind", "blind jobs"),
         Column("blind_until_ms", "blind until", "time"),
     ], found[:TOP], "coverage", folded=True)]
+
+
+def _compared(reader: Reader, texts: list[str]) -> list[Part]:
+    """How the tables compare with the brokers' own counters, if they were compared."""
+    found = reader.row(_COMPARED)
+    if not any(found.values()):
+        return []
+    differ = found["differ"]
+    texts.append(
+        f"Of {counted(found['agree'] + differ, 'number')} that brokers count as well, "
+        f"{differ:,} {'differs' if differ == 1 else 'differ'} by more than timing explains; "
+        f"{found['without']:,} could not be compared."
+    )
+    rows = [{**row, "topic": row["topic"] or "all topics"}
+            for row in reader.ask("reconciliation", TOP)]
+    return [Grid("Numbers of the brokers, newest comparison", [
+        Column("broker", "broker"), Column("topic", "topic"), Column("measure", "number"),
+        Column("broker_value", "broker has", "number"), Column("weir_value", "Weir has", "number"),
+        Column("difference", "difference", "number"), Column("bound", "explained", "number"),
+        Column("reason", "not compared for"), Column("until", "until", "time"),
+    ], rows, "reconciliation", folded=True)]

@@ -32,6 +32,20 @@ ORDER BY minute_ms DESC, cluster, broker
 LIMIT $rows
 """.strip()
 
+# The newest comparison of each number.
+_RECONCILIATION = """
+SELECT cluster, broker, topic, measure, broker_value, weir_value, difference, bound, reason,
+  epoch_ms(window_start_ms) AS since, epoch_ms(window_start_ms + window_ms) AS until
+FROM reconciliation
+WHERE window_start_ms >= $since AND window_start_ms < $until
+QUALIFY row_number() OVER (
+  PARTITION BY cluster, broker, topic, measure ORDER BY window_start_ms DESC, compared_ms DESC
+) = 1
+ORDER BY reason IS NULL AND abs(difference) > bound DESC, reason IS NULL DESC,
+  abs(difference) DESC NULLS LAST, cluster, broker, topic NULLS FIRST, measure
+LIMIT $rows
+""".strip()
+
 QUESTIONS = (
     Question(
         "coverage", "Per broker and minute, the newest first: records received, repeated, late and"
@@ -41,6 +55,11 @@ QUESTIONS = (
     Question(
         "quarantined", "Records that were not applied, by reason; those without a time always"
         " count.", ("quarantine",), _QUARANTINE,
+    ),
+    Question(
+        "reconciliation", "The newest comparison of every number with the broker's own: those that"
+        " differ first, by how much, and why one cannot be compared.",
+        ("reconciliation",), _RECONCILIATION,
     ),
     Question(
         "freshness", "How far each table is: its newest commit, the time of its newest row, and"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from app.config.pulsar_admin import WHERE, PulsarAdminSettings
+from app.config.pulsar_access import PulsarWeb
 from app.errors import UserError
 from app.http import NoAnswer, attempts, connections, exchange
 from app.ingest.pollers.polling import Unanswered
@@ -43,13 +43,17 @@ class Client:
     """Requests to one cluster, whose connections are kept; threads may share it."""
 
     def __init__(
-        self, settings: PulsarAdminSettings, stopping: threading.Event | None = None
+        self, settings: PulsarWeb, stopping: threading.Event | None = None, *,
+        root: str = ADMIN, most_bytes: int | None = None,
     ) -> None:
+        """Paths are below `root`; an answer has at most `most_bytes`."""
+        self.where = settings.where
         if not settings.url:
             raise UserError(
-                f"{WHERE}.url: is missing (http://host:port of a broker's admin interface)"
+                f"{self.where}.url: is missing (http://host:port of a broker's admin interface)"
             )
         self.settings = settings
+        self.root, self.most_bytes = root, most_bytes or MOST_BYTES
         self.stopping = stopping or threading.Event()
         self.preferred = 0
         """Number of the address that answered last."""
@@ -72,7 +76,7 @@ class Client:
         if token is not None:
             if not token or not token.isascii() or any(not c.isprintable() for c in token):
                 raise UserError(
-                    f"{WHERE}.{self._token_key}: is not a token\n"
+                    f"{self.where}.{self._token_key}: is not a token\n"
                     "a token is one line of plain characters, without the word Bearer"
                 )
             headers["Authorization"] = f"Bearer {token}"
@@ -85,12 +89,15 @@ class Client:
             given = self.settings.token is not None or self.settings.token_file is not None
             hint = "the token is wrong or has expired" if given else "give a token"
             return UserError(
-                f"{WHERE}.{self._token_key}: Pulsar refuses {path} (401{why})\n{hint}"
+                f"{self.where}.{self._token_key}: Pulsar refuses {path} (401{why})\n{hint}"
             )
+        less = (
+            f"; policies that it may not read can be taken out of {self.where}.policies"
+            if self.root == ADMIN else ""
+        )
         return NotAllowed(
-            f"{WHERE}.{self._token_key}: Pulsar does not allow {path} (403{why})\n"
-            "the token's role needs more rights; policies that it may not read can be taken out of "
-            f"{WHERE}.policies"
+            f"{self.where}.{self._token_key}: Pulsar does not allow {path} (403{why})\n"
+            f"the token's role needs more rights{less}"
         )
 
     @property
@@ -102,7 +109,7 @@ class Client:
             return ssl.create_default_context(cafile=self.settings.ca_file)
         except (OSError, ssl.SSLError) as error:
             raise UserError(
-                f"{WHERE}.ca_file: {self.settings.ca_file} cannot be used ({error})\n"
+                f"{self.where}.ca_file: {self.settings.ca_file} cannot be used ({error})\n"
                 "allowed: a PEM file with the trusted certificates"
             ) from None
 
@@ -148,15 +155,15 @@ class Session:
     ) -> Any:
         """One attempt, redirects followed; the token goes with them."""
         client = self._client
-        url = f"{base}{ADMIN}/{path}"
+        url = f"{base}{client.root}/{path}"
         headers, seconds = client.headers(), client.settings.timeout_ms / 1000
         for _ in range(MOST_HOPS + 1):
             with exchange(client.connections, "GET", url, seconds, headers=headers) as answer:
                 body = bytearray()
                 for part in answer.stream():
                     body += part
-                    if len(body) > MOST_BYTES:
-                        raise NoAnswer(f"an answer of more than {MOST_BYTES >> 20} MiB")
+                    if len(body) > client.most_bytes:
+                        raise NoAnswer(f"an answer of more than {client.most_bytes >> 20} MiB")
             location = answer.get_redirect_location()
             if not location:
                 parts = urlsplit(url)

@@ -1,0 +1,63 @@
+"""What is compared: the broker's metric, and the job whose tables have the same number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge", "rate", "period"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number that a broker and Weir both have."""
+
+    name: str
+    job: str
+    metric: str
+    """Its name at the broker's Prometheus endpoint."""
+    kind: Kind
+    """A counter is compared by its increase, a gauge at the end of the span; a rate is the mean
+    of a time that is not known, taken as the increase of the span. A period counts since the
+    broker's last update of its statistics, whose time is not known."""
+    whole: bool = False
+    """Of the whole broker; else of each topic."""
+    meaning: str = ""
+
+
+MEASURES: dict[str, Measure] = {measure.name: measure for measure in (
+    Measure("publish_limited_times", "rate_limits", "pulsar_publish_rate_limit_times", "period",
+            meaning="pauses of connections that the topic was on"),
+    Measure("messages_in", "rate_limits", "pulsar_in_messages_total", "counter",
+            meaning="messages published"),
+    Measure("bytes_in", "rate_limits", "pulsar_in_bytes_total", "counter",
+            meaning="bytes published"),
+    Measure("backlog_bytes", "backlog", "pulsar_storage_backlog_size", "gauge",
+            meaning="size of the backlog (bytes)"),
+    Measure("backlog_entries", "backlog", "pulsar_msg_backlog", "gauge",
+            meaning="entries in the backlogs of all subscriptions"),
+    Measure("cache_inserted", "entry_cache", "pulsar_ml_cache_inserted_entries_total", "counter",
+            True, "entries inserted into the cache"),
+    Measure("cache_evicted", "entry_cache", "pulsar_ml_cache_evicted_entries_total", "counter",
+            True, "entries that left the cache"),
+    Measure("cache_misses", "entry_cache", "pulsar_ml_cache_pendingreads_entries_read_total",
+            "counter", True, "entries read from storage"),
+    Measure("cache_hits", "entry_cache", "pulsar_ml_cache_hits_rate", "rate", True,
+            "reads that found their entry"),
+    Measure("cache_entries", "entry_cache", "pulsar_ml_cache_entries", "gauge", True,
+            "entries in the cache"),
+    Measure("cache_used_bytes", "entry_cache", "pulsar_ml_cache_used_size", "gauge", True,
+            "bytes in the cache"),
+)}
+REASONS = {
+    "BROKER_RESTARTED": "the broker was started in the span, so its counters began anew",
+    "TOPIC_RELOADED": "the topic was unloaded in the span, so its counter began anew",
+    "TOPIC_GONE": "the broker does not have the topic any more",
+    "FEED_BEGAN": "Weir's records of the broker begin in the span",
+    "GAP": "the job was blind in a part of the span (table coverage_gaps)",
+    "SAMPLED": "the feed takes a share of the connections",
+    "RATE_ONLY": "the broker gives a mean of a time that is not known",
+    "NO_CHECK": "Weir has no check of backlogs around the end of the span",
+    "NOT_REACHED": "Weir had not processed the span when it was compared",
+}
+"""Why a row is not a comparison."""

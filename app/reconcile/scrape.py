@@ -1,0 +1,107 @@
+"""One reading of a broker's metrics, and the time at which it holds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.config.reconcile import ReconcileSettings
+from app.ingest.pollers.polling import Unanswered
+from app.ingest.pollers.pulsar.client import Client
+from app.reconcile.measures import MEASURES
+
+STARTED = "process_start_time_seconds"
+SUBSCRIPTIONS = "subscriptions"
+"""A value of topics besides those that are compared."""
+MOST_BYTES = 1 << 30
+"""A broker answers about 20 kB for each topic that it has loaded."""
+HALF_S_MS = 500
+Values = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """What a broker counted at a time between `from_ms` and `to_ms` of its own clock."""
+
+    broker: str
+    cluster: str
+    from_ms: int
+    to_ms: int
+    started_s: float
+    """When its process began (s since the epoch)."""
+    topics: dict[str, Values] = field(default_factory=dict)
+    """Values by topic and measure."""
+    whole: Values = field(default_factory=dict)
+    """Values of the broker by measure."""
+
+    @property
+    def at_ms(self) -> int:
+        """The middle of that time."""
+        return (self.from_ms + self.to_ms) // 2
+
+
+def scrape(
+    settings: ReconcileSettings, broker: str, stopping: threading.Event | None = None
+) -> Scrape:
+    """Read a broker's metrics; Unanswered or a UserError where that is not possible."""
+    session = Client(
+        settings.web(broker), stopping, root="", most_bytes=MOST_BYTES
+    ).session()
+    from_ms = _now_ms()
+    body, headers = session.content("metrics/")
+    times = on_its_clock(from_ms, _now_ms(), headers)
+    return parsed(body.decode(errors="replace").splitlines(), broker, *times)
+
+
+def on_its_clock(from_ms: int, to_ms: int, headers: Mapping[str, str]) -> tuple[int, int]:
+    """The begin and end of a request on the clock of the server, whose answer has a `Date` in whole
+    seconds: changed only where the two clocks are known to differ."""
+    try:
+        date_ms = int(parsedate_to_datetime(headers["Date"]).timestamp()) * 1000
+    except (KeyError, TypeError, ValueError):
+        return from_ms, to_ms
+    if from_ms - 1000 < date_ms <= to_ms:
+        return from_ms, to_ms
+    ahead_ms = date_ms + HALF_S_MS - (from_ms + to_ms) // 2
+    return from_ms + ahead_ms - HALF_S_MS, to_ms + ahead_ms + HALF_S_MS
+
+
+def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrape:
+    """The measures in the lines of a broker's Prometheus endpoint."""
+    names = {measure.metric: measure.name for measure in MEASURES.values()}
+    names["pulsar_subscriptions_count"] = SUBSCRIPTIONS
+    wanted = tuple(f"{name}{{" for name in (*names, STARTED))
+    text = "\n".join(line for line in lines if line.startswith(wanted))
+    cluster, started_s = "", 0.0
+    topics: dict[str, Values] = {}
+    whole: Values = {}
+    for family in text_string_to_metric_families(text + "\n"):
+        for sample in family.samples:
+            cluster = sample.labels.get("cluster", cluster)
+            if sample.name == STARTED:
+                started_s = sample.value
+                continue
+            name = names[sample.name]
+            topic = sample.labels.get("topic")
+            if name in MEASURES and MEASURES[name].whole:
+                whole[name] = sample.value
+            elif topic is not None:
+                topics.setdefault(topic, {})[name] = sample.value
+    if not cluster:
+        raise Unanswered("metrics/: the answer has none of the metrics of a Pulsar broker")
+    return Scrape(broker, cluster, from_ms, to_ms, started_s, topics, whole)
+
+
+def from_json(value: dict[str, Any]) -> Scrape:
+    """The opposite of `dataclasses.asdict`; a TypeError for what is none."""
+    return Scrape(**value)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

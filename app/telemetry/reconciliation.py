@@ -1,0 +1,42 @@
+"""Metrics of the comparison with the brokers' own counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+
+from app.telemetry.part import Labels, Part, Sample, labels, rows
+
+MS_PER_S = 1000.0
+RESULTS = ("agree", "differ", "not_compared")
+_NEWEST = """
+SELECT cluster, broker, window_start_ms + window_ms,
+  count(*) FILTER (WHERE reason IS NULL AND abs(difference) <= bound),
+  count(*) FILTER (WHERE reason IS NULL AND abs(difference) > bound),
+  count(*) FILTER (WHERE reason IS NOT NULL)
+FROM reconciliation
+GROUP BY cluster, broker, window_start_ms, window_ms
+ORDER BY window_start_ms
+"""
+
+
+class Reconciliation(Part):
+    """The newest comparison of each broker."""
+
+    reads = ("reconciliation",)
+
+    def __init__(self) -> None:
+        self._newest: dict[Labels, tuple[int, tuple[int, ...]]] = {}
+
+    def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        for cluster, broker, end_ms, *counts in rows(fresh, _NEWEST):
+            key = labels((cluster, broker))
+            if end_ms >= self._newest.get(key, (end_ms, ()))[0]:
+                self._newest[key] = (end_ms, tuple(counts))
+
+    def samples(self) -> Iterator[Sample]:
+        for key, (end_ms, counts) in self._newest.items():
+            yield "weir_reconcile_compared_timestamp_seconds", key, end_ms / MS_PER_S
+            for result, count in zip(RESULTS, counts, strict=True):
+                yield "weir_reconcile_numbers", (*key, result), count
