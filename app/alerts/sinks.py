@@ -26,6 +26,7 @@ from urllib3.exceptions import HTTPError
 from app.alerts.episodes import FIRING, RESOLVED
 from app.alerts.journal import Journal, Key, Row, key_of
 from app.config.alerts import AlertmanagerSink, HttpSink, WebhookSink
+from app.config.owners import owner_of
 from app.errors import UserError
 from app.http import NoAnswer, attempts, connections_to, exchange
 from app.warehouse.small_files import local_path, read_text, write_text
@@ -89,7 +90,10 @@ class Delivery:
                     taken = self.note(sink, taken, part[-1]["number"])
             else:
                 for rows in _parts(self._for_alertmanager(sink, changes)):
-                    post(sink, [_alert(sink, row, self._life_ms(sink)) for row in rows], stopping)
+                    post(sink, [
+                        _alert(sink, row, self._life_ms(sink), owner_in(self._settings, row))
+                        for row in rows
+                    ], stopping)
                     self._resent_at[sink.identity] = time.monotonic()
             self.note(sink, taken, self._journal.number)
         except (Refused, UserError) as error:
@@ -122,8 +126,12 @@ class Delivery:
     def _for_webhook(self, rows: Sequence[Row]) -> dict[str, Any]:
         return {
             "version": 1, "warehouse": self._settings.warehouse,
-            "alerts": [plain(row) for row in rows],
+            "alerts": [self._with_owner(row) for row in rows],
         }
+
+    def _with_owner(self, row: Row) -> dict[str, Any]:
+        owner = owner_in(self._settings, row)
+        return {**plain(row), **({"owner": owner} if owner else {})}
 
     def _for_alertmanager(self, sink: AlertmanagerSink, changes: Sequence[Row]) -> list[Row]:
         """Firing alerts, if a resend is due or there is a change; and alerts that have ended."""
@@ -227,17 +235,33 @@ def plain(row: Row) -> dict[str, Any]:
     return {**row, "labels": dict(row["labels"]), "value": kept}
 
 
-def _alert(sink: AlertmanagerSink, row: Row, life_ms: int) -> dict[str, Any]:
-    """A row as a postableAlert of Alertmanager's API v2."""
+def owner_in(settings: Settings, row: Row) -> dict[str, str] | None:
+    """The owner of the topic or user that an alert is about, as configured."""
+    labels = dict(row["labels"])
+    entity = labels.get("entity") or labels.get("limiter_name")
+    is_topic = entity is not None and "/" in entity
+    found = owner_of(
+        settings.owners, labels.get("cluster"),
+        labels.get("topic") or (entity if is_topic else None),
+        labels.get("user") or labels.get("principal") or (None if is_topic else entity),
+    )
+    return None if found is None else found.named()
+
+
+def _alert(
+    sink: AlertmanagerSink, row: Row, life_ms: int, owner: dict[str, str] | None
+) -> dict[str, Any]:
+    """A row as a postableAlert of Alertmanager's API v2, with the owner's team as a label."""
     now_ms = time.time_ns() // 1_000_000
     ends_ms = now_ms + life_ms if row["state"] == FIRING else min(row["at_ms"], now_ms)
     annotations = {
         "summary": row["summary"], "runbook": row["runbook"] or "",
-        "value": "" if row["value"] is None else f"{row['value']:g}",
+        "value": "" if row["value"] is None else f"{row['value']:g}", **(owner or {}),
     }
     return {
         # Alertmanager drops empty labels.
-        "labels": {**sink.labels, **{k: v for k, v in row["labels"] if v},
+        "labels": {**({"team": owner["team"]} if owner else {}), **sink.labels,
+                   **{k: v for k, v in row["labels"] if v},
                    "alertname": row["alert"], "severity": row["severity"]},
         "annotations": {k: v for k, v in annotations.items() if v},
         "startsAt": _rfc3339(min(row["since_ms"], ends_ms)), "endsAt": _rfc3339(ends_ms),

@@ -39,6 +39,7 @@ from app.config.base import (
 from app.config.levels import compiled
 from app.config.maintenance import MaintenanceSettings
 from app.config.metrics import MetricsSettings
+from app.config.owners import Owner, owner_documents
 from app.config.policy_files import written
 from app.config.quality import QualitySettings
 from app.config.reading import describe, merge, read_yaml
@@ -119,6 +120,8 @@ class Settings(_WithJobs):
     alerts: AlertSettings = AlertSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
     saved_states: SavedStatesSettings = SavedStatesSettings()
+    owners: list[Owner] = []
+    owner_files: list[str] = []
     policies: list[PolicyDocument] = []
     policy_files: list[str] = []
 
@@ -254,7 +257,7 @@ class Settings(_WithJobs):
 
     def config_hash(self) -> str:
         """Hash of the whole configuration, policies included, secrets in the environment not."""
-        plain = self.model_dump(exclude={"policy_files"})
+        plain = self.model_dump(exclude={"policy_files", "owner_files"})
         # Paths depend on where the command is started.
         del plain["alerts"]["rule_files"]
         return _digest(plain)
@@ -313,6 +316,10 @@ def load_settings(
     found = written(document, where, folder)
     policies, mistakes = found.kept, [str(mistake) for mistake in found.mistakes]
     document = _beside_file(document, folder)
+    owners, wrong = owner_documents(document, folder)
+    mistakes += wrong
+    if isinstance(document.get("owners", []), list):
+        document = {**document, "owners": owners}
     if isinstance(document.get("policies", []), list | str):
         document = {**document, "policies": policies}
     settings: Settings | None = None

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from app.config.owners import owner_of
 from app.errors import UserError
 from app.explain import (
     backlog,
@@ -72,8 +73,20 @@ def explain(
     kept = sorted(result, key=lambda found: abs(found[1].at_ms - ask.at_ms))[: ask.limit]
     kept.sort(key=lambda found: (found[1].at_ms, found[0], found[1].order))
     shown = [sentence for _, sentence in kept]
-    (_print_json if as_json else _print)(ask, shown, len(result) - len(shown))
+    owner = _owner(settings, ask, shown)
+    (_print_json if as_json else _print)(ask, shown, len(result) - len(shown), owner)
     return 0
+
+
+def _owner(settings: Settings, ask: Ask, shown: list[Sentence]) -> dict[str, str] | None:
+    """The configured owner of a topic or principal."""
+    cluster = ask.cluster or next((s.decision.key.get("cluster") for s in shown), None)
+    found = owner_of(
+        settings.owners, cluster,
+        topic=ask.names[-1] if ask.kind in ("topic", "subscription") else None,
+        principal=ask.names[-1] if ask.kind == "principal" else None,
+    )
+    return None if found is None else found.named()
 
 
 def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sentence]]:
@@ -137,8 +150,11 @@ def _times(ask: Ask) -> dict[str, Any]:
             "to_ms": None if ever else ask.hi_ms - 1}
 
 
-def _print_json(ask: Ask, result: list[Sentence], hidden: int) -> None:
-    document = {**_head(ask), **_times(ask), "hidden": hidden,
+def _print_json(
+    ask: Ask, result: list[Sentence], hidden: int, owner: dict[str, str] | None
+) -> None:
+    whose = {"owner": owner} if owner else {}
+    document = {**_head(ask), **_times(ask), **whose, "hidden": hidden,
                 "sentences": [_json(sentence) for sentence in result]}
     print(json.dumps(plain(document), ensure_ascii=False, indent=1))
 
@@ -158,10 +174,14 @@ def _row(row: Row) -> dict[str, Any]:
             "sql": row.sql or None}
 
 
-def _print(ask: Ask, result: list[Sentence], hidden: int) -> None:
+def _print(
+    ask: Ask, result: list[Sentence], hidden: int, owner: dict[str, str] | None
+) -> None:
     times = _times(ask)
     span = "" if times["from_ms"] is None else f", {_span(ask)}"
     print(f"{ask.kind} {printable(str(ask.name))}{span}")
+    if owner:
+        print(f"owner: {printable(', '.join(owner.values()))}")
     width = max(60, min(shutil.get_terminal_size((100, 40)).columns, 120))
     last_day = ""
     for sentence in result:

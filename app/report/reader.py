@@ -16,6 +16,7 @@ from app.warehouse.relations import (
     EVENT_TIMES,
     GONE,
     NARROWER,
+    OWNERS,
     STATES,
     State,
     Warehouse,
@@ -26,6 +27,8 @@ from app.warehouse.relations import (
 from app.warehouse.tables import TABLES, VIEWS
 
 UNREAD = frozenset({"events", "chunk_payloads", "chunk_payload_releases"})
+FUNCTIONS = "weir_topic_tenant(topic)"
+"""A call of one of Weir's functions: some questions need them."""
 REACHED = (
     "topic_throttle_stats", "limiter_stats", "chunk_topic_stats", "producer_id_stats",
     "cache_stats", "backlog_checks",
@@ -54,9 +57,9 @@ class Reader:
         self.warehouse = warehouse
         self.asked = span
         self.states: dict[str, State] = {s.name: s for s in states(warehouse)}
-        names = [name for name in (*TABLES, *VIEWS, STATES) if name not in UNREAD]
+        names = [name for name in (*TABLES, *VIEWS, STATES, OWNERS) if name not in UNREAD]
         self._connection = connect(
-            warehouse, " ".join(names), in_order=False, calendar=True
+            warehouse, " ".join([*names, FUNCTIONS]), in_order=False, calendar=True
         )
         if not span.is_whole:
             self._narrow(names)

@@ -23,6 +23,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from app.config.owners import Owner
 from app.errors import UserError
 from app.terminal.interrupt import watch
 from app.terminal.program import PROGRAM
@@ -47,6 +48,8 @@ FEW_FILES = 16
 """So few are opened sooner than a statement is planned to find out which are needed."""
 STATES = "weir_tables"
 """The relation with the progress of each table."""
+OWNERS = "weir_owners"
+"""A relation with the configured rules of owners, by their place."""
 QUERIES = "weir_queries"
 """The relation with the progress of each streaming query."""
 NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms")
@@ -72,11 +75,13 @@ class Warehouse:
     storage_options: dict[str, str] = field(default_factory=dict, repr=False)
     as_of_ms: int | None = None
     """Tables are as they were at this moment (ms since the epoch); None: as they are."""
+    owners: tuple[Owner, ...] = ()
+    """The configured rules of owners."""
 
     @classmethod
     def of(cls, settings: Settings) -> Warehouse:
         """The warehouse of a configuration."""
-        return cls(settings.warehouse, settings.storage())
+        return cls(settings.warehouse, settings.storage(), owners=tuple(settings.owners))
 
     def at(self, as_of_ms: int | None) -> Warehouse:
         """The same warehouse as it was at a moment."""
@@ -233,6 +238,8 @@ def connect(
     add_functions(connection, sql or "")
     if STATES in words:
         _add_states(connection, warehouse)
+    if OWNERS in words:
+        _add_owners(connection, warehouse)
     if QUERIES in words:
         _add_queries(connection, warehouse)
     return connection
@@ -493,6 +500,17 @@ def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> 
     rows = [[s.name, s.version, s.committed_ms, s.files, s.rows, s.bytes, s.newest_ms]
             for s in states(warehouse)]
     connection.executemany(f"INSERT INTO {STATES} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _add_owners(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+    names = list(Owner.model_fields)
+    columns = ", ".join(f"{name} VARCHAR" for name in names)
+    connection.execute(f"CREATE TABLE {OWNERS} (place INTEGER, {columns})")
+    rows = [[place, *(getattr(owner, name) for name in names)]
+            for place, owner in enumerate(warehouse.owners)]
+    if rows:
+        signs = ", ".join("?" for _ in rows[0])
+        connection.executemany(f"INSERT INTO {OWNERS} VALUES ({signs})", rows)
 
 
 def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:

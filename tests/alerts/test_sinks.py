@@ -228,6 +228,25 @@ def test_a_new_sink_that_is_down_misses_nothing_that_fired_then(
     assert states(receiver) == [("firing", TOPIC), ("resolved", TOPIC)]
 
 
+def test_the_owner_of_the_topic_goes_with_the_alert(receiver, make_settings, tmp_warehouse):
+    minutes(tmp_warehouse, 0, **BUSY)
+    minutes(tmp_warehouse, 0, topic=OTHER, **BUSY)
+    owner = {"team": "shop", "contact": "#shop-oncall"}
+    go(Evaluator(make_settings(
+        owners=[{"topic": "acme/orders/created", "cluster": "e*", **owner}],
+        alerts={"rules": [RULE], "rule_files": [], "sinks": [
+            {"type": "webhook", "url": f"{receiver.url}/hook"},
+            {"type": "alertmanager", "url": f"{receiver.url}/am"},
+        ]},
+    )))
+    bodies = {path: body for path, _, body in receiver.posts}
+    sent = {a["labels"]["topic"]: a for a in bodies["/hook"]["alerts"]}
+    assert sent[TOPIC]["owner"] == owner and "owner" not in sent[OTHER]
+    found = {a["labels"]["topic"]: a for a in bodies["/am/api/v2/alerts"]}
+    assert found[TOPIC]["labels"]["team"] == "shop" and "team" not in found[OTHER]["labels"]
+    assert found[TOPIC]["annotations"]["contact"] == "#shop-oncall"
+
+
 def test_many_changes_are_sent_in_portions(receiver, evaluator, tmp_warehouse, monkeypatch):
     monkeypatch.setattr("app.alerts.sinks.MOST_IN_ONE", 2)
     for topic in ("a", "b", "c"):

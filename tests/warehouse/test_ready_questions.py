@@ -13,6 +13,7 @@ from app.warehouse.questions import QUESTIONS
 from app.warehouse.tables import TABLES
 from app.warehouse.views import VIEWS
 from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
+from tests.warehouse.test_charges import BLAMED, NONE, PAUSES, STATS, USED
 
 THIRD = "persistent://acme/bills/sent"
 MINUTE = 60_000
@@ -138,7 +139,12 @@ COMPARED = {"reconciliation": [
     compared(1, "cache_hits", topic=None, broker_value=5, difference=-4, reason="RATE_ONLY"),
     compared(1, "cache_misses", topic=None, broker_value=8, difference=-1),
 ]}
+_NOBODY = {"culprit_team": None, "culprit_contact": None, "victim_team": None}
 CASES = {
+    "blame": ({"throttle_events": PAUSES, "topic_throttle_stats": STATS}, {},
+              [{**row, **_NOBODY} for row in BLAMED]),
+    "showback": ({"topic_throttle_stats": USED["topic_throttle_stats"][2:3]}, {},
+                 [{**NONE, "name": "corp", "messages": 3, "bytes": 30}]),
     "reconciliation": (COMPARED, {}, [
         {**_COMPARED, "measure": "messages_in", "broker_value": 11, "difference": 2,
          "since": NEXT, "until": AFTER},

@@ -89,7 +89,7 @@ def blame(reader: Reader) -> Section:
         f"others. Of {seconds_text(paused_s)} of paused time, summed over topics and connections, "
         f"{', '.join(parts_s)}.",
     ]
-    pairs = reader.ask("noisy-neighbours", 5000)
+    pairs = reader.ask("blame", 5000)
     shared = reader.ask("shared-limits", TOP)
     parts: list[Chart | Grid] = []
     for name, column in (("Top culprits", "culprit_ns"), ("Top victims", "collateral_ns")):
@@ -105,8 +105,11 @@ def blame(reader: Reader) -> Section:
         parts += [_matrix(pairs), Grid("Culprits and victims, longest pause first", [
             Column("culprit", "because of", "topic"), Column("victim", "paused", "topic"),
             Column("pauses", "pauses", "number"), Column("paused_s", "paused", "seconds"),
+            Column("share_of_victims_pauses", "share of its pauses", "ratio"),
+            Column("victim_use", "use of its own limit", "ratio"),
+            Column("culprit_team", "owner of the one"), Column("victim_team", "of the other"),
             Column("first_pause", "first", "time"),
-        ], pairs[:TOP], "noisy-neighbours --param rows=1000", folded=True)]
+        ], pairs[:TOP], "blame --param rows=1000", folded=True)]
     return Section(key, title, texts, parts)
 
 

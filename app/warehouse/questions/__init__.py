@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.warehouse.questions import (
     backlog,
+    charges,
     chunks,
     entry_cache,
     producer_ids,
@@ -11,16 +12,16 @@ from app.warehouse.questions import (
     warehouse,
 )
 from app.warehouse.questions.question import Question
-from app.warehouse.relations import STATES
+from app.warehouse.relations import OWNERS, STATES
 from app.warehouse.tables import TABLES, VIEWS
 
 _ALL = (
     *rate_limits.QUESTIONS, *chunks.QUESTIONS, *producer_ids.QUESTIONS, *backlog.QUESTIONS,
-    *entry_cache.QUESTIONS, *warehouse.QUESTIONS,
+    *entry_cache.QUESTIONS, *charges.QUESTIONS, *warehouse.QUESTIONS,
 )
 QUESTIONS: dict[str, Question] = {
     question.name: question
     for question in _ALL
-    if set(question.reads) <= {*TABLES, *VIEWS, STATES}
+    if set(question.reads) <= {*TABLES, *VIEWS, STATES, OWNERS}
 }
 """Every question by its name; those about tables that Weir does not write are left out."""

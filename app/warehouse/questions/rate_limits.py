@@ -53,11 +53,11 @@ LIMIT $rows
 
 # Pauses are numbered as in the view throttle_intervals, but each mark keeps its number, and the
 # table is read once.
-_NUMBERED = """
+NUMBERED = """
 WITH flagged AS (
   SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, action, transition, limiter,
     limiter_name, topic, coalesce(trigger_topic, culprit_topic) AS publisher, collateral_topics,
-    balance_msgs, reads_paused,
+    balance_msgs, reason, reads_paused,
     coalesce(lag(reads_paused) OVER (
       PARTITION BY cluster, broker, cnx_id
       ORDER BY ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no
@@ -82,7 +82,7 @@ WITH flagged AS (
 
 # Only a topic's own limit has a culprit. A pause with several culprits counts in full for each.
 _NOISY_NEIGHBOURS = f"""
-{_NUMBERED}, pairs AS (
+{NUMBERED}, pairs AS (
   SELECT DISTINCT cluster, broker, cnx_id, pause_no, publisher AS culprit, victim
   FROM (
     SELECT *, unnest(list_append(collateral_topics, topic)) AS victim FROM numbered
@@ -107,7 +107,7 @@ LIMIT $rows
 # broker, else those on the connections. What they used is counted in messages or bytes, by the
 # balance that was used up, over the windows in which the limit acted.
 _SHARED_LIMITS = f"""
-{_NUMBERED}, begun AS (
+{NUMBERED}, begun AS (
   SELECT n.cluster, n.broker, n.limiter, coalesce(n.limiter_name,
       CASE n.limiter WHEN 'broker' THEN n.broker WHEN 'connection' THEN n.cnx_id END) AS name,
     n.publisher, list_append(n.collateral_topics, n.topic) AS topics, p.start_ms, p.start_ns,
