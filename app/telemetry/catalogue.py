@@ -173,6 +173,13 @@ _CACHES = (
                "Entries evicted while reads of them were expected.", "cache_stats"),
 )
 
+_OWNERS = (
+    Definition("weir_owner_info", "gauge",
+               ("cluster", "topic", "user", "team", "contact", "cost_centre"),
+               "1 for every topic and user with series of its own that has an owner.",
+               "the configuration"),
+)
+
 _STREAM = (
     Definition("weir_query_batches_total", "counter", ("query",),
                "Micro-batches completed since the run began.", "progress"),
@@ -251,6 +258,6 @@ _EXPORTER = (
 SECTIONS: dict[str, tuple[Definition, ...]] = {
     "Publish rate limits": _RATE_LIMITS, "Quotas of every job": _QUOTAS, "Backlogs": _BACKLOGS,
     "Producer ids": _PRODUCER_IDS, "Chunked messages": _CHUNKS, "Entry cache": _CACHES,
-    "The stream and its tables": _STREAM, "The exporter itself": _EXPORTER,
+    "Owners": _OWNERS, "The stream and its tables": _STREAM, "The exporter itself": _EXPORTER,
 }
 METRICS: dict[str, Definition] = {d.name: d for part in SECTIONS.values() for d in part}

@@ -26,6 +26,7 @@ from app.telemetry.changes import Follower, StartAnew
 from app.telemetry.coverage import Coverage
 from app.telemetry.engine import Caches, Checks, Chunks
 from app.telemetry.entities import Bounds
+from app.telemetry.owned import owned
 from app.telemetry.part import Part, Sample
 from app.telemetry.producer_ids import ProducerIds
 from app.telemetry.quotas import Quotas
@@ -70,7 +71,8 @@ class Exporter(Collector):
         try:
             self._warehouse.require()
             manifest.load(self._settings)
-            self._samples = list(self._read(problems))
+            samples = list(self._read(problems))
+            self._samples = [*samples, *owned(self._settings.owners, samples)]
         except UserError as error:
             problems[""] = str(error)
         except READ_ERRORS as error:
