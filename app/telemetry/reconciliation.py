@@ -32,8 +32,11 @@ class Reconciliation(Part):
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         for cluster, broker, end_ms, *counts in rows(fresh, _NEWEST):
             key = labels((cluster, broker))
-            if end_ms >= self._newest.get(key, (end_ms, ()))[0]:
-                self._newest[key] = (end_ms, tuple(counts))
+            newest, known = self._newest.get(key, (end_ms, (0,) * len(RESULTS)))
+            if end_ms > newest:
+                known = (0,) * len(RESULTS)
+            if end_ms >= newest:
+                self._newest[key] = (end_ms, tuple(map(sum, zip(known, counts, strict=True))))
 
     def samples(self) -> Iterator[Sample]:
         for key, (end_ms, counts) in self._newest.items():

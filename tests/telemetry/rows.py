@@ -57,6 +57,17 @@ def lost(job: str, blind_s: int) -> dict[str, Any]:
 
 
 @cache
+def compared(minute: int, difference: int, **changes: Any) -> dict[str, Any]:
+    """A number of b1 and Weir."""
+    return {
+        "compared_ms": START_MS, "cluster": "east", "broker": "b1", "topic": TOPIC,
+        "measure": "messages_in", "compared_job": "rate_limits", "bound": 0,
+        "window_start_ms": START_MS + minute * 60_000, "window_ms": 60_000,
+        "broker_value": 100 + difference, "weir_value": 100, "difference": difference,
+        "reason": None, **changes,
+    }
+
+
 def _every() -> Rows:
     commands = traffic()
     found: Rows = {
@@ -104,6 +115,8 @@ def _every() -> Rows:
             live(0, "orders", "etl", 2, 3), live(9, "orders", "etl", 5, 7, broker_heap_bytes=6000),
             live(5, "orders", "etl", 1, 1, broker="2"),
         ],
+        "reconciliation": [compared(0, 5), compared(1, 0), compared(1, 2), compared(1, 3, bound=3),
+                           compared(1, 9, reason="GAP"), compared(0, 1, broker="b2")],
         "quality_results": [audited(1, False), audited(1, True), audited(2, True),
                             audited(2, False), audited(2, True)],
     }

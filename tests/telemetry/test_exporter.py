@@ -166,6 +166,11 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
     assert value(found, "weir_chunk_events_total", cluster="east", outcome="COMPLETE") > 0
     assert value(found, "weir_coverage_received_records_total", broker="b1") == 7
     assert value(found, "weir_coverage_quarantined_records_total", broker="b1") == 1
+    numbers = {result: value(found, "weir_reconcile_numbers", broker="b1", result=result)
+               for result in ("agree", "differ", "not_compared")}
+    assert numbers == {"agree": 2, "differ": 1, "not_compared": 1}  # of the newest minute
+    ended_s = value(found, "weir_reconcile_compared_timestamp_seconds", broker="b1")
+    assert ended_s == START_MS / 1000 + 120
     assert value(found, "weir_coverage_gaps_total", broker="b1") == 1
     assert value(found, "weir_coverage_dropped_events_total", broker="b1") == 7
     blind = "weir_coverage_blind_until_timestamp_seconds"

@@ -80,9 +80,11 @@ def serving(warehouse: str, *words: str) -> Iterator[tuple[subprocess.Popen[str]
 
 
 def test_once_prints_every_metric_of_the_catalogue_and_nothing_else(
-    warehouse: str, capsys: pytest.CaptureFixture[str]
+    warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = run(capsys, "--once", "--warehouse", warehouse, "--idle", "999999999s")
+    config = tmp_path / "weir.yaml"
+    config.write_text(f"warehouse: {warehouse}\nowners: [{{tenant: '*', team: base}}]\n")
+    code, out, err = run(capsys, "--once", "--config", str(config), "--idle", "999999999s")
     assert (code, err) == (0, "")
     found = {s.name: set(s.labels) for m in plain_text(out) for s in m.samples}
     unseen = {"weir_exporter_errors_total"} | {n for n in METRICS if n.startswith("weir_query_")}
