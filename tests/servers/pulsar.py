@@ -76,6 +76,7 @@ SAMPLE = re.compile(r"(?P<name>[a-z_]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 Sample = tuple[str, frozenset[tuple[str, str]]]
 KEEPER = "keeper"
+TEMPORARY_REDIRECT = 307
 EARLIEST = {"ledgerId": -1, "entryId": -1}
 SIGNING_KEY = b"a key of tests that signs tokens of 32 bytes or more"
 TEXT = json.dumps({"name": "", "schema": "", "type": "STRING", "properties": {}})
@@ -312,13 +313,19 @@ class Pulsar:
             return False
 
     def _request(self, method: str, path: str, body: Any) -> Any:
+        return self._send(method, self.url + path, body)
+
+    def _send(self, method: str, url: str, body: Any) -> Any:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
-        request = Request(self.url + path, data, headers, method=method)
+        request = Request(url, data, headers, method=method)
+        path = url.removeprefix(self.url)
         try:
             with urlopen(request, timeout=30) as answer:
                 text = answer.read()
         except HTTPError as error:
+            if error.code == TEMPORARY_REDIRECT:  # to the broker that serves it, or leads
+                return self._send(method, error.headers["Location"], body)
             raise ServerFailed(f"{method} {path}: {error.code} {error.read()[:300]!r}") from None
         except URLError as error:
             raise ServerFailed(f"{method} {path}: {error.reason}") from None

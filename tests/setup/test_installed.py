@@ -85,6 +85,11 @@ def test_files_that_ship_beside_the_code_are_found(installed: Installed) -> None
     assert page.returncode == 0, page.stderr
     made = installed.weir("generate", "--events", "6000", "--scenario", "small", "--out", "trace")
     assert made.returncode == 0, made.stderr
+    recording = "configs/recordings/real-pulsar"
+    assert {file.name for file in (installed.site / "weir" / recording).iterdir()} == {
+        file.name for file in (ROOT / recording).iterdir()}
+    refused = installed.weir("demo", "--scenario", "none")
+    assert refused.returncode == 2 and "allowed: demo, real-pulsar" in refused.stderr
 
 
 def test_spark_starts_with_what_is_installed(installed: Installed) -> None:
