@@ -37,6 +37,7 @@ from app.report.findings import (
     summarise,
 )
 from app.setup import demo as command
+from app.setup.demo_scenario import Asked
 from app.warehouse.run_lock import only_run
 from app.warehouse.tables import TABLES
 from tests.throttle_rows import write
@@ -239,7 +240,7 @@ def test_columns_that_are_read_are_columns_of_the_tables() -> None:
 
 
 def test_configuration_of_the_demo_is_valid(tmp_path: Path) -> None:
-    command.prepare(tmp_path / "out", 60_000, 7)
+    command.prepare(tmp_path / "out", Asked())
     trace = plan_trace(load_scenario("demo"), 60_000, 7)
     path = command.write_config(trace, tmp_path / "out")
     settings = load_settings(path)
@@ -249,22 +250,22 @@ def test_configuration_of_the_demo_is_valid(tmp_path: Path) -> None:
 
 
 def test_demo_starts_over_in_its_own_folder_and_leaves_other_files_alone(tmp_path: Path) -> None:
-    command.prepare(tmp_path, 1, 7)
+    command.prepare(tmp_path, Asked())
     (tmp_path / "warehouse" / "events").mkdir(parents=True)
     (tmp_path / "weir.yaml").touch()
     (tmp_path / "notes.txt").touch()
-    command.prepare(tmp_path, 1, 7)
+    command.prepare(tmp_path, Asked())
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "weir-demo.json"]
 
 
 def test_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "warehouse").mkdir()
     with pytest.raises(UserError, match="is not empty and was not made by demo"):
-        command.prepare(tmp_path, 1, 7)
+        command.prepare(tmp_path, Asked())
     assert (tmp_path / "warehouse").is_dir()
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is a file; a folder is needed"):
-        command.prepare(tmp_path / "file", 1, 7)
+        command.prepare(tmp_path / "file", Asked())
 
 
 def test_what_the_throttle_command_would_have_spared() -> None:
@@ -470,11 +471,11 @@ def test_cache_sentence_sums_windows_of_brokers_and_leaves_topics_out() -> None:
 
 
 def test_a_folder_in_which_another_demo_is_at_work_is_left_alone(tmp_path: Path) -> None:
-    command.prepare(tmp_path, 1, 7)
+    command.prepare(tmp_path, Asked())
     (tmp_path / "report.html").touch()
     settings = Settings(warehouse=str(tmp_path / "warehouse"))
     with only_run(settings, ["govern"]), pytest.raises(UserError, match="another run works on"):
-        command.prepare(tmp_path, 1, 7)
+        command.prepare(tmp_path, Asked())
     assert (tmp_path / "report.html").exists()
-    command.prepare(tmp_path, 1, 7)
+    command.prepare(tmp_path, Asked())
     assert not (tmp_path / "report.html").exists()
