@@ -44,13 +44,16 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
-LONG = ("tests/integration/test_cluster.py", "brokers", "tests/crash/", "tests/integration/")
+LONG = (
+    "kafka", "pulsar", "tests/integration/test_cluster.py", "tests/crash/", "tests/integration/"
+)
 """What takes longest is begun first, so that the processes of a run end together."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Several processes share the tests by file; those with a broker are all of one process."""
+    """Several processes share the tests by file; those with a broker of a kind are all of
+    one process."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByGroup(LoadScopeScheduling):
@@ -72,7 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @functools.cache
 def _group(file: str) -> str:
     text = (ROOT / file).read_text(encoding="utf-8")
-    return "brokers" if re.search(r"tests\.servers\.(kafka|pulsar)\b", text) else file
+    brokers = re.findall(r"tests\.servers\.(kafka|pulsar)\b", text)
+    return max(brokers, default=file)
 
 
 def _turn(group: str) -> tuple[int, str]:
