@@ -14,7 +14,7 @@ from app.generate.trace import Trace
 from app.ingest.contract import Limits
 from app.stream import archive
 from app.warehouse.commit import Writer
-from app.warehouse.small_files import path_in
+from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import TABLES
 
 ROWS_PER_COMMIT = 1_000_000
@@ -43,7 +43,8 @@ def build(settings: Settings, trace: Trace, rows_per_commit: int = ROWS_PER_COMM
     writer.prepare(list(archive.WRITES))
     roots = {name: path_in(settings, name) for name in archive.WRITES}
     write = archive.file_writer(
-        roots, {}, Limits(settings.max_future_ms), settings.blind_after_gap_ms()
+        roots, {} if local_path(settings.warehouse) else settings.storage(),
+        Limits(settings.max_future_ms), settings.blind_after_gap_ms(),
     )
     number = read = 0
     held: list[pa.RecordBatch] = []

@@ -38,7 +38,7 @@ LARGE = 100_000_000
 
 def run(bench: Bench) -> Result:
     """Floor and replays in turn; the middle one counts."""
-    events = 20_000 if bench.small else 5_000_000
+    events = 20_000 if bench.small else 10_000_000
     return measured(bench, "replay", events, 1 if bench.small else TURNS)
 
 
