@@ -198,9 +198,13 @@ def run(
         # The driver of a cluster sees other folders and networks than the machine of this line.
         (refuse if _preflight() == HERE else plan)(settings, names)
         return
+    from app.stream.policy_watch import Origin
     from app.stream.run import run as run_service
 
-    _found(run_service(settings, available_now, names, log_format))
+    origin = None
+    if config is not None:
+        origin = Origin(config, lambda: _settings(config, warehouse, reads=True))
+    _found(run_service(settings, available_now, names, log_format, origin))
 
 
 @app.command()

@@ -64,7 +64,7 @@ def all_rows(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
 
 def every_row(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
     """`rows_of` every table of every job that holds rows, and of the archive."""
-    beside = ("alerts", "quality_results")
+    beside = ("alerts", "quality_results", "policies")
     found = {name: rows for name in TABLES
              if name not in beside and (rows := rows_of(warehouse, name))}
     if COUNTS in found:

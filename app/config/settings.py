@@ -250,17 +250,18 @@ class Settings(_WithJobs):
             for name, value in ((name, params.get(name, "")) for name in DECLARED[job].switches)
         }
 
-    def params_hash(self, job: str) -> str:
-        """Hash of what determines a job's rows: parameters and configured policies."""
+    def params_hash(self, job: str, policies: list[dict[str, Any]] | None = None) -> str:
+        """Hash of what determines a job's rows: parameters and configured policies, or others."""
         params = self.job_params(job)
-        return _digest({"job": job, "params": params, "policies": self.policy_dicts()})
+        policies = self.policy_dicts() if policies is None else policies
+        return digest({"job": job, "params": params, "policies": policies})
 
     def config_hash(self) -> str:
         """Hash of the whole configuration, policies included, secrets in the environment not."""
         plain = self.model_dump(exclude={"policy_files", "owner_files"})
         # Paths depend on where the command is started.
         del plain["alerts"]["rule_files"]
-        return _digest(plain)
+        return digest(plain)
 
     def display(self) -> dict[str, Any]:
         """The configuration as it may be printed."""
@@ -287,7 +288,7 @@ class Settings(_WithJobs):
         ]
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -47,7 +47,8 @@ class Policies:
         msgs, size, (sources,) = limits.topics([topic])
         if not sources:
             return None
-        return Limit(int(msgs[0]), int(size[0]), _together([documents[s] for s in sources]))
+        known = [documents[source] for source in sources if source in documents]
+        return Limit(int(msgs[0]), int(size[0]), _together(known))
 
     def is_configured(self, decision: Row) -> bool:
         """Whether a row was decided under the present configuration."""

@@ -34,7 +34,7 @@ VALUES = ("labels",)
 """Columns with values of any kind."""
 DOCUMENTS = ("policy_json",)
 """Columns of JSON whose strings are values of any kind."""
-TEXTS = ("raw", "detail", "exception", "error", "summary", "observed")
+TEXTS = ("raw", "detail", "exception", "error", "summary", "observed", "author")
 """Columns of text in which any name may occur."""
 _AROUND = {
     "principal": (r"(?:[^:\"]*:)?", ""),

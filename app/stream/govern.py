@@ -24,6 +24,9 @@ from app.ingest.sources import open_stream
 from app.stream.assignment import query_name
 from app.stream.catch_up import CatchUp
 from app.stream.operators import Operator, operators
+from app.stream.policy_changes import TABLE as POLICIES
+from app.stream.policy_changes import PolicyChanges
+from app.stream.policy_watch import PolicyWatch
 from app.stream.step import ANSWERS, STATE, decode, stepper
 from app.stream.throttle_feed import COMMANDS, ThrottleFeed
 from app.warehouse import checkpoints, manifest
@@ -37,14 +40,17 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
     from app.ingest.sources.raw import Raw
+    from app.warehouse.policy_log import PolicyLog
 
 
-def frame(raw: Raw, settings: Settings, group: Sequence[str]) -> DataFrame:
+def frame(
+    raw: Raw, settings: Settings, group: Sequence[str], log: PolicyLog | None = None
+) -> DataFrame:
     """The answers of a group of jobs to the records of a source as a streaming frame of ANSWERS."""
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
-    group_operators = operators(settings, group, in_stream=True)
+    group_operators = operators(settings, group, in_stream=True, log=log)
     pack = packer(
         {name: o.route for name, o in group_operators.items()}, settings.shard_count,
         Limits(settings.max_future_ms), as_spelled=manifest.as_spelled(settings),
@@ -74,16 +80,20 @@ class Committer:
     def __init__(
         self, writer: Writer, group: dict[str, Operator],
         on_late: Callable[[int], None] | None = None, feed: ThrottleFeed | None = None,
-        catch_up: CatchUp | None = None,
+        catch_up: CatchUp | None = None, policies: PolicyChanges | None = None,
     ) -> None:
         """`on_late` gets the `idle_advance_ms` that would have kept late records.
 
         `feed` takes the throttle commands, before the tables do: see `app.stream.throttle_feed`.
         `catch_up` bounds the clock, for a source that can lag in some of its partitions.
+        `policies` brings changes of the policies to the batches.
         """
-        self._writer = writer
+        self._writer, self._policies, self._group = writer, policies, group
         self._constants = {
             table: operator.constants for operator in group.values() for table in operator.tables
+        }
+        self._stamps = {
+            table: operator.stamp for operator in group.values() for table in operator.tables
         }
         self._on_late = on_late
         self._feed = feed
@@ -91,11 +101,14 @@ class Committer:
 
     def prepare(self) -> None:
         """Create the tables of the group."""
-        self._writer.prepare([*self._constants, "quarantine"])
+        own = [] if self._policies is None else [POLICIES]
+        self._writer.prepare([*self._constants, "quarantine", *own])
 
     def __call__(self, answers: DataFrame, batch: int) -> None:
         if self._catch_up is not None:
             self._catch_up.begin(batch)
+        if self._policies is not None:
+            self._policies.begin(batch, self._group)
         collected = answers.toArrow()
         found: dict[Kind, dict[str, list[Any]]] = {kind: {} for kind in Kind}
         columns = (collected.column("table_name"), collected.column("blob"))
@@ -115,6 +128,8 @@ class Committer:
                 pool.submit(self._append, table, parts, batch) for table, parts in rows.items()
             ]:
                 done.result()
+        if self._policies is not None:
+            self._writer.append(POLICIES, self._policies.rows(batch), batch)
         self._writer.settle()
         if self._catch_up is not None:
             self._catch_up.end(batch, found[Kind.CLOCK].get("", ()))
@@ -133,29 +148,39 @@ class Committer:
         ], batch)
 
     def _rows(self, name: str, parts: Sequence[Any]) -> pa.Table:
-        return shaped(decode(parts), TABLES[name], self._constants.get(name, {}))
+        rows = decode(parts)
+        if name in self._stamps:
+            rows = self._stamps[name].stamped(rows)
+        return shaped(rows, TABLES[name], self._constants.get(name, {}))
+
+
+def _unheard(text: str) -> None:
+    """Of a query that is no part of a service."""
 
 
 def start(
     spark: SparkSession, settings: Settings, group: Sequence[str],
     trigger: dict[str, Any] | None = None, on_late: Callable[[int], None] | None = None,
     name: str | None = None, writer: Writer | None = None, ending: bool = False,
+    watch: PolicyWatch | None = None,
 ) -> StreamingQuery:
     """Start the query of a group of jobs, under the name that holds their progress.
 
     Without a `writer` every micro-batch commits its rows. `ending`: with what the source holds now.
+    `watch` has the policies as their files are now.
     """
     name = name or query_name(group)
     writer = writer or Writer(settings, name, spark)
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
     raw = open_stream(spark, settings, name, ending)
     catch_up = CatchUp(spark, settings, name, raw.shares) if raw.shares else None
-    committer = Committer(
-        writer, operators(settings, group, in_stream=True), on_late, feed, catch_up
-    )
+    watch = watch or PolicyWatch(settings, _unheard, _unheard)
+    policies = PolicyChanges(spark, settings, name, watch)
+    group_operators = operators(settings, group, in_stream=True, log=policies.log)
+    committer = Committer(writer, group_operators, on_late, feed, catch_up, policies)
     committer.prepare()
     return (
-        frame(raw, settings, group)
+        frame(raw, settings, group, policies.log)
         .writeStream.queryName(name)
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings, name))

@@ -31,7 +31,7 @@ from app.stream.spark_logs import written
 from app.stream.step import STATE
 from app.terminal.interrupt import stoppable
 from app.terminal.sizes import size_text
-from app.warehouse import checkpoints, formats, manifest, run_lock, writable
+from app.warehouse import checkpoints, formats, manifest, policy_log, run_lock, writable
 from app.warehouse.checkpoints import ARCHIVE, FOLDER, RESHARDING
 from app.warehouse.manifest import LAYOUT_VERSION, Manifest
 from app.warehouse.small_files import local_path
@@ -220,7 +220,8 @@ def _states(
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
-    cores = {name: operator.job for name, operator in operators(settings, jobs).items()}
+    log = policy_log.load(settings, old.name)
+    cores = {name: operator.job for name, operator in operators(settings, jobs, log=log).items()}
     session = spark.newSession()
     for key, value in {
         checkpoints.PARTITIONS: str(move.partitions[1]),

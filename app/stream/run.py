@@ -21,6 +21,7 @@ from app.stream.assignment import Plan
 from app.stream.clock_watch import ClockWatch
 from app.stream.failures import Passing, QueryFailed, RecordsGone, failure
 from app.stream.gatherers import Gatherers
+from app.stream.policy_watch import Origin, PolicyWatch
 from app.stream.preflight import refuse
 from app.stream.progress import Progress
 from app.stream.saved_states import StateKeeper
@@ -52,20 +53,22 @@ restarts without limit."""
 
 def run(
     settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
-    log_format: log.Format = "text",
+    log_format: log.Format = "text", origin: Origin | None = None,
 ) -> int:
     """Run archive and govern; with `available_now` until the available data is processed.
 
-    With `jobs` only these jobs run, without the archive unless it is among them. Answers 0 when
-    the run ends by itself or is stopped; a failure is an exception.
+    With `jobs` only these jobs run, without the archive unless it is among them. With `origin`
+    policies follow their files. Answers 0 when the run ends by itself or is stopped; a failure is
+    an exception.
     """
-    work(settings, available_now, jobs, log_format)
+    work(settings, available_now, jobs, log_format, origin=origin)
     return 0
 
 
 def work(
     settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
     log_format: log.Format = "text", *, interactive: bool = False,
+    origin: Origin | None = None,
 ) -> bool:
     """`run`; whether it was stopped before its end.
 
@@ -80,13 +83,14 @@ def work(
             )
         # Errors before this line go to the caller without a log line; the log begins here.
         progress = Progress(log_format=log_format)
-        stopped = _with_spark(settings, made, available_now, progress, interactive)
+        stopped = _with_spark(settings, made, available_now, progress, interactive, origin)
     log.end()
     return stopped
 
 
 def _with_spark(
     settings: Settings, made: Plan, available_now: bool, progress: Progress, interactive: bool,
+    origin: Origin | None,
 ) -> bool:
     """Whether the run was asked to stop."""
     from pyspark import SparkContext
@@ -110,7 +114,9 @@ def _with_spark(
             for note in made.notes():
                 progress.say(note)
             settings = manifest.followed(settings)
-            Service(spark, settings, made.running, available_now, stopping, progress).work()
+            Service(
+                spark, settings, made.running, available_now, stopping, progress, origin
+            ).work()
     finally:
         if ours:
             stop_session(spark)
@@ -123,6 +129,7 @@ class Service:
     def __init__(
         self, spark: SparkSession, settings: Settings, queries: Mapping[str, tuple[str, ...]],
         available_now: bool, stopping: Stopping, progress: Progress | None = None,
+        origin: Origin | None = None,
     ) -> None:
         """`queries` has the jobs of each."""
         self._spark = spark
@@ -131,6 +138,7 @@ class Service:
         self._ended_here = not self._endless and not sources.ends_itself(settings)
         self._stopping = stopping
         self._progress = progress or Progress()
+        self._policies = PolicyWatch(settings, self._progress.say, self._progress.warn, origin)
         self._health = Health(settings, self._progress.warn)
         self._source = SourceWatch(
             settings, self._progress.say, self._progress.warn, silence=self._endless
@@ -156,7 +164,7 @@ class Service:
             else:
                 query = govern.start(
                     self._spark, self._settings, group, trigger, self._late, name,
-                    self._gatherers.writer(name), not self._endless,
+                    self._gatherers.writer(name), not self._endless, self._policies,
                 )
         except PySparkException as error:
             # Its text has the plan, and the plan every option of the source.
@@ -216,6 +224,7 @@ class Service:
                 if time.monotonic() - self._swept >= SWEEP_S:
                     self._sweep()
                 self._follow_clock()
+                self._policies.look()
                 self._gatherers.commit_due()
                 self._states.look()
                 if not self._tend():

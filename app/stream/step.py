@@ -14,6 +14,7 @@ from app.ingest.messages import Kind, Message
 from app.ingest.payloads import WHOLE
 from app.ingest.worker import settle
 from app.stream.operators import Operator
+from app.stream.policy_versions import Follower
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 from state.chunks.operator import PARTS
@@ -31,6 +32,7 @@ def stepper(
 ) -> Callable[[tuple[str, int], Iterator[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
     """The function of the stateful operator: one call per shard with records or a due timer."""
     jobs = {name: operator.job for name, operator in group.items()}
+    follower = Follower(group)
 
     def step(
         key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Any
@@ -44,6 +46,7 @@ def stepper(
             if about.kind in (Kind.FILE, Kind.CLOCK) and passed:
                 yield _frame([Message(about.kind, about.name, blob) for blob in passed])
             return
+        follower.follow()
         stream_ms = max(state.getCurrentWatermarkMs(), 0)
         answer = job.step(state.get[0] if state.exists else None, blobs, stream_ms)
         state.update((answer.state,))
@@ -61,7 +64,7 @@ def _answers(answer: Step, operator: Operator) -> list[Message]:
     found = []
     for name, rows in answer.tables.items():
         if operator.payloads is not None and name == WHOLE:
-            whole = shaped(rows, TABLES[name], operator.constants)
+            whole = shaped(operator.stamp.stamped(rows), TABLES[name], operator.constants)
             for part in PARTS:
                 whole = whole.append_column(part, rows.column(part))
             operator.payloads.write_whole(whole)

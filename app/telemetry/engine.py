@@ -1,4 +1,4 @@
-"""Metrics of chunked messages, caches, quarantine, alerts and audits: labels that are few."""
+"""Metrics of chunked messages, caches, policies, quarantine, alerts and audits: few labels."""
 
 from __future__ import annotations
 
@@ -118,6 +118,33 @@ class Caches(Part):
         for key, (_, values) in self._newest.items():
             for end, value in zip(ends, values, strict=True):
                 yield f"pulsar_ml_cache_{end}", key, value
+
+
+class PolicyVersions(Part):
+    """Policies of the configuration that queries have taken or refused."""
+
+    reads = ("policies",)
+
+    def __init__(self) -> None:
+        self._newest: dict[Labels, tuple[int, int]] = {}
+        self._edited: dict[Labels, tuple[int, bool]] = {}
+
+    def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        for query, version, read_ms, error in rows(
+            fresh, "SELECT query, version, read_ms, error FROM policies ORDER BY read_ms"
+        ):
+            key = labels((query,))
+            if read_ms >= self._edited.get(key, (read_ms,))[0]:
+                self._edited[key] = (read_ms, error is not None)
+            if version is not None and version >= self._newest.get(key, (version,))[0]:
+                self._newest[key] = (version, read_ms)
+
+    def samples(self) -> Iterator[Sample]:
+        for key, (version, read_ms) in self._newest.items():
+            yield "weir_policy_version", key, version
+            yield "weir_policy_read_timestamp_seconds", key, read_ms / MS_PER_S
+        for key, (_, refused) in self._edited.items():
+            yield "weir_policy_edit_refused", key, int(refused)
 
 
 class Checks(Part):

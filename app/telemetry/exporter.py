@@ -24,7 +24,7 @@ from app.telemetry.backlogs import Backlogs
 from app.telemetry.catalogue import METRICS
 from app.telemetry.changes import Follower, StartAnew
 from app.telemetry.coverage import Coverage
-from app.telemetry.engine import Caches, Checks, Chunks
+from app.telemetry.engine import Caches, Checks, Chunks, PolicyVersions
 from app.telemetry.entities import Bounds
 from app.telemetry.owned import owned
 from app.telemetry.part import Part, Sample
@@ -247,7 +247,7 @@ def _parts(settings: Settings, options: MetricsSettings) -> list[Callable[[], Pa
     topic_level = settings.backlog.exposeTopicLevelMetricsInPrometheus
     return [
         lambda: Throttles(bounds), lambda: Quotas(bounds), lambda: Backlogs(bounds, topic_level),
-        lambda: ProducerIds(bounds), Chunks, Caches, Checks, Coverage,
+        lambda: ProducerIds(bounds), Chunks, Caches, Checks, Coverage, PolicyVersions,
         Reconciliation,
     ]
 

@@ -25,6 +25,7 @@ APPLICATION = "weir-application-id"
 COMMITTED = "weir-committed.json"
 MOST_RECORDS = "weir-most-records"
 FIRST = "weir-first-offset.json"
+POLICIES = "weir-policies.json"
 COPYING = ".copying"
 RESHARDING = "_weir/resharding"
 """Where checkpoints with other numbers of shards and partitions are built."""
@@ -98,6 +99,26 @@ def offsets(settings: Settings, query: str, batch: int) -> dict[str, Any]:
     text = read_text(settings, f"{FOLDER}/{query}/{file}")
     found: dict[str, Any] = json.loads(text.splitlines()[-1]) if text else {}
     return found
+
+
+def watermark_ms(settings: Settings, query: str, batch: int) -> int:
+    """The stream's clock when a batch that is planned begins (ms since the epoch; 0 = none)."""
+    text = read_text(settings, f"{FOLDER}/{query}/offsets/{batch}")
+    lines = text.splitlines() if text else []
+    about = json.loads(lines[1]) if len(lines) > 1 else {}
+    return int(about.get("batchWatermarkMs", 0))
+
+
+def policies(settings: Settings, query: str) -> dict[str, Any] | None:
+    """The policies that a query has judged by, as `app.warehouse.policy_log` keeps them."""
+    text = read_text(settings, f"{FOLDER}/{query}/{POLICIES}")
+    return None if text is None else dict(json.loads(text))
+
+
+def keep_policies(settings: Settings, query: str, document: dict[str, Any]) -> None:
+    """Keep the policies that a query judges by."""
+    text = json.dumps(document, ensure_ascii=False)
+    write_text(settings, f"{FOLDER}/{query}/{POLICIES}", text)
 
 
 def most_records(settings: Settings, query: str) -> int | None:

@@ -134,6 +134,33 @@ def _coverage() -> tuple[Table, ...]:
     )
 
 
+def _policies() -> Table:
+    return Table(
+        "policies",
+        "Policies of the configuration that a run has taken or refused: a row per query and"
+        " version.",
+        (
+            TableColumn("query", TEXT, "query that judges by them"),
+            TableColumn("version", LONG,
+                        "number of the version, 0 = what the query began with; null = refused"),
+            TableColumn("batch", LONG, "first batch that judges by them"),
+            TableColumn("ts_wall_ms", LONG,
+                        "event time from which they hold (ms since the epoch); null = from the"
+                        " beginning, or refused"),
+            TableColumn("read_ms", LONG, "when they were read (ms since the epoch)"),
+            TableColumn("policy_hash", TEXT, "hash of the documents; null = refused"),
+            TableColumn("author", TEXT,
+                        "author of the last commit of the files; null = not committed, or no"
+                        " repository of git"),
+            TableColumn("policy_json", TEXT,
+                        "all documents as the jobs have them, as JSON; null = refused"),
+            TableColumn("summary", TEXT, "documents that differ from the version before"),
+            TableColumn("error", TEXT, "why an edit was refused; null = taken"),
+        ),
+        sort_by=("query", "read_ms"),
+    )
+
+
 def _quality_results() -> Table:
     return Table(
         "quality_results",
@@ -293,6 +320,7 @@ TABLES: dict[str, Table] = {
         *(table for job in DECLARED.values() for table in job.tables),
         *_chunk_payloads(), _producer_id_live(), _producer_id_quota_advice(), _cache_bakeoff(),
         _reconciliation(),
-        _events(), _quarantine(), *_coverage(), _quality_results(), _alerts(),
+        _events(), _quarantine(), *_coverage(), _policies(), _quality_results(),
+        _alerts(),
     )
 }

@@ -39,7 +39,7 @@ from state.backlog.rows import Rows
 from state.backlog.sequence import SEQUENCE
 from state.backlog.shard import Shard
 from state.engine import turns, wall
-from state.engine.documents import parsed
+from state.engine.documents import Configured, parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Records
 from state.engine.structs import grown
@@ -69,7 +69,7 @@ class Backlog(SharedWallJob[Shard]):
         JSON."""
         self._lateness_ms = int(params["allowed_lateness_ms"])
         self._idle_advance_ms = int(params["idle_advance_ms"])
-        self._policies = tuple({parsed(text)[:2]: text for text in policies}.values())
+        self._policies = Configured({parsed(text)[:2]: text for text in policies}.values())
         self._checks = int(params[CHECKS])
         self._base = common.settings_of(params)
 

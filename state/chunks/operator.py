@@ -27,6 +27,7 @@ from state.chunks.rows import TOO_LARGE, Rows
 from state.chunks.sequence import SEQUENCE
 from state.chunks.shard import PAYLOAD, Room, Shard
 from state.engine import wall
+from state.engine.documents import Configured, Version
 from state.engine.names import Names
 from state.engine.records import Records, length, read_blobs
 from state.engine.structs import grown
@@ -60,7 +61,7 @@ class Chunks(SharedWallJob[Shard]):
     ) -> None:
         """`params` are the job's resolved parameters; `stage` writes payloads (cluster, topic,
         ledger_id, entry_id, payload) that are too many for the state and returns their file."""
-        self._policies = ()
+        self._policies = Configured()
         self._lateness_ms = int(params["allowed_lateness_ms"])
         self._idle_advance_ms = int(params["idle_advance_ms"])
         self._assemble = bool(params["assemble_payload"])
@@ -85,6 +86,9 @@ class Chunks(SharedWallJob[Shard]):
             "max_payload": int(params["max_payload_bytes"]),
             **{d.lower(): int(d in defects) for d in L.DEFECTS},
         }
+
+    def follow(self, versions: Iterable[Version]) -> None:
+        """Policies decide nothing here."""
 
     def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
         return shards.read(state, names) if state else shards.new()

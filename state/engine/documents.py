@@ -6,12 +6,14 @@ A document replaces an earlier one of its scope and name. Its text is a name of 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from state.engine.names import Names
 
+_MARK = "version"
+"""Scope of the text that tells which version of the configuration a state has; no document's."""
 Source = tuple[str, str]
 """Scope and name of a document; a topic by its full name."""
 
@@ -41,6 +43,55 @@ class Star(NamedTuple):
     policy: Policy
     feed: int
     seq: int | None
+
+
+class Version(NamedTuple):
+    """What a configuration changes, and from which time of the stream on."""
+
+    number: int
+    """From 1 on; 0 is what a query began with."""
+    since_ms: int
+    """Wall time of the stream; later than that of the version before."""
+    changed: Mapping[Source, str | None]
+    """The documents that differ from those of the version before; None = taken away."""
+
+
+class Configured(tuple[str, ...]):
+    """The documents that a query began with, and the versions that have followed them."""
+
+    versions: tuple[Version, ...] = ()
+
+    def followed_by(self, versions: Iterable[Version]) -> Configured:
+        """The same with these versions, in order."""
+        found = Configured(self)
+        found.versions = tuple(versions)
+        return found
+
+    @property
+    def number(self) -> int:
+        """The last version."""
+        return self.versions[-1].number if self.versions else 0
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """What a state that has followed keeps of it: the first documents, and the last number."""
+        return (*self, _mark(self.number)) if self.versions else tuple(self)
+
+    def after(self, number: int) -> Iterator[Version]:
+        """The versions after a number."""
+        return (version for version in self.versions if version.number > number)
+
+
+@lru_cache(maxsize=64)
+def _mark(number: int) -> str:
+    return json.dumps({"scope": _MARK, "name": str(number), "limits": {}})
+
+
+def first_and_number(kept: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """The documents that a state began with, and the number of the version that it has."""
+    if kept and (found := parsed(kept[-1]))[0] == _MARK:
+        return tuple(kept[:-1]), int(found[1])
+    return tuple(kept), 0
 
 
 def full_topic_name(name: str) -> str:

@@ -13,6 +13,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from state.engine.documents import Version
+
 NO_WATERMARK = 0
 """Wall time (ms) of a stream that has not moved yet."""
 
@@ -44,6 +46,11 @@ class Job(Protocol):
     ) -> Step:
         """Judge a batch; `stream_ms` is the stream's clock (latest wall time less
         `idle_advance_ms`) when the batch begins."""
+        ...
+
+    def follow(self, versions: Iterable[Version]) -> None:
+        """Judge by these versions of the configuration after the documents that the job was made
+        with, each from its time on; a shard that has not had them gets them with its next call."""
         ...
 
     def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:

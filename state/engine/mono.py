@@ -15,14 +15,21 @@ import pyarrow as pa
 
 from state.engine import moving, stars
 from state.engine.admission import Admission
-from state.engine.documents import Policy, agreed, policy_of
+from state.engine.documents import (
+    Configured,
+    Policy,
+    Version,
+    agreed,
+    first_and_number,
+    policy_of,
+)
 from state.engine.job import Step
 from state.engine.kernel import NULL
 from state.engine.key import Key
 from state.engine.names import Names
 from state.engine.records import concat, read_blobs, take
 from state.engine.refused import Refused
-from state.engine.worlds import KEYS, Form, Shard
+from state.engine.worlds import KEYS, Form, Shard, star_rows, versions_as_stars
 
 PAIR = ("cluster", "broker")
 """The columns of a key."""
@@ -33,7 +40,11 @@ class MonoJob:
 
     name: str
     form: Form
-    _policies: tuple[str, ...]
+    _policies: Configured
+
+    def follow(self, versions: Iterable[Version]) -> None:
+        """See `state.engine.job`."""
+        self._policies = self._policies.followed_by(versions)
 
     def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:
         """See `state.engine.job`."""
@@ -54,15 +65,29 @@ class MonoJob:
         """See `state.engine.job`."""
         names = Names()
         every = [self.form.store.read(piece, names)[0] for piece in pieces]
+        for values in every:
+            self._follow(values, names)
         found = stars.united(every)
         parts = moving.join(every, KEYS, self.form.owned)
         moving.require_distinct(self.name, parts[KEYS], PAIR, names)
         configs = [tuple(names.texts(values["config"])) for values in every]
-        config = [names.intern_one(text) for text in agreed(configs, self._policies)]
+        first = agreed([first_and_number(config)[0] for config in configs], self._policies)
+        kept = Configured(first).followed_by(self._policies.versions).kept
+        config = [names.intern_one(text) for text in kept]
         return self.form.store.write({
             **parts, **found, "config": np.array(config, np.int64),
             "waiting": concat([values["waiting"] for values in every]),
         }, names)
+
+
+    def _follow(self, values: dict[str, Any], names: Names) -> None:
+        """Bring a shard, as it is kept, up to the last version of the configuration."""
+        _, number = first_and_number(names.texts(values["config"]))
+        next_star = int(values["next_star"][0]) if len(values["next_star"]) else 0
+        more = versions_as_stars(self._policies, number, next_star, names)
+        if more:
+            values["stars"] = np.concatenate([values["stars"], star_rows(more)])
+            values["next_star"] = np.array([next_star + len(more)], np.int64)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from state.engine.key import Key
 from state.engine.order import BROKER_STARTED
 from state.engine.records import Records, take
 from state.engine.sequence import POLICY
-from state.engine.worlds import Shard
+from state.engine.worlds import EVERY_CLUSTER, Shard
 
 
 def play(
@@ -36,6 +36,7 @@ def play(
     timed: list[tuple[int, Policy, int]] = [
         (star.policy.wall_ms, star.policy, -1 - star.id) for star in stars.pending(s, b)
     ]
+    configured = {star.id for star in stars.pending(s, b) if star.cluster == EVERY_CLUSTER}
     for n, i in enumerate(floating):
         due = int(r["ts_wall_ms"][i])
         timed.append((due, policy_of(s.names, int(r["policy_json"][i]), due), n))
@@ -77,6 +78,8 @@ def play(
                 done = True
         if done and origin < 0:
             b.applied.add(-1 - origin)
+            if -1 - origin in configured:
+                b.reconfigured(policy.source)
         elif done:
             waiting.discard(origin)
     b.judge(feed, at, judged, records, policies)

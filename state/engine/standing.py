@@ -342,9 +342,23 @@ def configured(
     return records
 
 
-def changes(was: tuple[str, ...], now: tuple[str, ...]) -> list[str]:
+def changes(was: Sequence[str], now: Sequence[str]) -> list[str]:
     """Documents of the configuration that have changed; an empty one for each that is gone."""
+    return _texts(documents.changes(was, now, None))
+
+
+def _texts(changed: Mapping[documents.Source, str | None]) -> list[str]:
     return [
         json.dumps({"scope": scope, "name": name, "limits": {}}) if text is None else text
-        for (scope, name), text in documents.changes(was, now, None).items()
+        for (scope, name), text in changed.items()
+    ]
+
+
+def following(
+    configured_now: documents.Configured, number: int, blank: Records, order: Order, names: Names
+) -> list[Records]:
+    """What the versions after a number change, as records of their times."""
+    return [
+        configured(_texts(version.changed), version.since_ms, blank, order, names)
+        for version in configured_now.after(number)
     ]

@@ -14,7 +14,7 @@ from state.engine.key import Closed, Key
 from state.engine.records import Records, take
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY
-from state.engine.worlds import KEYS, STAR, Shard
+from state.engine.worlds import EVERY_CLUSTER, KEYS, STAR, Shard
 from state.events import EVERY_BROKER
 
 
@@ -73,7 +73,8 @@ def united(every: Sequence[dict[str, Any]]) -> dict[str, Array]:
         gone = stars[~np.isin(stars["id"], list(mine.values()))]
         taken = [(key, mine[star]) for key, star in values["applied"].tolist() if star in mine]
         for key, cluster in enumerate(values[KEYS]["cluster"].tolist()):
-            taken += [(key, star) for star in gone["id"][gone["cluster"] == cluster].tolist()]
+            about = (gone["cluster"] == cluster) | (gone["cluster"] == EVERY_CLUSTER)
+            taken += [(key, star) for star in gone["id"][about].tolist()]
         values["applied"] = np.array(taken, values["applied"].dtype)
     return {"stars": stars, "next_star": np.array([len(stars)], np.int64)}
 
@@ -83,7 +84,9 @@ def pending(s: Shard[Any], b: Key | Closed) -> list[Star]:
     if not s.stars:
         return []
     cluster = int(b.key["cluster"])
-    stars = [x for x in s.stars if x.cluster == cluster and x.id not in b.applied]
+    stars = [
+        x for x in s.stars if x.cluster in (cluster, EVERY_CLUSTER) and x.id not in b.applied
+    ]
     return sorted(stars, key=lambda x: (x.policy.wall_ms, x.seq is not None, x.seq or 0))
 
 
@@ -101,7 +104,7 @@ def forget(s: Shard[Any], stream_ms: int) -> None:
         if not replaced or any(
             star.id not in b.applied
             for (cluster, _), b in s.keys.items()
-            if cluster == star.cluster
+            if star.cluster in (cluster, EVERY_CLUSTER)
         ):
             keep.append(star)
     s.stars = keep

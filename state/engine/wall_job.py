@@ -122,6 +122,8 @@ class WallJob(ABC, Generic[S]):
         """See `state.engine.job`."""
         names = Names()
         every = [self._open(piece, names) for piece in pieces]
+        for s in every:
+            self._follow(s)
         united = self._united(every, names)
         parts = moving.join([s.parts for s in every], "keys", self.owned)
         moving.require_distinct(self.name, parts["keys"], self.key, names)
@@ -154,6 +156,9 @@ class WallJob(ABC, Generic[S]):
         """The shard with all it keeps in its arrays."""
         return s
 
+    def _follow(self, s: S) -> None:
+        """Bring a shard up to the last version of the configuration."""
+
     def _united(self, every: Sequence[S], names: Names) -> dict[str, Any]:
         """What a shard has beside arrays and waiting records, of several that are joined."""
         return {}
@@ -174,13 +179,30 @@ class SharedWallJob(WallJob[T]):
     """A job with records that hold for many keys: policies, broker starts, gaps."""
 
     standing: Standing
-    _policies: tuple[str, ...]
+    _policies: documents.Configured
+
+    def follow(self, versions: Iterable[documents.Version]) -> None:
+        """See `state.engine.job`."""
+        self._policies = self._policies.followed_by(versions)
+
+    def _follow(self, s: T) -> None:
+        first, number = documents.first_and_number(s.config or ())
+        told = standing.following(self._policies, number, s.shared, self.order, s.names)
+        if told and s.config is not None:
+            s.shared, s.meaning = self.standing.merged(
+                s.shared, s.meaning, concat(told), s.names, Refused(self.name)
+            )
+            found = documents.Configured(first).followed_by(self._policies.versions)
+            s.config = found.kept
 
     def _united(self, every: Sequence[T], names: Names) -> dict[str, Any]:
         shared, meaning = self.standing.united([(s.shared, s.meaning) for s in every], names)
-        configs = [s.config or () for s in every]
-        config = documents.agreed(configs, self._policies)
-        return {"shared": shared, "meaning": meaning, "config": config}
+        configs = [documents.first_and_number(s.config or ())[0] for s in every]
+        config = documents.Configured(documents.agreed(configs, self._policies))
+        return {
+            "shared": shared, "meaning": meaning,
+            "config": config.followed_by(self._policies.versions).kept,
+        }
 
     def _own(self, s: T, records: Records, stream_ms: int, refused: Refused) -> Records:
         kind = records["event_type"]
@@ -188,19 +210,12 @@ class SharedWallJob(WallJob[T]):
         came = bool(is_shared.any())
         own = take(records, ~is_shared) if came else records
         shared = take(records, is_shared) if came else None
-        self._wake(s, own, stream_ms, came or s.config != self._policies)
-        texts: list[str] = []
-        at_ms = int(NULL)
-        if s.config is None:
-            texts = list(self._policies)
-        elif s.config != self._policies:
-            texts = standing.changes(s.config, self._policies)
-            clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
-            at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
-        s.config = self._policies
-        if texts:
-            told = standing.configured(texts, at_ms, s.shared, self.order, s.names)
-            shared = told if shared is None else concat([told, shared])
+        config = self._policies.kept
+        self._wake(s, own, stream_ms, came or s.config != config)
+        if s.config != config:
+            told = [*self._told(s, stream_ms), *([] if shared is None else [shared])]
+            shared = concat(told) if told else None
+            s.config = config
         if shared is None:
             s.meaning["fresh"] = 0
         else:
@@ -208,6 +223,22 @@ class SharedWallJob(WallJob[T]):
                 s.shared, s.meaning, shared, s.names, refused
             )
         return own
+
+    def _told(self, s: T, stream_ms: int) -> list[Records]:
+        """What the configuration brings that the shard does not have, as records."""
+        first, number = documents.first_and_number(s.config or ())
+        texts: list[str] = []
+        at_ms = int(NULL)
+        if s.config is None:
+            texts = list(self._policies)
+        elif first != self._policies:
+            texts = standing.changes(first, self._policies)
+            clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
+            at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
+        found = standing.following(self._policies, number, s.shared, self.order, s.names)
+        if texts:
+            found.insert(0, standing.configured(texts, at_ms, s.shared, self.order, s.names))
+        return found
 
     def _wake(self, s: T, own: Records, stream_ms: int, changed: bool) -> None:
         """Bring back what this batch may need; `changed`: what holds for many keys may change."""

@@ -15,11 +15,21 @@ import numpy as np
 import pyarrow as pa
 
 from state.engine.clocks import NS_PER_MS
-from state.engine.documents import Policy, Source, Star, changes, in_force, policy_of
+from state.engine.documents import (
+    Configured,
+    Policy,
+    Source,
+    Star,
+    changes,
+    first_and_number,
+    gone,
+    in_force,
+    policy_of,
+)
 from state.engine.kernel import NULL, Array
 from state.engine.key import Closed, Key, Pair, Row
 from state.engine.moving import beside, by_count, by_field
-from state.engine.names import Names
+from state.engine.names import NONE, Names
 from state.engine.records import Records
 from state.engine.store import Plain, RecordSet, Store, Struct
 from state.engine.structs import joined
@@ -29,6 +39,31 @@ STAR = np.dtype(
      ("seq", "<i8"), ("has_seq", "|i1")]
 )
 _APPLIED = np.dtype([("key", "<i8"), ("id", "<i8")])
+
+
+EVERY_CLUSTER = NONE
+"""The cluster of a star of the configuration, whose feed is none, too."""
+
+
+def versions_as_stars(
+    config: Configured, number: int, first_id: int, names: Names
+) -> list[Star]:
+    """What the versions of the configuration after a number change, as stars of their times."""
+    found: list[Star] = []
+    for version in config.after(number):
+        for source, text in version.changed.items():
+            written = names.intern_one(gone(source) if text is None else text)
+            policy = policy_of(names, written, version.since_ms)
+            found.append(Star(first_id + len(found), EVERY_CLUSTER, policy, NONE, None))
+    return found
+
+
+def star_rows(stars: Sequence[Star]) -> Array:
+    """Stars as they are kept."""
+    return np.array([
+        (s.id, s.cluster, s.policy.text, s.policy.wall_ms, s.feed, s.seq or 0, s.seq is not None)
+        for s in stars
+    ], STAR)
 
 
 KEYS = "world.key"
@@ -92,7 +127,7 @@ class Shard(ABC, Generic[K]):
         """The shard behind its bytes, or a new one; `config` are the documents configured now,
         `parameters` fields of a key that every key gets."""
         store = self.form.store
-        self.config = tuple(config)
+        configured = config if isinstance(config, Configured) else Configured(config)
         self.parameters: Mapping[str, int] = parameters or {}
         if data:
             found, self.names = store.read(data)
@@ -106,15 +141,20 @@ class Shard(ABC, Generic[K]):
             for id_, cluster, text, wall, feed, seq, has_seq in found["stars"].tolist()
         ]
         numbers = found["config"].tolist()
-        was = [names.get(number) for number in numbers]
-        kept = in_force(was, numbers, int(NULL))
-        self.changed = changes(was, config, self.scopes) if data else {}
+        was, number = first_and_number([names.get(number) for number in numbers])
+        kept = in_force(was, numbers[: len(was)], int(NULL))
+        self.changed = changes(was, configured, self.scopes) if data else {}
         """Configured documents that differ from those of the last run; None = taken away."""
-        if was != [*config]:
-            numbers = [names.intern_one(text) for text in config]
+        self._before = self._documents = kept
+        if was != configured:
+            texts = [names.intern_one(text) for text in configured]
+            self._documents = in_force(configured, texts, int(NULL))
+        if was != configured or number != configured.number:
+            numbers = [names.intern_one(text) for text in configured.kept]
+            more = versions_as_stars(configured, number, self.next_star, names)
+            self.stars += more
+            self.next_star += len(more)
         self._config = np.array(numbers, np.int64)
-        self._before = kept
-        self._documents = kept if was == [*config] else in_force(config, numbers, int(NULL))
         self.keys: dict[Pair, K | Closed] = self._closed(found) if data else {}
         self._read, self._scalars = list(self.keys), found[KEYS]
 
@@ -227,17 +267,12 @@ class Shard(ABC, Generic[K]):
         else:
             values = self.form.store.blank()
         documents = [(i, *row) for i, b in enumerate(kept) for row in b.documents]
-        stars = [
-            (s.id, s.cluster, s.policy.text, s.policy.wall_ms, s.feed, s.seq or 0,
-             s.seq is not None)
-            for s in self.stars
-        ]
         applied = [(i, star) for i, b in enumerate(kept) for star in sorted(b.applied)]
         sizes = [[len(b.parts[name]) for name in self.form.parts] for b in kept]
         return self.form.store.write(values | {
             "config": self._config,
             "documents": np.array(documents, self.form.document),
-            "stars": np.array(stars, STAR),
+            "stars": star_rows(self.stars),
             "applied": np.array(applied, _APPLIED),
             "next_star": np.array([self.next_star], np.int64),
             "sizes": np.array(sizes, np.int64).reshape(-1, len(self.form.parts)),

@@ -18,6 +18,7 @@ from typing import Any
 
 from state.engine import mono
 from state.engine.clocks import NS_PER_MS
+from state.engine.documents import Configured
 from state.engine.job import Step
 from state.entry_cache import rows
 from state.entry_cache import shard as shards
@@ -57,7 +58,7 @@ class EntryCache(mono.MonoJob):
             "with_evictions": int("cache_evictions" in extra),
             "with_reads": int("cache_reads" in extra),
         }
-        self._policies = tuple(policies)
+        self._policies = Configured(policies)
         variants: Sequence[Mapping[str, Any]] = params["variants"] or ({},)
         self._variants = [Variant(given, params, self.policies) for given in variants]
 

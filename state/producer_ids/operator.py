@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from state.engine import wall
+from state.engine.documents import Configured
 from state.engine.names import Names
 from state.engine.records import Records, length
 from state.engine.structs import grown
@@ -67,7 +68,7 @@ class ProducerIds(SharedWallJob[Shard]):
         self._lateness_ms = int(params["allowed_lateness_ms"])
         self._idle_advance_ms = int(params["idle_advance_ms"])
         self._window_ms = int(params["stats_window_ms"])
-        self._policies = tuple(policies)
+        self._policies = Configured(policies)
         exact = params["membership"] == "exact"
         items = int(params["bloom_items"])
         shape = bloom.Shape(0, 0) if exact else bloom.shape_of(

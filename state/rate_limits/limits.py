@@ -149,7 +149,8 @@ class Limits:
                 limits, sources = self._patterns.of(scope, each)
                 rates = _rates(limits, (MSGS, BYTES))
                 if rates is not None:
-                    return rates, sources
+                    # a document for the name itself would be in the place of theirs
+                    return rates, (*sources, (scope, each))
         return None
 
     @property

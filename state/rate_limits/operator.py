@@ -13,6 +13,7 @@ from typing import Any
 
 from state.engine import mono
 from state.engine.clocks import NS_PER_MS
+from state.engine.documents import Configured
 from state.engine.job import Step
 from state.rate_limits import bucket
 from state.rate_limits import layout as L
@@ -50,7 +51,7 @@ class RateLimits(mono.MonoJob):
         self._idle_ns = int(params["idle_state_ms"]) * NS_PER_MS
         self._window_ms = int(params["stats_window_ms"])
         self._verdicts = "publish_verdicts" in params["extra_outputs"]
-        self._policies = tuple(policies)
+        self._policies = Configured(policies)
         self._receipt_wait_ms = int(
             params["throttleProducerReceiptWaitTimeMillis"]
         )

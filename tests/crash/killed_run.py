@@ -1,7 +1,7 @@
 """A run that kills itself: `python -m tests.crash.killed_run CONFIG QUERY STEP NUMBER`.
 
-STEP is one of STEPS or GATHERED, and NUMBER says at which time it is reached; with 0 nothing is
-killed. Only this query runs, so that the other is not done before its own turn to be killed.
+STEP is one of STEPS, GATHERED or EDITED, and NUMBER is at which time it is reached; with 0 nothing
+is killed. Only this query runs, so that the other is not done before its own turn to be killed.
 Everything else is the product's own `run --available-now`; at the steps of GATHERED, where rows of
 several batches are committed together, `run` without an end.
 """
@@ -23,7 +23,7 @@ from app.config.settings import Settings, load_settings
 from app.stream.archive import Archivist
 from app.stream.govern import Committer
 from app.stream.run import run
-from app.warehouse import checkpoints, durable, manifest
+from app.warehouse import checkpoints, durable, manifest, policy_log
 from app.warehouse.commit import Writer
 from app.warehouse.gathering import Gathered, GatheringWriter
 
@@ -77,6 +77,11 @@ GATHERED: dict[str, Step | Logged] = {
     "removed": Step("after", ((Gathered, "remove"),)),
 }
 
+EDITED: dict[str, Step | Logged] = {
+    # A version of the policies that is written and that nothing has been judged by.
+    "taken": Step("after", ((policy_log, "keep"),)),
+}
+
 
 def main(config: str, query: str, step: str, number: str) -> int:
     """Run to the end of the source, or to the step at which the process is killed."""
@@ -84,7 +89,7 @@ def main(config: str, query: str, step: str, number: str) -> int:
     settings = load_settings(
         Path(config), {"commit_interval_ms": INTERVAL_MS} if gathers else {}
     )
-    reached, count = {**STEPS, **GATHERED}[step], int(number)
+    reached, count = {**STEPS, **GATHERED, **EDITED}[step], int(number)
     if isinstance(reached, Logged) and count:
         threading.Thread(target=_watch, args=(settings, query, reached.log, count), daemon=True
                          ).start()

@@ -43,6 +43,12 @@ def audited(run: int, success: bool) -> dict[str, Any]:
             "unexpected_count": 0}
 
 
+def policies(version: int | None, read_s: int) -> dict[str, Any]:
+    """A version of the policies that govern has taken; without a number an edit that it has not."""
+    return {"query": "govern", "version": version, "read_ms": START_MS + read_s * 1000,
+            "error": "c.yaml: wrong" if version is None else None}
+
+
 def counted(broker: str, minute: int, received: int, quarantined: int) -> dict[str, Any]:
     return {"cluster": "east", "broker": broker, "minute_ms": START_MS + minute * 60_000,
             "received": received, "quarantined": quarantined}
@@ -115,6 +121,7 @@ def _every() -> Rows:
             live(0, "orders", "etl", 2, 3), live(9, "orders", "etl", 5, 7, broker_heap_bytes=6000),
             live(5, "orders", "etl", 1, 1, broker="2"),
         ],
+        "policies": [policies(0, 0), policies(1, 5), policies(None, 9)],
         "reconciliation": [compared(0, 5), compared(1, 0), compared(1, 2), compared(1, 3, bound=3),
                            compared(1, 9, reason="GAP"), compared(0, 1, broker="b2")],
         "quality_results": [audited(1, False), audited(1, True), audited(2, True),

@@ -163,6 +163,10 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
     assert value(found, "weir_producer_id_heap_bytes", broker="2") == 400
     assert value(found, "weir_quality_expectations", result="held") == 2
     assert value(found, "weir_quality_expectations", result="failed") == 1
+    assert value(found, "weir_policy_version", query="govern") == 1
+    read_s = value(found, "weir_policy_read_timestamp_seconds", query="govern")
+    assert read_s == START_MS / 1000 + 5
+    assert value(found, "weir_policy_edit_refused", query="govern") == 1
     assert value(found, "weir_chunk_events_total", cluster="east", outcome="COMPLETE") > 0
     assert value(found, "weir_coverage_received_records_total", broker="b1") == 7
     assert value(found, "weir_coverage_quarantined_records_total", broker="b1") == 1

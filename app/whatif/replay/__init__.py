@@ -7,7 +7,7 @@ reads them. `replayed` answers the tables of a small archive in memory.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from app.config.settings import Settings
+    from app.stream.operators import Operator
 
 
 def replayed(
-    settings: Settings, jobs: Sequence[str], records: int | None = None
+    settings: Settings, jobs: Sequence[str], records: int | None = None,
+    group: Mapping[str, Operator] | None = None,
 ) -> dict[str, pa.Table]:
     """Output tables of some jobs over the whole archive of the warehouse, for small archives;
-    judged in slices of so many `records`."""
+    judged in slices of so many `records`, by the operators of `group` or as configured."""
     import pyarrow as pa
 
     from app.stream.operators import operators
@@ -29,7 +31,7 @@ def replayed(
     from app.whatif.replay.engine import Engine
     from app.whatif.replay.slices import RECORDS, slices
 
-    group = operators(settings, jobs)
+    group = group or operators(settings, jobs)
     archive = Archive(settings, {name: operator.route for name, operator in group.items()})
     found = slices(archive.counted(), archive.span, records=records or RECORDS)
     parts: dict[str, list[pa.Table]] = {}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
-from app.stream.operators import Operator, operators
+from app.stream.operators import Operator, live_logs, live_operators, operators
 from app.terminal.moments import instant_of
 from app.warehouse import manifest, run_lock
 from app.warehouse.reach import require_delta_rs
@@ -44,13 +44,30 @@ def replay(settings: Settings, asked: Asked) -> int:
     return begun.verified() if asked.verify else 0
 
 
+def _group(
+    settings: Settings, jobs: Sequence[str], asked: Asked
+) -> Mapping[str, Operator]:
+    """The operators: under the policies of the run each version holds from its time on, as there;
+    others hold from the beginning."""
+    logs = [log for log in live_logs(settings, jobs).values() if log is not None]
+    policies = settings.policy_dicts()
+    if all(log.last == policies for log in logs):
+        return live_operators(settings, jobs)
+    if asked.saved and any(log.versions for log in logs):
+        raise UserError(
+            "replay: the policies of the run have changed while it ran, and its saved states follow"
+            " them\nleave out --saved, or take the policies that it judges by now"
+        )
+    return operators(settings, jobs)
+
+
 class _Begun:
     """A replay that may begin: what it needs is there and fits."""
 
     def __init__(self, settings: Settings, asked: Asked) -> None:
         self._settings = manifest.followed(settings)
         self._jobs = asked.jobs or settings.jobs
-        self._group: Mapping[str, Operator] = operators(self._settings, self._jobs)
+        self._group = _group(self._settings, self._jobs, asked)
         self._asked = asked
         self._begin = begin_of(self._settings, self._jobs, asked)
         self._span = self._begin.span
@@ -70,6 +87,8 @@ class _Begun:
         return {
             "warehouse": settings.warehouse, "jobs": list(self._jobs),
             "params_hash": {job: settings.params_hash(job) for job in self._jobs},
+            "versions": {job: [list(pair) for pair in self._group[job].stamp.hashes]
+                         for job in self._jobs},
             "shards": settings.shard_count, "from_ms": self._span.begin_ms,
             "to_ms": self._span.end_ms, "warm_up_ms": asked.warm_up_ms,
             "filters": asked.choice.filters,

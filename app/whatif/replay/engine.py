@@ -119,7 +119,8 @@ class Engine:
             for name, rows in step.tables.items():
                 whole = joined(rows) if PARTS[0] in rows.column_names else rows
                 constants = operator.constants if name in operator.tables else {}
-                parts.setdefault(name, []).append(shaped(whole, TABLES[name], constants))
+                parts.setdefault(name, []).append(shaped(
+                    operator.stamp.stamped(whole) if constants else whole, TABLES[name], constants))
         return parts
 
     def _end(self, pool: ThreadPoolExecutor, parts: dict[str, list[pa.Table]]) -> None:

@@ -1,0 +1,114 @@
+"""Changes of the policies in a running query: taken at the begin of a batch, before it judges.
+
+A version is written to the checkpoint first (`app.warehouse.policy_log`), then passed to the tasks,
+then to the table `policies` with the rows of its batch. It holds from 1 ms after the newest event
+time that the stream had shown when the batch began: no key has judged anything of that time.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from app.stream.policy_versions import VERSIONS, written
+from app.terminal.moments import instant_of
+from app.warehouse import checkpoints, policy_log
+from app.warehouse.policy_log import PolicyLog, Taken
+from app.warehouse.shape import shaped
+from app.warehouse.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.config.settings import Settings
+    from app.stream.operators import Operator
+    from app.stream.policy_watch import PolicyWatch
+
+TABLE = "policies"
+
+
+class PolicyChanges:
+    """The policies of one query, on the driver."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, query: str, watch: PolicyWatch
+    ) -> None:
+        self._context = spark.sparkContext
+        self._settings, self._query, self._watch = settings, query, watch
+        self._again = checkpoints.planned(settings, query)
+        found = policy_log.load(settings, query)
+        if found is None:
+            now = watch.now
+            batch = self._again
+            if batch is None:
+                batch = checkpoints.last_planned(settings, query) + 1
+            found = policy_log.begun(settings, now.policies, batch, now.read_ms, now.author)
+            policy_log.keep(settings, query, found)
+        self.log: PolicyLog = found
+        self._at_start = len(found.taken)
+        self._refused = 0
+
+    def begin(self, batch: int, group: dict[str, Operator]) -> None:
+        """Take what has changed, unless the batch was planned earlier, and pass it to the tasks."""
+        now = self._watch.now
+        if batch != self._again and now.policies != self.log.last:
+            watermark_ms = checkpoints.watermark_ms(self._settings, self._query, batch)
+            log = self.log.with_next(
+                self._settings, now.policies, batch,
+                watermark_ms + self._settings.idle_advance_ms + 1, now.read_ms, now.author,
+            )
+            policy_log.keep(self._settings, self._query, log)
+            self.log = log
+            self._watch.say(self._sentence(log.taken[-1]))
+        if len(self.log.taken) == self._at_start:
+            self._context.setLocalProperty(VERSIONS, None)  # type: ignore[arg-type]
+            return
+        hashes = {job: self.log.hashes(self._settings, job) for job in group}
+        for job, operator in group.items():
+            operator.stamp.hashes = hashes[job]
+        self._context.setLocalProperty(VERSIONS, written(self.log.versions, hashes))
+
+    def rows(self, batch: int) -> pa.Table:
+        """Rows of the table for a batch: versions that it begins with, and refused edits."""
+        refused = self._watch.refused[self._refused:]
+        self._refused += len(refused)
+        found: list[dict[str, Any]] = [
+            {
+                "query": self._query, "version": one.number, "batch": one.batch,
+                "ts_wall_ms": one.since_ms, "read_ms": one.read_ms,
+                "policy_hash": one.policy_hash, "author": one.author,
+                "policy_json": json.dumps(self._documents(one), ensure_ascii=False),
+                "summary": _words(one),
+            }
+            for one in self.log.taken if one.batch == batch
+        ]
+        found += [
+            {"query": self._query, "batch": batch, "read_ms": one.read_ms, "error": one.reason}
+            for one in refused
+        ]
+        schema = TABLES[TABLE].schema
+        return shaped(pa.Table.from_pylist(found, schema=schema), TABLES[TABLE], {})
+
+    def _documents(self, one: Taken) -> list[dict[str, Any]]:
+        return self.log.first if one.number == 0 else self.log.last
+
+    def _sentence(self, one: Taken) -> str:
+        by = f" by {one.author}" if one.author else ""
+        count = len(one.changed)
+        return (
+            f"policies: version {one.number}{by} holds in {self._query} from"
+            f" {instant_of(one.since_ms or 0)} of the stream (batch {one.batch}, {count}"
+            f" document{'s' * (count != 1)} changed, hash {one.policy_hash})"
+        )
+
+
+def _words(one: Taken) -> str | None:
+    if not one.changed:
+        return None
+    return "; ".join(
+        f"{scope} {name}: " + ("removed" if text is None else
+                               json.dumps(json.loads(text)["limits"], sort_keys=True))
+        for scope, name, text in one.changed
+    )

@@ -1,0 +1,74 @@
+"""Versions of the policies on their way to the tasks of a batch.
+
+The cores of a query are made with the versions that it had when it started. Later ones are passed
+to the tasks as a local property of Spark, as long as the query runs; without any there is none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from state.engine.documents import Version
+
+if TYPE_CHECKING:
+    from app.stream.operators import Operator
+
+VERSIONS = "weir.policies"
+"""Local property of a batch: versions and hashes, as JSON."""
+Hashes = Sequence[tuple[int, str]]
+"""From which event time on (ms) rows have which `params_hash`."""
+
+
+def written(versions: Sequence[Version], hashes: Mapping[str, Hashes]) -> str:
+    """The property: all versions of a query, and the hashes of each job."""
+    return json.dumps([
+        [[v.number, v.since_ms, [[*source, text] for source, text in v.changed.items()]]
+         for v in versions], hashes,
+    ])
+
+
+class Follower:
+    """Brings the cores of a task up to the versions of its batch."""
+
+    def __init__(self, group: Mapping[str, Operator]) -> None:
+        self._group = group
+        self._known: str | None = None
+
+    def follow(self) -> None:
+        """Called before a core is."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        text = None if context is None else context.getLocalProperty(VERSIONS)
+        if text is None or text == self._known:
+            return
+        self._known = text
+        versions, hashes = json.loads(text)
+        found = [
+            Version(number, since_ms, {(scope, name): said for scope, name, said in changed})
+            for number, since_ms, changed in versions
+        ]
+        for name, operator in self._group.items():
+            operator.job.follow(found)
+            operator.stamp.hashes = hashes[name]
+
+
+class Stamp:
+    """The `params_hash` of rows, by their time where policies have changed."""
+
+    def __init__(self, hashes: Hashes = ()) -> None:
+        self.hashes = hashes
+
+    def stamped(self, rows: pa.Table) -> pa.Table:
+        """Rows with their hash, if it is not one for all."""
+        if len(self.hashes) < 2 or "ts_wall_ms" not in rows.column_names:
+            return rows
+        since, hashes = zip(*self.hashes, strict=True)
+        times = rows.column("ts_wall_ms").fill_null(2**63 - 1).to_numpy()
+        which = np.searchsorted(np.array(since[1:], np.int64), times, side="right")
+        return rows.append_column("params_hash", pa.array(hashes).take(pa.array(which)))

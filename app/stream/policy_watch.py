@@ -1,0 +1,156 @@
+"""The policies of the configuration, read again when their files change.
+
+An edit is taken if the whole configuration is valid. A bad one leaves what was in force, and is
+reported once.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.config.policy_files import paths
+from app.config.reading import read_yaml
+from app.errors import UserError
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+LOOK_S = 1.0
+GIT_S = 5.0
+Stamps = dict[str, tuple[int, int] | None]
+"""By file its time of change (ns) and size; None = it is not there."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the configuration of a run comes from."""
+
+    config: Path
+    reload: Callable[[], Settings]
+    """Reads it again; a UserError for a bad one."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """Policies as they were read."""
+
+    policies: list[dict[str, Any]]
+    read_ms: int
+    author: str | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An edit that was refused."""
+
+    read_ms: int
+    reason: str
+
+
+@dataclass
+class PolicyWatch:
+    """What the files have now; without an origin it never changes."""
+
+    settings: Settings
+    say: Callable[[str], None]
+    warn: Callable[[str], None]
+    origin: Origin | None = None
+    refused: list[Refusal] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._stamps = self._seen = self._look_at_files()
+        self._next_s = time.monotonic() + LOOK_S
+        self._others = _others(self.settings)
+        self.now = Read(self.settings.policy_dicts(), _now_ms(), self._author())
+
+    def look(self) -> None:
+        """Read the files again if they have changed, and have not since the last look."""
+        if self.origin is None or time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + LOOK_S
+        before, self._seen = self._seen, self._look_at_files()
+        if self._seen != before or self._seen == self._stamps:
+            return
+        self._stamps = self._seen
+        try:
+            found = self.origin.reload()
+        except UserError as error:
+            reason = error.problems[0] if error.problems else str(error).splitlines()[0]
+            self.refused.append(Refusal(_now_ms(), reason))
+            self.warn(f"policies: the edit is refused, what was in force stays: {reason}")
+            return
+        if (others := _others(found)) != self._others:
+            self._others = others
+            self.warn("configuration: of a run only policies change; the rest needs a restart")
+        if found.policy_dicts() != self.now.policies:
+            self.now = Read(found.policy_dicts(), _now_ms(), self._author())
+            self.say("policies: read again; the next batch judges by them")
+
+    def _files(self) -> list[Path]:
+        """The configuration and the files of policies that it names."""
+        if self.origin is None:
+            return []
+        config = self.origin.config
+        try:
+            document = read_yaml(config, dict)
+            named: list[Any] = []
+            for key in ("policies", "policy_files"):
+                value = document.get(key) or []
+                named += [value] if isinstance(value, str) else value
+            found = [path for name in named if isinstance(name, str)
+                     for path in paths(name, config.parent)]
+        except (UserError, OSError, TypeError):
+            return [config]
+        return [config, *found]
+
+    def _look_at_files(self) -> Stamps:
+        return {str(path): _stamp(path) for path in self._files()}
+
+    def _author(self) -> str | None:
+        """Who committed the files of policies last, if git knows them as they are."""
+        files = self._files()
+        return _author(files[1:] or files)
+
+
+def _others(settings: Settings) -> dict[str, Any]:
+    """What a run does not follow; its numbers of shards and partitions are the manifest's."""
+    return settings.model_dump(exclude={"policies", "policy_files", "shards", "partitions"})
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _author(files: Sequence[Path]) -> str | None:
+    """The author of the last commit of some files; None where they differ from it, or without
+    git."""
+    if not files:
+        return None
+    folder = files[0].absolute().parent
+    names = [str(path.absolute()) for path in files]
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(folder), *words, "--", *names], capture_output=True, text=True,
+                timeout=GIT_S, check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    changed = git("status", "--porcelain")
+    return git("log", "-1", "--format=%an") or None if changed == "" else None

@@ -1,0 +1,109 @@
+"""The configuration changes at a time of the stream: rows follow from the time alone, whichever
+batch brought the change."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from app.config.levels import compiled
+from state.engine.documents import Version, changes
+from state.engine.moving import heirs
+from tests.effort import drawn
+from tests.state.contract.jobs import JOBS, Job, Rows, Sample, assert_same, cut, with_walls
+from tests.state.contract.test_patterns import KINDS as WITH_PATTERNS
+from tests.state.contract.test_patterns import LIMITS, names_of, patterns, texts
+from tests.state.contract.test_traces import SEEDS
+from tests.state.shipping import Row, params_of
+
+KINDS = [*WITH_PATTERNS, (JOBS["entry_cache"], "any")]
+SIZES = (0, 1, 7)
+
+
+def documents(job: Job, names: dict[str, list[str]], order: random.Random) -> tuple[str, ...]:
+    """What a configuration has of some names, and of patterns."""
+    if job.name == "entry_cache":
+        found = [{"scope": "broker", "name": order.choice(("*", "b1")),
+                  "limits": {"managedLedgerCacheSizeMB": order.choice(SIZES)}}]
+        return tuple(texts(found[: order.randrange(2)]))
+    scopes = [s for s in ("user", "topic", "namespace") if names[s]]
+    scopes = [s for s in scopes if (s == "user") == (job.name == "producer_ids")]
+    exact = {}
+    for _ in range(order.randrange(3)):
+        scope = order.choice(scopes) if scopes else "namespace"
+        name = order.choice(names[scope] or ["a/b"])
+        limits = order.choice([x for x in LIMITS[job.name] if "resource_group" not in x])
+        exact[scope, name] = {"scope": scope, "name": name, "limits": limits}
+    many = patterns(job, names, order) if scopes and order.random() < 0.5 else []
+    return tuple(texts(compiled([*many, *exact.values()])))
+
+
+def live(
+    job: Job, batches: Sequence[Sequence[Row]], by: Sample, order: random.Random,
+    every: Sequence[tuple[str, ...]], moved: bool,
+) -> tuple[Rows, list[Version]]:
+    """Rows of a run whose configuration changes at some of the batches, and its versions."""
+    core = job.core(by.params, every[0])
+    advance = params_of(job.name, **by.params)["idle_advance_ms"]
+    rows, versions = Rows(), []
+    state: bytes | None = None
+    stream = latest = 0
+    left = list(every[1:])
+    for batch in [*batches, []]:
+        if left and order.random() < 0.4:
+            since = max(latest + 1, versions[-1].since_ms + 1 if versions else 0)
+            before, now = every[len(versions)], left.pop(0)
+            versions.append(Version(len(versions) + 1, since, changes(before, now, None)))
+            core = job.core(by.params, every[0])
+            core.follow(versions)
+        if moved and state is not None and order.random() < 0.3:
+            pieces = core.pieces(state, 3, heirs(0, 1, 3))
+            state = core.joined(list(pieces.values()))
+        step = core.step(state, [job.blob(batch)] if batch else [], stream)
+        state = step.state
+        for name, table in step.tables.items():
+            rows.setdefault(name, []).extend(job.plain(table))
+        latest = max([latest, *[r["ts_wall_ms"] for r in batch]])
+        stream = max(stream, latest - advance)
+    if by.until_ms is not None:
+        for name, table in core.step(state, [], by.until_ms).tables.items():
+            rows.setdefault(name, []).extend(job.plain(table))
+    return job.in_order(rows), versions
+
+
+def at_once(job: Job, by: Sample, first: tuple[str, ...], versions: Sequence[Version]) -> Rows:
+    """Rows of a core that knows all versions and gets all records in one call."""
+    core = job.core(by.params, first)
+    core.follow(versions)
+    rows = Rows()
+    step = core.step(None, [job.blob(by.records)], 0)
+    for found in (step, core.step(step.state, [], by.until_ms or 0)):
+        for name, table in found.tables.items():
+            rows.setdefault(name, []).extend(job.plain(table))
+    return job.in_order(rows)
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["", "moved"])
+@pytest.mark.parametrize(
+    ("judge", "traces"), KINDS, ids=lambda x: getattr(x, "name", x).replace(" ", "-")
+)
+def test_a_change_holds_from_its_time_on_whatever_the_batches(
+    judge: Job, traces: str, moved: bool
+) -> None:
+    @drawn(40)
+    @given(judge.traces[traces], SEEDS)
+    def check(trace: Any, seed: int) -> None:
+        order, by = random.Random(seed), judge.sample(trace)
+        records = sorted(with_walls(by.records), key=lambda r: r["ts_wall_ms"])
+        until = max([by.until_ms or 0, *[r["ts_wall_ms"] + 1 for r in records]])
+        by = Sample(records, by.params, (), until)
+        names = names_of(records)
+        every = [documents(judge, names, order) for _ in range(4)]
+        rows, versions = live(judge, cut(records, order), by, order, every, moved)
+        assert_same(rows, at_once(judge, by, every[0], versions))
+
+    check()
