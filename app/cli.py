@@ -656,16 +656,15 @@ def what_if_producer_ids(
 
 @policy_app.command("check")
 def policy_check(
-    files: Annotated[list[Path] | None, typer.Argument(
-        help="Files and folders of policies, or a configuration. Default: that of --config."
-    )] = None,
-    config: Config = None,
+    files: Annotated[list[Path], typer.Argument(
+        help="Files and folders of policies, or a configuration."
+    )],
     as_json: Json = False,
 ) -> None:
     """Check policy documents: mistakes, conflicts, and limits without effect; exit code 1 or 2."""
     from app.policy import check
 
-    _found(check(config, files or [], as_json))
+    _found(check(files, as_json))
 
 
 @policy_app.command("show")

@@ -24,8 +24,6 @@ from state.policies import parse_document
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-CONFIGURED = Path("configs/weir.yaml")
-
 
 def documents_of(path: Path) -> Policies:
     """The documents of a configuration, of a file or folder of policies."""
@@ -47,13 +45,8 @@ def _is_list(path: Path) -> bool:
         return False  # read_yaml names the mistake
 
 
-def _given(config: Path | None, files: Sequence[Path]) -> Policies:
-    """The documents of files, or of a configuration without any."""
-    if not files:
-        if config is None:
-            raise UserError(f"policy check: give files, folders or --config FILE\n"
-                            f"for example {PROGRAM} policy check configs/policies")
-        return documents_of(config)
+def _given(files: Sequence[Path]) -> Policies:
+    """The documents of files, folders and configurations together."""
     every = [documents_of(path) for path in files]
     if len(every) == 1:
         return every[0]
@@ -63,10 +56,10 @@ def _given(config: Path | None, files: Sequence[Path]) -> Policies:
     return together
 
 
-def check(config: Path | None, files: Sequence[Path], as_json: bool = False) -> int:
+def check(files: Sequence[Path], as_json: bool = False) -> int:
     """Print every mistake of policy documents, and what is without effect in them; 2 with
     mistakes, 1 with findings, else 0."""
-    found = _given(config, files)
+    found = _given(files)
     mistakes = [{"file": m.one.file, "line": m.line, "key": _key(m.one, m.key), "text": m.text}
                 for m in found.mistakes]
     findings = [] if mistakes else list(_findings(found))
