@@ -38,10 +38,14 @@ NEWER = "1.1"
 
 @dataclass(frozen=True)
 class Lived:
-    """What a run wrote, and what the plug-in did."""
+    """What a run wrote, what the plug-in did, and what the broker said at the end."""
 
     tables: dict[str, list[Json]]
     records: list[Json]
+    unread: int
+    """Messages that the slow subscription has not read."""
+    bytes: int
+    """Size of that backlog."""
 
     def of_kind(self, *kinds: str) -> list[Json]:
         """Records of some kinds, in the order in which the plug-in wrote them."""
@@ -88,16 +92,20 @@ def lived(
         caught_up(config, records)
         pulsar_plugin.start(pulsar, sink, NEWER, **given)
         use(scene)
+        stats = scene.stats(KEPT)
+    for _ in range(2):  # the clock of a batch is that of the batch before
         time.sleep(2 * CHECK_S)
         with scene.client():
-            caught_up(config, records)
-    time.sleep(2)  # the plug-in shows its last file
-    assert run(config, available_now=True) == 0
+            time.sleep(1)
+        time.sleep(1)
+        assert run(config, available_now=True) == 0
     tables = stored(config, [
         "events", "quarantine", "coverage_counts", "coverage_gaps", "throttle_events",
-        "topic_throttle_stats", "chunk_events", "cache_stats",
+        "topic_throttle_stats", "chunk_events", "backlog_checks", "backlog_subscriptions",
+        "cache_stats",
     ])
-    return Lived(tables, records_of(records))
+    slow = stats["subscriptions"]["slow"]
+    return Lived(tables, records_of(records), slow["msgBacklog"], stats["backlogSize"])
 
 
 def lose_the_sink(scene: Scene, sink: Path, config: Settings) -> None:
@@ -190,6 +198,15 @@ def test_each_start_has_its_pause(lived: Lived) -> None:
     """The topic goes over its limit once before the gap, after it, and in each of two new runs."""
     stats = [row for row in lived.tables["topic_throttle_stats"] if row["topic"] == LIMITED]
     assert sum(row["culprit_times"] for row in stats) == 4
+
+
+def test_the_backlog_is_the_brokers_in_the_end(lived: Lived) -> None:
+    """Entries of the gap were never seen; ledgers and cursors that are stated have them."""
+    rows = [row for row in lived.tables["backlog_subscriptions"]
+            if (row["topic"], row["subscription"]) == (KEPT, "slow")]
+    last = max(rows, key=lambda row: row["pass_ms"])
+    assert (last["backlog_entries"], last["backlog_bytes"]) == (lived.unread, lived.bytes)
+    assert lived.unread == 2 * BUFFER + 4 * 20
 
 
 def test_a_cache_after_a_gap_does_not_guess(lived: Lived) -> None:
