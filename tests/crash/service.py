@@ -145,15 +145,10 @@ class Service:
     def stop(self) -> None:
         """Ask it to stop, as a service manager does."""
         self._process.send_signal(signal.SIGTERM)
-        try:
-            code = self._process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise Failed(f"did not stop: {self.end}") from None
-        if code:
-            raise Failed(f"asked to stop it ended with {code}: {self.end}")
+        self.end_well()
 
     def end_well(self) -> None:
-        """Wait for the end of a command that ends; Failed unless its exit code is 0."""
+        """Wait for the end of it; Failed unless its exit code is 0."""
         try:
             code = self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
