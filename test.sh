@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets everything up, then ruff, mypy and pytest; arguments go to pytest.
 #
-#   ./test.sh                         every test, three processes at a time; properties on fewer traces
+#   ./test.sh                         every test, two processes at a time; properties on fewer traces
 #   ./test.sh --slow                  the same on all traces, and the soaks
 #   ./test.sh tests/config/test_settings.py  one file
 set -euo pipefail
@@ -16,5 +16,5 @@ python=$WEIR_HOME/bin/python
 "$python" -m ruff check .
 "$python" -m mypy
 [ "${1:-}" != --slow ] || { export WEIR_SLOW=1; shift; }
-[ $# -gt 0 ] || set -- --numprocesses 3 --no-loadscope-reorder
+[ $# -gt 0 ] || set -- --numprocesses 2 --no-loadscope-reorder
 exec "$python" -m pytest --durations 10 "$@"

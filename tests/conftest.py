@@ -44,16 +44,13 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
-LONG = (
-    "kafka", "pulsar", "tests/integration/test_cluster.py", "tests/crash/", "tests/integration/"
-)
+LONG = ("tests/integration/test_cluster.py", "brokers", "tests/crash/", "tests/integration/")
 """What takes longest is begun first, so that the processes of a run end together."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Several processes share the tests by file; those with a broker of a kind are all of
-    one process."""
+    """Several processes share the tests by file; those with a broker are all of one process."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByGroup(LoadScopeScheduling):
@@ -75,8 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @functools.cache
 def _group(file: str) -> str:
     text = (ROOT / file).read_text(encoding="utf-8")
-    brokers = re.findall(r"tests\.servers\.(kafka|pulsar)\b", text)
-    return max(brokers, default=file)
+    return "brokers" if re.search(r"tests\.servers\.(kafka|pulsar)\b", text) else file
 
 
 def _turn(group: str) -> tuple[int, str]:
