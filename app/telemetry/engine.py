@@ -131,7 +131,8 @@ class PolicyVersions(Part):
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         for query, version, read_ms, error in rows(
-            fresh, "SELECT query, version, read_ms, error FROM policies ORDER BY read_ms"
+            fresh, "SELECT query, version, read_ms, error FROM policies WHERE read_ms IS NOT NULL"
+            " ORDER BY read_ms"
         ):
             key = labels((query,))
             if read_ms >= self._edited.get(key, (read_ms,))[0]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.config.settings import digest
 from app.warehouse import checkpoints
 from state.engine.documents import Version, changes
 
@@ -101,6 +100,8 @@ def _taken(
     read_ms: int, author: str | None, changed: list[tuple[str, str, str | None]],
 ) -> Taken:
     hashes = {job: settings.params_hash(job, policies) for job in settings.jobs}
+    from app.config.settings import digest
+
     return Taken(number, batch, since_ms, read_ms, digest(policies), author, changed, hashes)
 
 

@@ -163,6 +163,9 @@ class WallJob(ABC, Generic[S]):
         """What a shard has beside arrays and waiting records, of several that are joined."""
         return {}
 
+    def follow(self, versions: Iterable[documents.Version]) -> None:
+        """See `state.engine.job`; policies decide nothing in a job that has none."""
+
     def _read(self, s: S, blobs: Sequence[bytes]) -> Records:
         """The records of a batch."""
         return read_blobs(blobs, s.names, self.columns)

@@ -384,7 +384,7 @@ def test_help_needs_no_environment(checkout: Checkout) -> None:
 def test_a_command_that_does_not_exist_is_refused_before_anything_is_prepared(
     checkout: Checkout,
 ) -> None:
-    for name in ("replay", "state", "compact", "bench", "runn"):
+    for name in ("rewind", "state", "compact", "bench", "runn"):
         refused = checkout.start(name, "--config", "weir.yaml")
         assert (refused.returncode, refused.stdout) == (2, "")
         assert refused.stderr.splitlines()[0] == f"weir: No such command '{name}'"

@@ -50,7 +50,7 @@ def canonical(data: bytes, config: tuple[str, ...] = ()) -> dict[str, Any]:
     }
     return {
         "brokers": dict(sorted(brokers.items())), "stars": sorted(map(str, stars.values())),
-        "config": s.config, "waiting": _waiting(s),
+        "config": [text(n) for n in s._config], "waiting": _waiting(s),
     }
 
 
