@@ -11,11 +11,11 @@ from app.telemetry.part import Labels, Part, Sample, labels, rows
 MS_PER_S = 1000.0
 RESULTS = ("agree", "differ", "not_compared")
 _NEWEST = """
-SELECT cluster, broker, window_start_ms + window_ms,
-  count(*) FILTER (WHERE reason IS NULL AND abs(difference) <= bound),
-  count(*) FILTER (WHERE reason IS NULL AND abs(difference) > bound),
+SELECT cluster, broker, window_start_ms::DOUBLE + window_ms,
+  count(*) FILTER (WHERE reason IS NULL AND abs(difference::DOUBLE) <= bound),
+  count(*) FILTER (WHERE reason IS NULL AND abs(difference::DOUBLE) > bound),
   count(*) FILTER (WHERE reason IS NOT NULL)
-FROM reconciliation
+FROM reconciliation WHERE window_start_ms + window_ms::DOUBLE IS NOT NULL
 GROUP BY cluster, broker, window_start_ms, window_ms
 ORDER BY window_start_ms
 """
@@ -27,7 +27,7 @@ class Reconciliation(Part):
     reads = ("reconciliation",)
 
     def __init__(self) -> None:
-        self._newest: dict[Labels, tuple[int, tuple[int, ...]]] = {}
+        self._newest: dict[Labels, tuple[float, tuple[int, ...]]] = {}
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         for cluster, broker, end_ms, *counts in rows(fresh, _NEWEST):

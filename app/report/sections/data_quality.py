@@ -49,8 +49,8 @@ ORDER BY ended_ms DESC, cluster, broker
 
 
 _COMPARED = """
-SELECT count(*) FILTER (WHERE reason IS NULL AND abs(difference) <= bound) AS agree,
-  count(*) FILTER (WHERE reason IS NULL AND abs(difference) > bound) AS differ,
+SELECT count(*) FILTER (WHERE reason IS NULL AND abs(difference::DOUBLE) <= bound) AS agree,
+  count(*) FILTER (WHERE reason IS NULL AND abs(difference::DOUBLE) > bound) AS differ,
   count(*) FILTER (WHERE reason IS NOT NULL) AS without
 FROM reconciliation
 """

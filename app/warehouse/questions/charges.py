@@ -125,7 +125,8 @@ WITH passes AS (
   FROM backlog_checks AS c
   JOIN passes AS p ON p.cluster = c.cluster AND p.broker = c.broker AND p.pass_ms = c.pass_ms
   UNION ALL
-  SELECT cluster, topic, NULL, window_start_ms, 0, 0, 0, 0, 0, max(used_bytes::DOUBLE * window_ms / 1e3)
+  SELECT cluster, topic, NULL, window_start_ms, 0, 0, 0, 0, 0,
+    max(used_bytes::DOUBLE * window_ms / 1e3)
   FROM cache_stats WHERE topic IS NOT NULL
   GROUP BY cluster, broker, topic, window_start_ms
 ), kept AS (

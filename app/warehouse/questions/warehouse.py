@@ -41,8 +41,8 @@ WHERE window_start_ms >= $since AND window_start_ms < $until
 QUALIFY row_number() OVER (
   PARTITION BY cluster, broker, topic, measure ORDER BY window_start_ms DESC, compared_ms DESC
 ) = 1
-ORDER BY reason IS NULL AND abs(difference) > bound DESC, reason IS NULL DESC,
-  abs(difference) DESC NULLS LAST, cluster, broker, topic NULLS FIRST, measure
+ORDER BY reason IS NULL AND abs(difference::DOUBLE) > bound DESC, reason IS NULL DESC,
+  abs(difference::DOUBLE) DESC NULLS LAST, cluster, broker, topic NULLS FIRST, measure
 LIMIT $rows
 """.strip()
 
