@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -17,7 +19,11 @@ from app.generate.trace import plan_trace
 from app.generate.write import write_files
 from app.setup.demo import write_config
 from app.stream.run import run
+from app.stream.saved_states import StateKeeper
 from state.jobs import DECLARED, JOBS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EVENTS = 40_000
 CUT = "2026-01-05T14:05:00Z"
@@ -139,8 +145,15 @@ def test_readers_work_on_a_replay(
     assert main(["explain", "topic", topics[1].split(",")[0].split("://")[-1], *at]) in (0, 2)
 
 
+def states(warehouse: Path) -> list[dict[str, Any]]:
+    """The saved states of a warehouse, as its manifest names them."""
+    found: list[dict[str, Any]] = json.loads(
+        (warehouse / "_weir" / "manifest.json").read_text())["states"]
+    return found
+
+
 def test_a_replay_begins_with_the_states_that_a_run_has_saved(
-    spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = prepared(tmp_path, saved_states={"interval_ms": "1h"})
     events, later = tmp_path / "events", tmp_path / "later"
@@ -151,8 +164,15 @@ def test_a_replay_begins_with_the_states_that_a_run_has_saved(
     assert run(load_settings(config), available_now=True) == 0
     live = tmp_path / "warehouse"
     before = {name: rows(live, name) for name in tables()}
-    (saved,) = json.loads((live / "_weir" / "manifest.json").read_text())["states"]
+    (saved,) = states(live)
     assert saved["jobs"] == list(JOBS) and (live / saved["file"]).is_file()
+    often = load_settings(config, {"saved_states": {"interval_ms": 1}})
+    keeper = StateKeeper(spark, often, {"govern": JOBS, "archive": ("archive",)}, pytest.fail)
+    for _ in range(2):  # of a batch that is kept already, beside the queries and at the end
+        time.sleep(0.01)
+        keeper.look()
+    keeper.end()
+    assert [one["file"] for one in states(live)] == [saved["file"]]
     document = yaml.safe_load(config.read_text())
     config.write_text(yaml.safe_dump({**document, "saved_states": None}))
     for file in sorted(later.iterdir()):

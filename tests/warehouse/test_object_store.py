@@ -13,8 +13,11 @@ import yaml
 
 from app.cli import main
 from app.config.settings import Settings
+from app.generate.scenario import load_scenario
+from app.generate.trace import plan_trace
 from app.warehouse import checkpoints
 from app.warehouse.small_files import names, read_text, write_text
+from tests.bench import archives
 from tests.maintain.tables import found, plain, rows, writer
 from tests.servers.process import serving
 from tests.servers.s3 import BUCKET, S3, SECRET
@@ -90,3 +93,23 @@ def test_commands_read_maintain_and_forget(
     for batch in range(8):
         writing.append("producer_id_owners", rows("producer_id_owners", range(2)), batch)
     assert sum(row["n"] for row in asked("query", counting)) == 16
+
+
+def test_an_archive_in_a_store_is_replayed(
+    settings: Settings, make_settings: MakeSettings, tmp_path: Path
+) -> None:
+    trace = plan_trace(load_scenario("demo"), 20_000, 7)
+    here = make_settings(warehouse=str(tmp_path / "warehouse"))
+    found_in: list[list[str]] = []
+    for name, asked in (("store", settings), ("here", here)):
+        archives.build(asked, trace, 8_000)
+        config, out = tmp_path / f"{name}.yaml", tmp_path / name
+        config.write_text(yaml.safe_dump({
+            "warehouse": asked.warehouse, "storage_options": asked.storage_options, "shards": 2,
+            "policies": trace.policies}))
+        assert main(["replay", "--config", str(config), "--out", str(out), "--slice", "6000",
+                     "--jobs", "rate_limits,chunks"]) == 0
+        at = make_settings(warehouse=str(out))
+        found_in.append([text for table in ("throttle_events", "limiter_stats", "chunk_events")
+                         for text in plain(found(at, table))])
+    assert found_in[0] == found_in[1] and len(found_in[0]) > 500
