@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ from app.config.levels import source_of
 from app.config.overlaps import Conflict, conflicts
 from app.config.policies import problems
 from app.config.reading import lines_of, read_yaml
-from app.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,7 @@ def paths(name: str, folder: Path) -> list[Path]:
         return sorted(path.glob("*.yaml"))
     if path.exists() or not any(sign in name for sign in "*?["):
         return [path]
-    try:
-        return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-    except (ValueError, NotImplementedError):
-        raise UserError(f"{path}: is not a pattern of files") from None
+    return sorted(folder / found for found in glob(name, root_dir=folder, recursive=True))
 
 
 def checked(found: Sequence[Written], kafka_topics: bool = True) -> Policies:

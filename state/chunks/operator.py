@@ -27,7 +27,7 @@ from state.chunks.rows import TOO_LARGE, Rows
 from state.chunks.sequence import SEQUENCE
 from state.chunks.shard import PAYLOAD, Room, Shard
 from state.engine import wall
-from state.engine.documents import Configured
+from state.engine.documents import Configured, Version
 from state.engine.names import Names
 from state.engine.records import Records, length, read_blobs
 from state.engine.structs import grown
@@ -86,6 +86,9 @@ class Chunks(SharedWallJob[Shard]):
             "max_payload": int(params["max_payload_bytes"]),
             **{d.lower(): int(d in defects) for d in L.DEFECTS},
         }
+
+    def follow(self, versions: Iterable[Version]) -> None:
+        """See `state.engine.job`; gaps alone hold for many keys here, no policies."""
 
     def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
         return shards.read(state, names) if state else shards.new()

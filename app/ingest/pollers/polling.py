@@ -146,6 +146,7 @@ class Polling(ABC):
         interval = self._interval_ms / 1000
         threading.Thread(target=self._follow, args=(stop,), daemon=True).start()
         start = time.monotonic()
+        due = 0
         waiting = False
         while not stop.is_set():
             try:
@@ -161,7 +162,7 @@ class Polling(ABC):
                 self.spool.release()
                 why = error if isinstance(error, UserError) else repr(error)
                 self._say(f"{self.feed}: not polled: {why}")
-            due = int((time.monotonic() - start) / interval) + 1
+            due = max(due, int((time.monotonic() - start) / interval)) + 1
             stop.wait(start + due * interval - time.monotonic())
         self.close()
 

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from app.ingest.pollers.spool import Memory, Spool
 from tests.ingest.pollers.pulsar.conftest import MakeAdmin
 from tests.ingest.pollers.pulsar.documents import AT, info, internal, publisher, stats, valid
 from tests.servers.admin import AdminServer, break_off, hang, in_turn, status
+from tests.waiting import wait_for
 
 NAME = "public/n1/t"
 TOPIC = f"persistent://{NAME}"
@@ -376,32 +376,8 @@ def running(
 
 
 def times(poller: Poller) -> list[int]:
-    return [int(name.split("-")[1]) for name in visible(poller.records)]
-
-
-def test_polls_come_at_multiples_of_the_interval(running: Any) -> None:
-    poller, _, stop = running(interval_ms=200)
-    time.sleep(1.1)
-    stop.set()
-    at = times(poller)
-    assert 5 <= len(at) <= 6
-    assert all(abs((t - at[0]) % 200 - 200 * ((t - at[0]) % 200 > 100)) < 60 for t in at)
-
-
-def test_slow_polls_do_not_pile_up(running: Any, server: AdminServer) -> None:
-    def slow(handler: Any) -> None:
-        time.sleep(0.25)
-        handler.send(200, stats())
-
-    server.answers[f"persistent/{NAME}/stats"] = slow
-    poller, _, stop = running(interval_ms=200)
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and not (poller.records.is_dir() and len(times(poller)) >= 3):
-        time.sleep(0.1)
-    stop.set()
-    at = times(poller)
-    assert 3 <= len(at) <= 5
-    assert all(later - earlier >= 350 for earlier, later in pairwise(at))
+    found = visible(poller.records) if poller.records.is_dir() else []
+    return [int(name.split("-")[1]) for name in found]
 
 
 def test_polling_goes_on_after_failures(running: Any, server: AdminServer) -> None:
@@ -409,9 +385,8 @@ def test_polling_goes_on_after_failures(running: Any, server: AdminServer) -> No
         status(401, {"reason": "expired"}), status(500), status(500), [TOPIC]
     )
     poller, said, stop = running(interval_ms=100)
-    time.sleep(1)
+    wait_for(lambda: times(poller))
     stop.set()
-    assert times(poller)
     assert "source.admin.token" in said[0]
     assert "namespace public/n1" in said[1]
     assert len(said) == 2
@@ -423,12 +398,12 @@ def test_a_second_poller_waits_until_the_first_is_gone(
     first = Poller(make_admin(), tmp_path)
     first.poll_once(AT)
     poller, said, stop = running(interval_ms=50)
-    time.sleep(0.4)
+    wait_for(lambda: said)
+    time.sleep(0.4)  # said once, however often it is tried
     assert len(said) == 1 and "another process polls" in said[0]
     first.close()
-    time.sleep(0.4)
+    wait_for(lambda: len(times(poller)) > 1)
     stop.set()
-    assert len(times(poller)) > 1
 
 
 @pytest.mark.parametrize(("keys", "said"), [
