@@ -117,7 +117,9 @@ def paths(name: str, folder: Path) -> list[Path]:
         return sorted(path.glob("*.yaml"))
     if path.exists() or not any(sign in name for sign in "*?["):
         return [path]
-    return sorted(folder / found for found in glob(name, root_dir=folder, recursive=True))
+    # `Path.glob` has no answer to absolute patterns and to `**` beside other signs.
+    found = glob(name, root_dir=folder, recursive=True)  # noqa: PTH207
+    return sorted(folder / one for one in found)
 
 
 def checked(found: Sequence[Written], kafka_topics: bool = True) -> Policies:
