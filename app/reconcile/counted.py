@@ -21,6 +21,7 @@ PAUSE_MS = 200
 CHECKS_MS = 900_000
 """How far the checks of backlogs before and after a reading are looked for."""
 MINUTE_MS = 60_000
+_FULL = "CASE WHEN contains(topic, '://') THEN topic ELSE concat('persistent://', topic) END"
 _TOPIC = """
 CASE WHEN "partition" >= 0 AND NOT ends_with(topic, concat('-partition-', "partition"))
   THEN concat(topic, '-partition-', "partition") ELSE topic END
@@ -33,7 +34,7 @@ GROUP BY topic
 """
 # The archive has repeated records as well.
 _PUBLISHES = f"""
-SELECT CASE WHEN contains(topic, '://') THEN topic ELSE concat('persistent://', topic) END AS topic,
+SELECT {_FULL} AS topic,
   CAST(coalesce(sum(messages) FILTER (WHERE ts_wall_ms < $at_ms AND ts_wall_ms >= $window_ms), 0)
     AS BIGINT),
   CAST(coalesce(sum(bytes) FILTER (WHERE ts_wall_ms < $at_ms AND ts_wall_ms >= $window_ms), 0)
@@ -97,8 +98,8 @@ _NEWEST = """
 SELECT max(ts_wall_ms) FROM {table}
 WHERE cluster = $cluster AND broker = $broker AND ts_wall_ms >= $start_ms
 """
-_UNLOADED = """
-SELECT DISTINCT CASE WHEN contains(topic, '://') THEN topic ELSE concat('persistent://', topic) END
+_UNLOADED = f"""
+SELECT DISTINCT {_FULL}
 FROM events
 WHERE event_type = 'entry_invalidated' AND cluster = $cluster AND broker = $broker
   AND topic IS NOT NULL AND ts_wall_ms >= $start_ms AND ts_wall_ms <= $end_ms

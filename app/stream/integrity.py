@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SHARED = "quarantine"
 """The table of every query, whose rows do not belong to one query."""
+PUT_BACK = "put it back from a copy of the same time as the tables, or take another warehouse"
 
 
 def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
@@ -40,6 +41,12 @@ def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterat
         tables = tables_of(settings, jobs)
         if not checkpoints.begun(settings, query):
             yield from _without_checkpoint(settings, query, tables)
+            continue
+        if not checkpoints.is_whole(settings, query):
+            yield (
+                f"warehouse: the checkpoint {checkpoints.location(settings, query)} has lost files "
+                f"that Spark wrote before its last batch\n{PUT_BACK}"
+            )
             continue
         yield from spark_logs.problems(settings, query, [*tables, SHARED])
         commits = checkpoints.committed(settings, query)
@@ -70,8 +77,7 @@ def _without_checkpoint(settings: Settings, query: str, tables: Sequence[str]) -
         shown = ", ".join(filled[:3]) + (f" and {len(filled) - 3} more" if filled[3:] else "")
         yield (
             f"warehouse: {shown} of {settings.warehouse} hold rows, but the checkpoint "
-            f"{checkpoints.location(settings, query)} that they come from is missing\n"
-            "put it back from a copy of the same time as the tables, or take another warehouse"
+            f"{checkpoints.location(settings, query)} that they come from is missing\n{PUT_BACK}"
         )
 
 

@@ -156,6 +156,13 @@ def new_application_id(settings: Settings, query: str) -> str:
     return made
 
 
+def is_whole(settings: Settings, query: str) -> bool:
+    """Whether the checkpoint of a query that has begun has what Spark writes before it plans the
+    last batch: the query's id, and the end of the batch before."""
+    named = read_text(settings, f"{FOLDER}/{query}/metadata") is not None
+    return named and last_planned(settings, query) <= last_ended(settings, query) + 1
+
+
 def committed(settings: Settings, query: str) -> dict[str, Commit]:
     """By table, what the query has committed last; empty where it is not recorded."""
     text = read_text(settings, f"{FOLDER}/{query}/{COMMITTED}")

@@ -174,11 +174,11 @@ class Service:
 def last_message(said: str) -> list[str]:
     """The last message of a start, a line or two; without what Spark says."""
     lines = said.splitlines()
-    refused = [line for line in lines if line.startswith("weir: ")]
-    if refused:  # before the log begins
-        return lines[lines.index(refused[-1]) :]
     found = list(takewhile(lambda line: LINE.match(line) and "Z ERROR " in line, lines[::-1]))
-    return [LINE.sub("", line) for line in found[::-1]]
+    if found:
+        return [LINE.sub("", line) for line in found[::-1]]
+    refused = [line for line in lines if line.startswith("weir: ")]  # before the log begins
+    return lines[lines.index(refused[-1]) :] if refused else []
 
 
 def batches(warehouse: str, query: str, log: str) -> int:

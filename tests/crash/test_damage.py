@@ -113,6 +113,28 @@ def test_the_last_batch_of_a_table_is_processed_again(
     assert every_row(tmp_warehouse) == before
 
 
+@pytest.mark.parametrize("gone", ["metadata", "commits"])
+def test_a_checkpoint_that_has_lost_files_is_noticed(
+    again: Run, tmp_warehouse: str, done: Settings, gone: str
+) -> None:
+    """As when its folder is deleted while a query writes: the plan of the next batch is there."""
+    place = Path(checkpoints.location(done, "govern"))
+    planned = checkpoints.last_planned(done, "govern")
+    if gone == "metadata":
+        (place / gone).unlink()
+    else:
+        plan = place / "offsets" / str(planned)
+        shutil.copy(plan, plan.with_name(str(planned + 1)))
+        shutil.rmtree(place / gone)
+    first, second = refusal(again)
+    assert first == (
+        f"warehouse: the checkpoint {place} has lost files that Spark wrote before its last batch"
+    )
+    assert second == (
+        "put it back from a copy of the same time as the tables, or take another warehouse"
+    )
+
+
 @pytest.mark.parametrize("table", ["events", "throttle_events"])
 def test_a_log_file_that_is_half_written_is_treated_as_an_empty_one(
     again: Run, tmp_warehouse: str, table: str
