@@ -83,6 +83,20 @@ Limit = Annotated[int, typer.Option(
 )]
 Cluster = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.")]
 Broker = Annotated[str | None, typer.Option("--broker", help="Only this broker.")]
+Jobs = Annotated[
+    str | None, typer.Option("--jobs", help="Only these jobs, separated by commas.")
+]
+Clusters = Annotated[
+    list[str] | None,
+    typer.Option("--clusters", help="Only these clusters (*, ?); may be repeated."),
+]
+Tenants = Annotated[
+    list[str] | None, typer.Option("--tenants", help="Only topics of these tenants.")
+]
+Topics = Annotated[list[str] | None, typer.Option("--topics", help="Only these topics.")]
+Slice = Annotated[int, typer.Option(
+    "--slice", min=1, help="Records that are judged and committed at a time."
+)]
 AsOf = Annotated[str | None, typer.Option(
     help="Read the tables as of this time: ISO 8601, -10m or ms since the epoch."
 )]
@@ -179,7 +193,7 @@ def run(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process the available data, then stop.")
     ] = False,
-    jobs: Annotated[str | None, typer.Option(help="Only these jobs, separated by commas.")] = None,
+    jobs: Jobs = None,
     warehouse: Warehouse = None,
     log_format: Annotated[
         Literal["text", "json"], typer.Option(
@@ -538,15 +552,11 @@ def replay(
     saved: Annotated[bool, typer.Option(
         "--saved", help="Begin with the newest states that a run has saved before --from."
     )] = False,
-    clusters: Annotated[
-        list[str] | None, typer.Option(help="Only these clusters (*, ?); may be repeated.")
-    ] = None,
-    tenants: Annotated[list[str] | None, typer.Option(help="Only topics of these tenants.")] = None,
-    topics: Annotated[list[str] | None, typer.Option(help="Only these topics.")] = None,
-    jobs: Annotated[str | None, typer.Option(help="Only these jobs, separated by commas.")] = None,
-    slice_records: Annotated[int, typer.Option(
-        "--slice", min=1, help="Records that are judged and committed at a time."
-    )] = 1_000_000,
+    clusters: Clusters = None,
+    tenants: Tenants = None,
+    topics: Topics = None,
+    jobs: Jobs = None,
+    slice_records: Slice = 1_000_000,
     verify: Annotated[bool, typer.Option(
         "--verify", help="Compare with the live tables; exit code 1 if a table differs."
     )] = False,
@@ -687,14 +697,69 @@ def policy_show(
 
 @policy_app.command("diff")
 def policy_diff(
+    ctx: typer.Context,
     before: Annotated[Path, typer.Argument(help="File or folder of policies, or configuration.")],
     after: Annotated[Path, typer.Argument(help="The same, to compare with.")],
+    on: Annotated[str | None, typer.Option(
+        metavar="RANGE", help="Replay the archive under both over FROM/TO (times as in replay; "
+        "either may be missing), or all, and compare the effects."
+    )] = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    warm_up: Annotated[str | None, typer.Option(
+        help="Time before the range whose records are judged and not counted."
+    )] = None,
+    saved: Annotated[bool, typer.Option(
+        "--saved", help="Begin with the newest states that a run has saved before the range."
+    )] = False,
+    clusters: Clusters = None,
+    tenants: Tenants = None,
+    topics: Topics = None,
+    jobs: Jobs = None,
+    slice_records: Slice = 1_000_000,
+    keep: Annotated[
+        Path | None, typer.Option(help="Folder to keep the two replayed warehouses in.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Page to write (HTML).")] = None,
+    rows: Annotated[int, typer.Option(
+        min=1, help="Maximum number of tenants, topics and users each."
+    )] = 20,
     as_json: Json = False,
 ) -> None:
-    """Compare two sets of policies limit by limit, in words."""
-    from app.policy import diff
+    """Compare two sets of policies limit by limit; with --on also in their effects."""
+    from app.policy import changes, diff, valid
 
-    _found(diff(before, after, as_json))
+    if on is None:
+        _only_with_on(ctx)
+        _found(diff(before, after, as_json))
+        return
+    from app.whatif.effect.command import Side, Wanted, effect, range_of
+    from app.whatif.replay.asked import jobs_of
+    from app.whatif.replay.choice import Choice
+
+    documents = [valid(path) for path in (before, after)]
+    sides = [
+        Side(name, path, _settings(config, warehouse, policy_files=[],
+                                   policies=[one.document for one in found]))
+        for name, path, found in zip(("before", "after"), (before, after), documents, strict=True)
+    ]
+    wanted = Wanted(
+        range_of(on), 0 if warm_up is None else _duration(warm_up, "--warm-up"), saved,
+        () if jobs is None else jobs_of(sides[0].settings, jobs),
+        Choice(tuple(clusters or ()), tuple(tenants or ()), tuple(topics or ())), slice_records,
+        keep, out, rows, as_json,
+    )
+    _found(effect(*sides, changes(*documents), wanted))
+
+
+def _only_with_on(ctx: typer.Context) -> None:
+    """UserError for an option that says how effects are compared, where they are not."""
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(param.name or "")
+        if isinstance(param, typer.core.TyperOption) and param.name != "as_json" and (
+            given is not None and given.name == "COMMANDLINE"
+        ):
+            raise UserError(f"policy diff: {param.opts[0]} goes with --on RANGE")
 
 
 def _ask(kind: str, name: str, **more: Any) -> Any:

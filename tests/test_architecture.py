@@ -30,7 +30,7 @@ ROOMS: dict[str, set[str]] = {
     "report": READING | {"quality"},
     "stream": READING | {
         "ingest", "alerts", "maintain", "quality", "reconcile", "telemetry"},
-    "whatif": READING | {"ingest", "stream"},
+    "whatif": READING | {"ingest", "stream", "report"},
     "docs": READING | {"ingest", "telemetry"},
     "setup": READING | {
         "alerts", "generate", "ingest", "reconcile", "report", "stream", "telemetry", "whatif"},

@@ -17,6 +17,10 @@ from app.cli import main
 from app.warehouse.questions import QUESTIONS
 from app.warehouse.relations import Warehouse
 from app.warehouse.tables import TABLES, VIEWS
+from app.whatif.effect.compare import compared
+from app.whatif.effect.page import html_of
+from app.whatif.effect.words import About, plain, print_all
+from app.whatif.replay.archive import WHOLE
 from tests.explain import rows as explained
 from tests.report import warehouse as reported
 from tests.throttle_rows import START_MS, TOPIC, frame, write
@@ -161,6 +165,20 @@ def test_other_commands_answer(warehouse, words):
 def test_a_bakeoff_says_what_the_archive_lacks(warehouse):
     code, _, err = answer(warehouse, "bakeoff", "--json")
     assert (code, "has no dispatch records" in err) == (2, True)
+
+
+def test_effects_of_policies_are_compared(warehouse, tmp_path, capsys):
+    (tmp_path / "_weir").mkdir()
+    sides = Warehouse(str(tmp_path)), Warehouse(warehouse)
+    about = About("a", "b", WHOLE, ["rate_limits"], [], [])
+    for before, after in (sides, sides[::-1], (sides[1], sides[1])):
+        found = compared(before, after, 20)
+        assert found.same == (before is after)
+        text = json.dumps(plain(about, found))
+        assert json.loads(text, parse_constant=pytest.fail)["total"]["paused_s"]
+        print_all(about, found)
+        assert "paused_s" in capsys.readouterr().out
+        assert "</html>" in html_of(about, found)
 
 
 @pytest.mark.parametrize("at", [[], ["--at", str(MOST)], ["--at", str(LEAST)], ["--at", "0"]],

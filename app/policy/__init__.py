@@ -5,6 +5,7 @@ Start with `command`; `resolve` finds what holds for a topic or a principal and 
 `app.config`.
 """
 
-from app.policy.command import check, diff, show
+from app.policy.command import check, diff, show, valid
+from app.policy.words import changes
 
-__all__ = ["check", "diff", "show"]
+__all__ = ["changes", "check", "diff", "show", "valid"]

@@ -99,14 +99,7 @@ def _findings(found: Policies) -> Iterable[dict[str, Any]]:
 
 def diff(before: Path, after: Path, as_json: bool = False) -> int:
     """Print the limits that differ between two sets of documents; 0."""
-    every = []
-    for path in (before, after):
-        found = documents_of(path)
-        if found.mistakes:
-            raise UserError.of_many([str(m) for m in found.mistakes],
-                                    f"{PROGRAM} policy check {path}")
-        every.append(found.in_force)
-    found_changes = changes(*every)
+    found_changes = changes(valid(before), valid(after))
     if as_json:
         print(json.dumps([change.plain() for change in found_changes], indent=2))
         return 0
@@ -115,6 +108,15 @@ def diff(before: Path, after: Path, as_json: bool = False) -> int:
     if not found_changes:
         print("no limit differs")
     return 0
+
+
+def valid(path: Path) -> list[Written]:
+    """The documents in force of a configuration, of a file or folder of policies; UserError for
+    mistakes in them."""
+    found = documents_of(path)
+    if found.mistakes:
+        raise UserError.of_many([str(m) for m in found.mistakes], f"{PROGRAM} policy check {path}")
+    return found.in_force
 
 
 def show(

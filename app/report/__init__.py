@@ -56,20 +56,7 @@ def write_page(
     beside = Path() if out is None else out.absolute().parent
     page = build(settings, span or Span(), as_of_ms, configured, beside)
     if out is not None:
-        from app.report.page import html
+        from app.report.page import html, write
 
-        _write(out, html(page, day(page), out.absolute().parent))
+        write(out, html(page, day(page), out.absolute().parent))
     return page
-
-
-def _write(out: Path, text: str) -> None:
-    """Write a page atomically."""
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(out)
-    except OSError as error:
-        raise UserError(
-            f"--out {out}: cannot be written: {error.strerror}\n"
-            "name a file in a folder that this user may write"
-        ) from error

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from app.errors import UserError
 from app.report.charts import NARROW, WIDE, svg
 from app.report.model import Chart, Fold, Grid, Link, Page, Part, Section
 from app.report.words import NUMBERS, cell_text, runbook_target
@@ -37,6 +38,19 @@ def html(page: Page, day: str, beside: Path = Path()) -> str:
         runbook=lambda name: runbook_target(name, beside),
         wide=lambda chart: _drawn(chart, WIDE), narrow=lambda chart: _drawn(chart, NARROW),
     )
+
+
+def write(out: Path, text: str) -> None:
+    """Write a page atomically."""
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(out)
+    except OSError as error:
+        raise UserError(
+            f"--out {out}: cannot be written: {error.strerror}\n"
+            "name a file in a folder that this user may write"
+        ) from error
 
 
 def _drawn(chart: Chart, frame: Any) -> Markup:

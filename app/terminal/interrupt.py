@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ AGAIN_S = 0.05
 """Between two interruptions: a command may begin a statement after the first one."""
 _connections: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, Path]
 _connections = weakref.WeakKeyDictionary()
+_folders: set[Path] = set()
 _lock = threading.Lock()
 
 
@@ -41,6 +43,20 @@ def watch(connection: duckdb.DuckDBPyConnection, spill: Path) -> None:
     """Interrupt this connection, and remove what it has written to `spill`, at a signal."""
     with _lock:
         _connections[connection] = spill
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """A folder that is removed at the end, also where a signal ends the process."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    with _lock:
+        _folders.add(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with _lock:
+            _folders.discard(folder)
 
 
 @contextmanager
@@ -154,8 +170,8 @@ class _Stop:
         self._end_process()
 
     def _end_process(self) -> None:
-        for _, spill in _watched():
-            shutil.rmtree(spill, ignore_errors=True)
+        for folder in (*_folders, *(spill for _, spill in _watched())):
+            shutil.rmtree(folder, ignore_errors=True)
         number = self._received or signal.SIGINT
         late = number == signal.SIGALRM
         print(f"weir: {self._late() if late else 'interrupted'}", file=sys.stderr, flush=True)

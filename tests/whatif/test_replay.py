@@ -15,33 +15,15 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from app.cli import main
-from app.config.settings import load_settings
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
 from app.warehouse.commit import Writer
 from app.warehouse.tables import TABLES
 from app.whatif.replay import out as out_module
 from state.jobs import DECLARED, JOBS
-from tests.bench import archives
 from tests.effort import examples
 from tests.whatif.test_what_if import event
 
-EVENTS = 20_000
 BEGIN_MS, LENGTH_MS = 1_767_621_600_000, 600_000
 Row = Counter[str]
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The configuration of a warehouse with an archive in several files, and nothing else."""
-    folder = tmp_path_factory.mktemp("archived")
-    trace = plan_trace(load_scenario("demo"), EVENTS, 7)
-    path = folder / "weir.yaml"
-    path.write_text(yaml.safe_dump({
-        "warehouse": str(folder / "warehouse"), "shards": 3, "policies": trace.policies,
-    }))
-    archives.build(load_settings(path), trace, 3_000)
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,10 @@ class Asked:
     verify: bool = False
     changed: bool = False
     """Whether policies or parameters are others than those of the configuration."""
+    throughout: bool = False
+    """Whether the policies hold from the beginning, also where the run had others before them."""
+    option: str = "--out"
+    """What the folder was given by."""
 
     def __post_init__(self) -> None:
         begin_ms, end_ms = self.span.begin_ms, self.span.end_ms

@@ -35,12 +35,8 @@ def replay(settings: Settings, asked: Asked) -> int:
     """Replay, and with `verify` compare; 0, or 1 where live tables differ."""
     require_delta_rs(settings.warehouse)
     Warehouse.of(settings).require()
-    begun = _Begun(settings, asked)
-    with run_lock.only_run(begun.out.settings, ["replay"]):
-        if not begun.out.ended:
-            begun.go_on()
-        else:
-            print(f"{asked.out}: this replay has ended; nothing is left to do")
+    begun = Replay(settings, asked)
+    begun.run()
     return begun.verified() if asked.verify else 0
 
 
@@ -51,7 +47,7 @@ def _group(
     others hold from the beginning."""
     logs = [log for log in live_logs(settings, jobs).values() if log is not None]
     policies = settings.policy_dicts()
-    if all(log.last == policies for log in logs):
+    if not asked.throughout and all(log.last == policies for log in logs):
         return live_operators(settings, jobs)
     if asked.saved and any(log.versions for log in logs):
         raise UserError(
@@ -61,25 +57,46 @@ def _group(
     return operators(settings, jobs)
 
 
-class _Begun:
+class Replay:
     """A replay that may begin: what it needs is there and fits."""
 
-    def __init__(self, settings: Settings, asked: Asked) -> None:
+    def __init__(
+        self, settings: Settings, asked: Asked, archive_version: int | None = None
+    ) -> None:
+        """Of the newest version of the archive, or another one; UserError for what is wrong."""
         self._settings = manifest.followed(settings)
         self._jobs = asked.jobs or settings.jobs
         self._group = _group(self._settings, self._jobs, asked)
         self._asked = asked
         self._begin = begin_of(self._settings, self._jobs, asked)
         self._span = self._begin.span
-        self.out = Out(self._settings, asked.out, self._identity())
+        self.out = Out(self._settings, asked.out, self._identity(), asked.option)
         self._archive = Archive(
             self._settings, {name: o.route for name, o in self._group.items()},
             Span(self._begin.read_ms, self._span.end_ms), asked.choice,
-            self.out.archive_version if self.out.begun else None,
+            self.out.archive_version if self.out.begun else archive_version,
             self.out.applied if self.out.begun else self._begin.applied,
         )
         if not self.out.begun:
             self._plan()
+
+    @property
+    def archive_version(self) -> int:
+        """The version of the archive that is replayed."""
+        return self._archive.version
+
+    @property
+    def begins(self) -> list[str]:
+        """Where it begins, in words: which rows a longer past could change."""
+        return self._begin.said(self._settings, self._jobs)
+
+    def run(self) -> None:
+        """Judge all that is left."""
+        with run_lock.only_run(self.out.settings, ["replay"]):
+            if not self.out.ended:
+                self.go_on()
+            else:
+                print(f"{self._asked.out}: this replay has ended; nothing is left to do")
 
     def _identity(self) -> dict[str, Any]:
         """What makes two replays the same."""
@@ -129,7 +146,7 @@ class _Begun:
         else:
             begin = self._begin
             out.begin(self._archive.version, self._planned, begin.states, begin.applied)
-            for line in begin.said(self._settings, self._jobs):
+            for line in self.begins:
                 print(line)
         shutil.rmtree(out.spill, ignore_errors=True)
         out.prepare(self._group)

@@ -40,36 +40,40 @@ SAVED_EVERY_S = 10.0
 class Out:
     """The folder of one replay."""
 
-    def __init__(self, settings: Settings, folder: str, identity: Mapping[str, Any]) -> None:
-        """UserError for a folder that is no place for this replay; nothing is written."""
+    def __init__(
+        self, settings: Settings, folder: str, identity: Mapping[str, Any], option: str = "--out"
+    ) -> None:
+        """UserError for a folder that is no place for this replay, with the `option` that named it;
+        nothing is written."""
+        self._place = f"{option} {folder}"
         root = local_path(folder)
         if root is None:
-            raise UserError(f"--out {folder}: is not a folder of this machine")
+            raise UserError(f"{self._place}: is not a folder of this machine")
         self.root = root.absolute()
         self.settings = settings.model_copy(update={
             "warehouse": str(self.root), "storage_options": {}, "commit": "delta-rs",
         })
-        self._refuse_live(settings, folder)
+        self._refuse_live(settings)
         self._identity = json.loads(json.dumps(identity))
-        self._document = self._load(folder)
+        self._document = self._load()
         refused = writable.obstacle(self.settings)
         if refused is not None:
-            raise UserError(f"--out {folder}: {refused}")
+            raise UserError(f"{self._place}: {refused}")
         self._saved_s = time.monotonic()
         self._writer: Writer | None = None
 
-    def _refuse_live(self, settings: Settings, folder: str) -> None:
+    def _refuse_live(self, settings: Settings) -> None:
         live = local_path(settings.warehouse)
         if live is not None and live.resolve() == self.root.resolve():
             raise UserError(
-                f"--out {folder}: is the warehouse that is replayed\nname another folder"
+                f"{self._place}: is the warehouse that is replayed\nname another folder"
             )
 
-    def _load(self, folder: str) -> dict[str, Any] | None:
+    def _load(self) -> dict[str, Any] | None:
         text = read_text(self.settings, NAME)
         if text is None:
             if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
-                raise UserError(f"--out {folder}: is not empty and not of a replay\n"
+                raise UserError(f"{self._place}: is not empty and not of a replay\n"
                                 "name a folder that does not exist")
             return None
         try:
@@ -78,14 +82,14 @@ class Out:
         except (ValueError, KeyError, TypeError):
             raise UserError(f"{self.root / NAME}: is damaged\nname another folder") from None
         if version != FORMAT:
-            raise UserError(f"--out {folder}: was written by another version of Weir "
+            raise UserError(f"{self._place}: was written by another version of Weir "
                             f"(format {version!r})\nname another folder")
         other = [key for key in {**theirs, **self._identity}
                  if theirs.get(key) != self._identity.get(key)]
         if other:
             key = other[0]
             raise UserError(
-                f"--out {folder}: belongs to another replay, whose {key} is {theirs.get(key)!r}, "
+                f"{self._place}: belongs to another replay, whose {key} is {theirs.get(key)!r}, "
                 f"not {self._identity.get(key)!r}\nname another folder"
             )
         return found

@@ -1,0 +1,164 @@
+"""The command `policy diff A B --on RANGE`: what B would have changed over a range of the archive.
+
+The range is replayed under both, and the tables are compared. Everything that can be wrong is
+refused before the first record is read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.terminal.interrupt import temporary_folder
+from app.terminal.moments import moment_ms
+from app.warehouse.reach import require_delta_rs
+from app.warehouse.relations import Warehouse
+from app.warehouse.small_files import local_path
+from app.whatif.effect import words
+from app.whatif.effect.compare import Effects, compared
+from app.whatif.replay.archive import FIRST_MS, LAST_MS, WHOLE, Span
+from app.whatif.replay.asked import Asked, replaced_by
+from app.whatif.replay.choice import EVERYTHING, Choice
+from app.whatif.replay.command import Replay
+from app.whatif.replay.slices import RECORDS
+from state.jobs import DECLARED
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.policy.words import Change
+
+RANGE = "FROM/TO with times as in --from and --to of replay, either may be missing, or all"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two sets of policies."""
+
+    name: str
+    """before or after."""
+    given: Path
+    settings: Settings
+    """The configuration with these policies in place of its own."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is compared, and where the answer goes."""
+
+    span: Span = WHOLE
+    warm_up_ms: int = 0
+    saved: bool = False
+    jobs: tuple[str, ...] = ()
+    """Without any: those of the configuration that follow policies."""
+    choice: Choice = EVERYTHING
+    records: int = RECORDS
+    """Records of a slice."""
+    keep: Path | None = None
+    """The folder of the two warehouses; without it they are removed."""
+    out: Path | None = None
+    """The page to write."""
+    rows: int = 20
+    as_json: bool = False
+
+    def __post_init__(self) -> None:
+        if self.warm_up_ms and self.span.begin_ms == FIRST_MS:
+            raise UserError("policy diff: --warm-up goes with a range that has a begin")
+        if self.warm_up_ms and self.saved:
+            raise UserError("policy diff: --saved has its own begin: leave out --warm-up")
+        if self.out is not None and not self.out.absolute().parent.is_dir():
+            raise UserError(
+                f"--out {self.out}: the folder {self.out.absolute().parent} does not exist")
+
+
+def range_of(text: str) -> Span:
+    """The span of a range on the command line; UserError for what is none."""
+    if text.strip() == "all":
+        return WHOLE
+    begin, slash, end = (part.strip() for part in text.partition("/"))
+    if not slash or not (begin or end):
+        raise UserError(f"--on {text}: is not a range\nallowed: {RANGE}")
+    where = f"--on {text}"
+    span = Span(moment_ms(begin, where) if begin else FIRST_MS,
+                moment_ms(end, where) if end else LAST_MS)
+    if span.begin_ms >= span.end_ms:
+        raise UserError(f"{where}: its begin is not before its end")
+    return span
+
+
+def effect(before: Side, after: Side, changes: Sequence[Change], wanted: Wanted) -> int:
+    """Print what the one set of policies would have changed in effect of the other, or write it as
+    a page; 0. `changes` are the limits that differ."""
+    require_delta_rs(before.settings.warehouse)
+    Warehouse.of(before.settings).require()
+    _refuse_live(before.settings, wanted.keep)
+    with _folder(wanted.keep) as folder:
+        first = _replay(before, wanted, folder)
+        second = _replay(after, wanted, folder, first.archive_version)
+        if first.archive_version != second.archive_version:
+            raise UserError(f"--keep {wanted.keep}: its two replays are of different versions of "
+                            "the archive\nname another folder")
+        with redirect_stdout(sys.stderr):
+            for side, one in ((before, first), (after, second)):
+                print(f"{side.name}: {side.given}", flush=True)
+                one.run()
+        found = compared(*(Warehouse.of(one.out.settings) for one in (first, second)), wanted.rows)
+    _answer(words.About(str(before.given), str(after.given), wanted.span, _jobs(before, wanted),
+                        first.begins, changes), found, wanted)
+    return 0
+
+
+def _jobs(side: Side, wanted: Wanted) -> tuple[str, ...]:
+    jobs = wanted.jobs or tuple(
+        job for job in side.settings.jobs if "policy" in DECLARED[job].kinds)
+    if not jobs:
+        raise UserError("policy diff: the configuration runs no job that follows policies")
+    return jobs
+
+
+def _refuse_live(settings: Settings, keep: Path | None) -> None:
+    """UserError for a folder in the warehouse that is replayed."""
+    live = local_path(settings.warehouse)
+    if keep is not None and live is not None and keep.resolve().is_relative_to(live.resolve()):
+        raise UserError(f"--keep {keep}: is in the warehouse that is replayed\n"
+                        "name another folder")
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    """Where the warehouses of the replays are."""
+    if keep is not None:
+        yield keep
+        return
+    with temporary_folder("weir-policy-diff-") as folder:
+        yield folder
+
+
+def _replay(side: Side, wanted: Wanted, folder: Path, archive_version: int | None = None) -> Replay:
+    choice = replace(wanted.choice, replaced=replaced_by(side.settings))
+    asked = Asked(
+        str(folder / side.name), _jobs(side, wanted), wanted.span, wanted.warm_up_ms, choice,
+        saved=wanted.saved, records=wanted.records, changed=True, throughout=True, option="--keep",
+    )
+    return Replay(side.settings, asked, archive_version)
+
+
+def _answer(about: words.About, found: Effects, wanted: Wanted) -> None:
+    if wanted.out is not None:
+        from app.report.page import write
+        from app.whatif.effect.page import html_of
+
+        write(wanted.out, html_of(about, found))
+    if wanted.as_json:
+        print(json.dumps(words.plain(about, found), ensure_ascii=False, indent=1))
+        return
+    words.print_all(about, found)
+    if wanted.keep is not None:
+        print(f"\nThe tables are in {wanted.keep / 'before'} and {wanted.keep / 'after'}.")
+    if wanted.out is not None:
+        print(f"\nThe page is in {wanted.out}.")

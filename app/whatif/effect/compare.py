@@ -1,0 +1,229 @@
+"""The tables of two replays compared: what each measure is under the one and the other policies.
+
+Both sides are summed by topic and user in their own warehouse; sums meet in one connection, which
+moves to disk what its memory has no room for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from app.warehouse.memory import default_bytes
+from app.warehouse.relations import Warehouse, connect
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A sum over rows; all of them are the smaller the less a policy limits."""
+
+    name: str
+    meaning: str
+    scale: int = 1
+    """What the sum is divided by for reading."""
+
+    def shown(self, value: int) -> int | float:
+        """The sum for reading: a count, or seconds."""
+        return value if self.scale == 1 else round(value / self.scale, 3)
+
+
+NS, MS = 1_000_000_000, 1000
+MEASURES = (
+    Measure("throttles", "marks of connections by publish limits"),
+    Measure("pauses", "pauses of connections, one for each topic on them"),
+    Measure("paused_s", "time that topics were paused", NS),
+    Measure("paused_own_s", "of this, for the topic's own limit", NS),
+    Measure("paused_shared_s", "of this, for limits that topics share", NS),
+    Measure("paused_others_s", "of this, for limits of other topics", NS),
+    Measure("victims", "topics that were paused for limits of other topics"),
+    Measure("throttled_ids", "new producer ids that were throttled"),
+    Measure("rejected_ids", "new producer ids that were rejected"),
+    Measure("id_throttle_s", "throttle time of these ids", MS),
+    Measure("exceeded_checks", "checks that found a backlog over a quota"),
+    Measure("evictions", "evictions from backlogs"),
+    Measure("evicted_entries", "entries that these skipped: lost to their subscription"),
+    Measure("disconnected_producers", "producers disconnected for a backlog quota"),
+    Measure("refused_producers", "producers refused for a backlog quota"),
+)
+NAMES = tuple(measure.name for measure in MEASURES)
+KINDS = ("topic", "user")
+BINS = 60
+"""Bars of a picture over time."""
+
+_DECISIONS = """
+  SELECT 'topic' AS kind, cluster, topic AS name, ts_wall_ms AS at_ms, 1 AS throttles
+  FROM throttle_events WHERE action = 'mark'
+  UNION ALL BY NAME
+  SELECT 'topic' AS kind, cluster, topic AS name, window_start_ms AS at_ms,
+    limited_times AS pauses, CAST(culprit_ns AS HUGEINT) AS paused_own_s,
+    CAST(coalesce(shared_ns, 0) AS HUGEINT) AS paused_shared_s,
+    CAST(collateral_ns AS HUGEINT) AS paused_others_s,
+    CAST(culprit_ns AS HUGEINT) + coalesce(shared_ns, 0) + collateral_ns AS paused_s,
+    collateral_times > 0 OR collateral_ns > 0 AS is_victim
+  FROM topic_throttle_stats
+  UNION ALL BY NAME
+  SELECT 'user' AS kind, cluster, "user" AS name, ts_wall_ms AS at_ms,
+    CAST(verdict = 'throttled' AS INTEGER) AS throttled_ids,
+    CAST(verdict = 'rejected' AS INTEGER) AS rejected_ids, throttle_ms AS id_throttle_s
+  FROM producer_id_decisions WHERE verdict <> 'counted'
+  UNION ALL BY NAME
+  SELECT 'topic' AS kind, cluster, topic AS name, pass_ms AS at_ms,
+    CAST(exceeded_size OR exceeded_time AS INTEGER) AS exceeded_checks,
+    producers_disconnected AS disconnected_producers
+  FROM backlog_checks WHERE exceeded_size OR exceeded_time OR producers_disconnected > 0
+  UNION ALL BY NAME
+  SELECT 'topic' AS kind, cluster, topic AS name, ts_wall_ms AS at_ms,
+    CAST(NOT phantom AS INTEGER) AS evictions, entries_skipped AS evicted_entries
+  FROM backlog_evictions
+  UNION ALL BY NAME
+  SELECT 'topic' AS kind, cluster, topic AS name, ts_wall_ms AS at_ms, 1 AS refused_producers
+  FROM producer_refusals
+"""
+_SUMMED = ", ".join(
+    f"coalesce(sum({name}), 0)::HUGEINT AS {name}" for name in NAMES if name != "victims"
+)
+_ENTITIES = f"""
+SELECT kind, cluster, name,
+  CASE kind WHEN 'topic' THEN weir_topic_tenant(name) END AS tenant, {_SUMMED},
+  coalesce(bool_or(is_victim), false)::HUGEINT AS victims
+FROM ({_DECISIONS}) GROUP BY kind, cluster, name
+"""
+_CACHES = """
+SELECT cluster, policy, sum(hits)::HUGEINT AS hits, sum(misses)::HUGEINT AS misses
+FROM cache_stats WHERE topic IS NULL GROUP BY cluster, policy
+"""
+OVER_TIME = ("paused_s", "rejected_ids", "evicted_entries")
+_TIMES = f"""
+SELECT at_ms, {", ".join(f"coalesce(sum({n}), 0)::HUGEINT AS {n}" for n in OVER_TIME)}
+FROM ({_DECISIONS}) WHERE at_ms IS NOT NULL GROUP BY at_ms
+"""
+_SIDES = {"entities": _ENTITIES, "times": _TIMES, "caches": _CACHES}
+_WHOLES = ", ".join(f"{name}::HUGEINT AS {name}" for name in NAMES)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What differs between two replays; a measure of a row is `{name}_before`, `{name}_after`."""
+
+    total: Row
+    tenants: list[Row]
+    topics: list[Row]
+    users: list[Row]
+    """The greatest changes first."""
+    changed: dict[str, int]
+    """How many tenants, topics and users differ in a measure; the lists may have fewer."""
+    times: list[Row]
+    """Sums of `OVER_TIME` from `at_ms` to before `until_ms`."""
+    caches: list[Row]
+    """Hits and misses by cluster and eviction strategy."""
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures that are not 0 on both sides."""
+        return tuple(m for m in MEASURES if any(pair(self.total, m.name)))
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not any(self.changed.values()) and all(
+            row[f"{name}_before"] == row[f"{name}_after"]
+            for row in self.caches for name in ("hits", "misses")
+        )
+
+
+def pair(row: Row, name: str) -> tuple[int, int]:
+    """A measure of a row before and after."""
+    return row[f"{name}_before"], row[f"{name}_after"]
+
+
+def shown(row: Row, measure: Measure) -> tuple[int | float, int | float, int | float]:
+    """A measure of a row for reading: before, after, and the change."""
+    before, after = pair(row, measure.name)
+    return measure.shown(before), measure.shown(after), measure.shown(after - before)
+
+
+def compared(before: Warehouse, after: Warehouse, rows: int) -> Effects:
+    """The effects of other policies, from the tables of a replay under each; of tenants, topics
+    and users so many `rows` with the greatest changes."""
+    limits = {"memory_limit": f"{default_bytes() // 2}B"}
+    every = " ".join(_SIDES.values())
+    with (
+        connect(after, every, in_order=False, limits=limits, calendar=True) as theirs,
+        connect(before, every, in_order=False, limits=limits, calendar=True) as ours,
+    ):
+        for name, sql in _SIDES.items():
+            ours.execute(f"CREATE TABLE {name} AS SELECT 'before' AS side, * FROM ({sql})")
+            ours.register(f"_{name}", theirs.sql(sql).to_arrow_reader())
+            columns = ours.execute(f"DESCRIBE {name}").fetchall()
+            # 128-bit integers come as decimals
+            cast = ", ".join(f'"{c}"::{kind} AS "{c}"' for c, kind, *_ in columns[1:])
+            ours.execute(f"INSERT INTO {name} SELECT 'after', {cast} FROM _{name}")
+            ours.unregister(f"_{name}")
+        ours.execute(
+            f"CREATE TABLE changes AS SELECT kind, cluster, name, tenant, {_paired(NAMES)}"
+            " FROM entities GROUP BY ALL"
+        )
+        return _effects(ours, rows)
+
+
+def _paired(names: tuple[str, ...]) -> str:
+    """Sums of both sides."""
+    return ", ".join(
+        f"coalesce(sum({name}) FILTER (WHERE side = '{side}'), 0)::HUGEINT AS {name}_{side}"
+        for name in names for side in ("before", "after")
+    )
+
+
+def _effects(connection: duckdb.DuckDBPyConnection, rows: int) -> Effects:
+    sums = ", ".join(f"coalesce(sum({name}_{side}), 0)::HUGEINT AS {name}_{side}"
+                     for name in NAMES for side in ("before", "after"))
+    differs = " OR ".join(f"{name}_before <> {name}_after" for name in NAMES)
+    order = ", ".join(f"abs({name}_after - {name}_before) DESC" for name in (
+        "paused_s", "evicted_entries", "rejected_ids", *NAMES))
+    connection.execute(
+        f"CREATE TABLE tenants AS SELECT cluster, tenant, {sums} FROM changes"
+        " WHERE kind = 'topic' GROUP BY cluster, tenant"
+    )
+    wanted = {
+        "tenants": ("tenants", "cluster, tenant", "true"),
+        "topics": ("changes", "cluster, name", "kind = 'topic'"),
+        "users": ("changes", "cluster, name", "kind = 'user'"),
+    }
+    lists, changed = {}, {}
+    for name, (table, key, chosen) in wanted.items():
+        where = f"FROM {table} WHERE {chosen} AND ({differs})"
+        changed[name] = _rows(connection, f"SELECT count(*) AS n {where}")[0]["n"]
+        lists[name] = _rows(connection, f"SELECT * {where} ORDER BY {order}, {key} LIMIT {rows}")
+    return Effects(
+        _rows(connection, f"SELECT {sums} FROM changes")[0],
+        lists["tenants"], lists["topics"], lists["users"], changed, _times(connection),
+        _rows(connection, f"SELECT cluster, policy, {_paired(('hits', 'misses'))} FROM caches"
+              " GROUP BY ALL ORDER BY cluster, policy"),
+    )
+
+
+def _times(connection: duckdb.DuckDBPyConnection) -> list[Row]:
+    """The sums over time, in at most `BINS` parts."""
+    least, most = connection.execute("SELECT min(at_ms), max(at_ms) FROM times").fetchone() or (
+        None, None)
+    if least is None:
+        return []
+    width = (most - least) // BINS + 1
+    return _rows(connection, f"""
+        SELECT {least} + part * {width} AS at_ms, {least} + (part + 1) * {width} AS until_ms, *
+        FROM (SELECT (at_ms::HUGEINT - {least}) // {width} AS part, {_paired(OVER_TIME)}
+              FROM times GROUP BY part)
+        ORDER BY at_ms
+    """)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Row]:
+    found = connection.execute(sql)
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+

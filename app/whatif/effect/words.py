@@ -1,0 +1,112 @@
+"""The effects of other policies as tables for reading, and as JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.terminal.moments import instant_of
+from app.terminal.printable import printable
+from app.warehouse.query import write_table
+from app.whatif.effect.compare import MEASURES, Effects, Measure, Row, pair, shown
+from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
+
+if TYPE_CHECKING:
+    from app.policy.words import Change
+
+SIDES = ("before", "after", "change")
+LISTS = {"tenants": ("cluster", "tenant"), "topics": ("cluster", "topic"),
+         "users": ("cluster", "user")}
+"""The lists of an answer, and the columns that name a row of each."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What has been compared."""
+
+    before: str
+    after: str
+    span: Span
+    jobs: Sequence[str]
+    begins: Sequence[str]
+    """Where the replays begin, in words: which rows a longer past could change."""
+    changes: Sequence[Change]
+    """The limits that differ."""
+
+    @property
+    def covers(self) -> str:
+        """The range in words."""
+        begin_ms, end_ms = self.span.begin_ms, self.span.end_ms
+        parts = [f"from {instant_of(begin_ms)}"] if begin_ms != FIRST_MS else []
+        parts += [f"before {instant_of(end_ms)}"] if end_ms != LAST_MS else []
+        return " ".join(parts) or "over the whole archive"
+
+
+def named(name: str, row: Row) -> dict[str, Any]:
+    """The columns that name a row of a list."""
+    key = LISTS[name][1]
+    return {"cluster": row["cluster"], key: row["tenant" if key == "tenant" else "name"]}
+
+
+def plain(about: About, found: Effects) -> dict[str, Any]:
+    """The whole answer as JSON."""
+    return {
+        "before": about.before, "after": about.after,
+        "from_ms": None if about.span.begin_ms == FIRST_MS else about.span.begin_ms,
+        "to_ms": None if about.span.end_ms == LAST_MS else about.span.end_ms,
+        "jobs": list(about.jobs), "begins": list(about.begins),
+        "limits": [change.plain() for change in about.changes], "same": found.same,
+        "total": _measures(found.total), "changed": found.changed,
+        **{name: [{**named(name, row), **_measures(row)} for row in getattr(found, name)]
+           for name in LISTS},
+        "caches": found.caches,
+    }
+
+
+def _measures(row: Row) -> dict[str, dict[str, int | float]]:
+    return {m.name: dict(zip(SIDES, shown(row, m), strict=True)) for m in MEASURES}
+
+
+def changed_in(rows: Sequence[Row]) -> list[Measure]:
+    """The measures that differ in one of some rows."""
+    return [m for m in MEASURES if any(len(set(pair(row, m.name))) > 1 for row in rows)]
+
+
+def print_all(about: About, found: Effects) -> None:
+    """Print what differs."""
+    print(printable(f"{about.after} in place of {about.before}, {about.covers}"))
+    for line in about.begins:
+        print(line)
+    if found.same:
+        print("\nnothing differs")
+    measures = found.measures
+    print()
+    write_table(["measure", *SIDES, "meaning"],
+                [[m.name, *shown(found.total, m), m.meaning] for m in measures], sys.stdout, None)
+    for name in LISTS:
+        rows: list[Row] = getattr(found, name)
+        if rows:
+            _print_list(name, rows, found.changed[name])
+    if found.caches:
+        print("\ncaches")
+        names = list(found.caches[0])
+        write_table(names, [[row[n] for n in names] for row in found.caches], sys.stdout, None)
+
+
+def _print_list(name: str, rows: Sequence[Row], every: int) -> None:
+    """The rows of a list, each measure that differs with its value before and its change."""
+    measures = changed_in(rows)
+    columns = [*LISTS[name], *(f"{m.name}{end}" for m in measures for end in ("", "_change"))]
+    cells = []
+    for row in rows:
+        numbers: list[int | float] = []
+        for measure in measures:
+            before, _, change = shown(row, measure)
+            numbers += [before, change]
+        cells.append([*named(name, row).values(), *numbers])
+    print(f"\n{name} that differ: before, and the change")
+    write_table(columns, cells, sys.stdout, None)
+    if every > len(rows):
+        print(f"{len(rows):,} of {every:,} rows; --rows N shows more")
