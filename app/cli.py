@@ -107,7 +107,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 ANSWERING = frozenset({
     "tables", "query", "explain", "report", "bakeoff", "what-if", "validate", "quality", "replay",
-    "demo", "doctor", "generate", "maintain", "forget", "size", "policy",
+    "demo", "doctor", "generate", "maintain", "forget", "forecast", "size", "policy",
 })
 """Commands that answer and end; Ctrl-C ends them immediately."""
 
@@ -443,6 +443,22 @@ def reconcile(
     from app.reconcile import reconcile as run_reconcile
 
     _found(run_reconcile(_settings(config, warehouse), as_json, watch))
+
+
+@app.command()
+def forecast(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    at: Annotated[str | None, typer.Option(
+        "--at", help="Only what was known then: ISO 8601, -10m or ms since the epoch."
+    )] = None,
+    as_json: Json = False,
+) -> None:
+    """Predict when limits are reached, with the error of past forecasts; keeps the results."""
+    from app.forecast import forecast as run_forecast
+
+    at_ms = None if at is None else moment(at, "--at")
+    _found(run_forecast(_settings(config, warehouse), at_ms, as_json))
 
 
 @app.command()

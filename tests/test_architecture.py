@@ -25,11 +25,12 @@ ROOMS: dict[str, set[str]] = {
     "telemetry": READING | {"alerts", "ingest"},
     "maintain": READING | {"background", "ingest"},
     "reconcile": READING | {"background", "ingest"},
+    "forecast": READING | {"background"},
     "explain": READING,
     "policy": READING,
     "report": READING | {"quality"},
     "stream": READING | {
-        "ingest", "alerts", "maintain", "quality", "reconcile", "telemetry"},
+        "forecast", "ingest", "alerts", "maintain", "quality", "reconcile", "telemetry"},
     "whatif": READING | {"ingest", "stream", "report"},
     "docs": READING | {"ingest", "telemetry"},
     "setup": READING | {

@@ -153,7 +153,8 @@ def test_everything_is_explained(warehouse, entity, moment):
     ["tables"], ["tables", "--json"], ["tables", "events"], ["metrics", "--once"],
     ["metrics", "--once", "--json"], ["what-if", "dispatch", "--msgs", "1"],
     ["what-if", "dispatch", "--bytes", "1", "--json", "--by", "subscription"],
-    ["what-if", "producer-ids", "--json"],
+    ["what-if", "producer-ids", "--json"], ["forecast"], ["forecast", "--json"],
+    ["forecast", "--at", "2023-11-15"],
 ], ids=" ".join)
 def test_other_commands_answer(warehouse, words):
     code, out, err = answer(warehouse, *words)

@@ -31,4 +31,5 @@ class MaintenanceSettings(Model):
     retention: list[Retention] = [
         Retention(table="quality_results", keep_ms=30 * DAY_MS),
         Retention(table="reconciliation", keep_ms=30 * DAY_MS),
+        Retention(table="forecasts", keep_ms=30 * DAY_MS),
     ]

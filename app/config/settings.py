@@ -36,6 +36,7 @@ from app.config.base import (
     shown,
     without_users,
 )
+from app.config.forecast import ForecastSettings
 from app.config.levels import compiled
 from app.config.maintenance import MaintenanceSettings
 from app.config.metrics import MetricsSettings
@@ -117,6 +118,7 @@ class Settings(_WithJobs):
     metrics: MetricsSettings | None = None
     reconcile: ReconcileSettings | None = None
     quality: QualitySettings = QualitySettings()
+    forecast: ForecastSettings = ForecastSettings()
     alerts: AlertSettings = AlertSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
     saved_states: SavedStatesSettings = SavedStatesSettings()
@@ -127,7 +129,9 @@ class Settings(_WithJobs):
 
     _text = field_validator("storage_options", mode="before")(as_text)
 
-    @field_validator("quality", "alerts", "maintenance", "saved_states", mode="before")
+    @field_validator(
+        "quality", "forecast", "alerts", "maintenance", "saved_states", mode="before"
+    )
     @classmethod
     def _off(cls, section: Any) -> Any:
         """Null switches a section off; the commands of the same name still work."""

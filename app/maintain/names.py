@@ -21,13 +21,14 @@ from app.warehouse.relations import literal
 from app.warehouse.tables import Table, TableColumn
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "principal": ("principal", "user"),
+    "principal": ("principal", "user", "entity"),
     "client_id": ("client_id",),
     "producer": ("producer_name", "uuid"),
     "consumer": ("consumer",),
     "subscription": ("subscription", "oldest_subscription"),
     "connection": ("cnx_id", "limiter_name"),
-    "topic": ("topic", "culprit_topic", "trigger_topic", "limiter_name", "collateral_topics"),
+    "topic": ("topic", "culprit_topic", "trigger_topic", "limiter_name", "collateral_topics",
+              "entity"),
 }
 """By kind of name the columns that hold names of that kind."""
 VALUES = ("labels",)

@@ -13,7 +13,7 @@ from app.warehouse.tables import TABLES, Table
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-CLOCKS = ("ingest_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms")
+CLOCKS = ("ingest_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms", "made_ms")
 """Columns by which rows of tables that are no job's grow old."""
 
 

@@ -57,6 +57,18 @@ SUITES: dict[str, list[Check]] = {
         rows_that("a number that is missing has a reason",
                   "broker_value IS NULL AND reason IS NULL"),
     ),
+    "forecasts": suite(
+        "forecasts",
+        *not_null("made_ms", "known_ms", "kind", "entity", "limit", "used", "highest", "breached",
+                  "method"),
+        *(between(column, 0) for column in ("limit", "used", "highest", "predicted", "mean_error")),
+        rows_that("a forecast has a day, a number and an error, or a reason why there is none",
+                  "(for_ms IS NULL OR predicted IS NULL OR mean_error IS NULL)"
+                  " <> (reason IS NOT NULL)"),
+        rows_that("a breach lies between what is known and what is predicted",
+                  "breach_ms < known_ms OR breach_ms >= for_ms"),
+        rows_that("the worst error is not below the mean", "worst_error < mean_error"),
+    ),
     "producer_id_quota_advice": suite(
         "producer_id_quota_advice",
         *not_null("advised_ms", "cluster", "user", "windows", "new_ids", "rate_advised"),

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from app.alerts import beside as alerts
 from app.errors import UserError
+from app.forecast.beside import beside as forecasts
 from app.ingest import sources
 from app.maintain import staging
 from app.maintain.beside import beside as maintenance
@@ -181,6 +182,7 @@ class Service:
                 audits(self._settings, self._endless, self._progress.warn),
                 maintenance(self._settings, self._endless, self._progress.warn),
                 comparisons(self._settings, self._endless, self._progress.warn),
+                forecasts(self._settings, self._endless, self._progress.warn),
             ):
                 self._watch()
         finally:

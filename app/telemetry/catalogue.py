@@ -28,6 +28,7 @@ class Definition:
 
 _BROKER = ("cluster", "broker")
 _TOPIC = (*_BROKER, "namespace", "topic")
+_FORECAST = ("kind", *_BROKER, "entity", "method")
 _BACKLOG = ("cluster", "namespace", "topic")
 _USER = (*_BROKER, "user")
 _CACHE = (*_BROKER, "policy", "max_bytes")
@@ -220,6 +221,19 @@ _STREAM = (
     Definition("weir_reconcile_compared_timestamp_seconds", "gauge", _BROKER,
                "Time up to which the broker's numbers were compared (s since the epoch).",
                "reconciliation"),
+    Definition("weir_forecast_known_timestamp_seconds", "gauge", (),
+               "End of the newest hour that the newest forecasts follow from (s since the epoch).",
+               "forecasts"),
+    Definition("weir_forecast_limits", "gauge", ("kind", "method", "result"),
+               "Limits of the newest forecasts, by result: breached, expected (to be reached), none"
+               " (is expected), or unknown.", "forecasts"),
+    Definition("weir_forecast_breach_timestamp_seconds", "gauge", _FORECAST,
+               "Time at which the limit is expected to be reached (s since the epoch), of those"
+               " that are reached soonest.", "forecasts", True),
+    Definition("weir_forecast_predicted_ratio", "gauge", _FORECAST,
+               "Of these, the predicted highest use of a day / limit.", "forecasts", True),
+    Definition("weir_forecast_error_ratio", "gauge", _FORECAST,
+               "Of these, the mean error of past forecasts / limit.", "forecasts", True),
     Definition("weir_table_rows", "gauge", ("table",), "Rows of the table.", "log"),
     Definition("weir_table_bytes", "gauge", ("table",), "Bytes of its data files.", "log"),
     Definition("weir_table_files", "gauge", ("table",), "Its data files.", "log"),

@@ -26,6 +26,7 @@ from app.telemetry.changes import Follower, StartAnew
 from app.telemetry.coverage import Coverage
 from app.telemetry.engine import Caches, Checks, Chunks, PolicyVersions
 from app.telemetry.entities import Bounds
+from app.telemetry.forecasts import Forecasts
 from app.telemetry.owned import owned
 from app.telemetry.part import Part, Sample
 from app.telemetry.producer_ids import ProducerIds
@@ -248,7 +249,7 @@ def _parts(settings: Settings, options: MetricsSettings) -> list[Callable[[], Pa
     return [
         lambda: Throttles(bounds), lambda: Quotas(bounds), lambda: Backlogs(bounds, topic_level),
         lambda: ProducerIds(bounds), Chunks, Caches, Checks, Coverage, PolicyVersions,
-        Reconciliation,
+        Reconciliation, lambda: Forecasts(bounds),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import duckdb
@@ -56,9 +56,11 @@ class Sums:
                 yield name, key, value
 
 
-def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
+def rows(
+    connection: duckdb.DuckDBPyConnection, sql: str, params: Mapping[str, Any] | None = None
+) -> list[tuple[Any, ...]]:
     """The answer to a statement."""
-    return list(connection.execute(sql).fetchall())
+    return list(connection.execute(sql, params).fetchall())
 
 
 def scalar(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:

@@ -52,7 +52,8 @@ OWNERS = "weir_owners"
 """A relation with the configured rules of owners, by their place."""
 QUERIES = "weir_queries"
 """The relation with the progress of each streaming query."""
-NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms")
+NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms",
+          "known_ms")
 """Columns with the time that a table has reached, by preference."""
 
 GONE = (
@@ -324,7 +325,7 @@ class _Relation:
         """The column by which its rows are recent; None if they always are."""
         if self.table.job is not None:
             return "ts_wall_ms"
-        clocks = ("ingest_ms", "checked_ms", "compared_ms")
+        clocks = ("ingest_ms", "checked_ms", "compared_ms", "made_ms")
         return next((c for c in clocks if c in self.table.names), None)
 
     def newest(self) -> int | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FOLDER = "_weir/locks"
 MAINTENANCE = "_weir/maintenance.lock"
 RECONCILIATION = "_weir/reconcile.lock"
+FORECAST = "_weir/forecast.lock"
 
 
 class Busy(UserError):
@@ -82,6 +83,15 @@ def only_reconciliation(settings: Settings) -> Iterator[None]:
     has no locks: there only one process may compare."""
     what = f"reconcile: another process compares {settings.warehouse} with its brokers"
     with _only(settings, RECONCILIATION, what):
+        yield
+
+
+@contextmanager
+def only_forecast(settings: Settings) -> Iterator[None]:
+    """Hold the forecasts of the warehouse; Busy while another process makes them. An object store
+    has no locks: there only one process may make them."""
+    what = f"forecast: another process makes forecasts of {settings.warehouse}"
+    with _only(settings, FORECAST, what):
         yield
 
 

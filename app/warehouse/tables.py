@@ -235,6 +235,46 @@ def _reconciliation() -> Table:
     )
 
 
+def _forecasts() -> Table:
+    return Table(
+        "forecasts",
+        "When limits are reached: a row per limit, method and hour in which a forecast was made."
+        " Shares are of `limit`.",
+        (
+            TableColumn("made_ms", LONG, "when it was made (ms since the epoch)"),
+            TableColumn("known_ms", LONG,
+                        "end of the newest hour that it follows from (ms since the epoch)"),
+            TableColumn("kind", TEXT, "kind of the limit, as in quota_usage"),
+            TableColumn("cluster", TEXT, "cluster name"),
+            TableColumn("broker", TEXT, "broker; null where the limit is that of a topic"),
+            TableColumn("entity", TEXT, "topic, resource group, broker or user"),
+            TableColumn("limit", RATE, "the limit then, in its unit: per s, bytes or s"),
+            TableColumn("used", RATE, "highest use of the day before known_ms, in that unit"),
+            TableColumn("p50", RATE,
+                        "median use of its windows or checks, as a share of the limit of each"),
+            TableColumn("p95", RATE, "their 95th percentile"),
+            TableColumn("highest", RATE, "the highest of them"),
+            TableColumn("breached", FLAG,
+                        "whether the newest of them was at the limit, or breached it"),
+            TableColumn("method", TEXT, "trend or same_hour"),
+            TableColumn("for_ms", LONG,
+                        "end of the day that is predicted (ms since the epoch); null with a"
+                        " reason"),
+            TableColumn("predicted", RATE, "highest use of that day, as a share"),
+            TableColumn("breach_ms", LONG,
+                        "start of the hour in which use reaches the limit (ms since the epoch);"
+                        " null = not before for_ms"),
+            TableColumn("mean_error", RATE,
+                        "mean difference of past forecasts, as far ahead, from what came, as a"
+                        " share"),
+            TableColumn("worst_error", RATE, "the largest of these differences"),
+            TableColumn("tests", LONG, "number of these forecasts"),
+            TableColumn("reason", TEXT, "why there is no forecast; null = there is one"),
+        ),
+        sort_by=("known_ms", "kind", "cluster", "entity", "method"),
+    )
+
+
 def _cache_bakeoff() -> Table:
     return Table(
         "cache_bakeoff",
@@ -319,7 +359,7 @@ TABLES: dict[str, Table] = {
     for table in (
         *(table for job in DECLARED.values() for table in job.tables),
         *_chunk_payloads(), _producer_id_live(), _producer_id_quota_advice(), _cache_bakeoff(),
-        _reconciliation(),
+        _reconciliation(), _forecasts(),
         _events(), _quarantine(), *_coverage(), _policies(), _quality_results(),
         _alerts(),
     )

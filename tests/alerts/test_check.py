@@ -104,7 +104,7 @@ def test_a_broker_one_window_behind_the_newest_is_not_taken_for_quiet(
 def test_nothing_fires_on_tables_without_rows(make_settings, tmp_path, capsys):
     (tmp_path / "_weir").mkdir()
     assert alerts.check(make_settings(warehouse=str(tmp_path))) == 0
-    assert capsys.readouterr().out == "21 rules checked, 0 firing\n"
+    assert capsys.readouterr().out == "22 rules checked, 0 firing\n"
     assert not (tmp_path / "alerts").exists()
 
 
@@ -159,7 +159,8 @@ def test_the_shipped_rules_are_listed_and_their_runbooks_exist(make_settings, ca
     listed = answer(capsys)
     assert [row["name"] for row in listed] == [
         "backlog-messages-dropped", "backlog-near-quota", "backlog-quota-exceeded",
-        "backlog-quota-predicted", "cache-hit-drop", "chunk-message-stuck", "chunk-messages-lost",
+        "backlog-quota-predicted", "breach-forecast", "cache-hit-drop", "chunk-message-stuck",
+        "chunk-messages-lost",
         "coverage-gap", "noisy-neighbour-victim", "producer-id-heap", "producer-id-quota-near",
         "producer-id-storm", "producer-send-timeouts", "quality-check-failed", "quarantine-spike",
         "query-stalled", "quota-breach-sustained", "quota-utilisation", "reconciliation-differs",

@@ -17,6 +17,7 @@ from app.config.settings import load_settings
 from app.warehouse.relations import QUERIES, STATES, Warehouse, connect
 from app.warehouse.tables import TABLES, VIEWS
 from tests.throttle_rows import COMMON, START_MS, TOPIC, window, write
+from tests.warehouse.test_ready_questions import predicted
 
 MINUTE = 60_000
 ROOT = Path(__file__).resolve().parents[2]
@@ -280,6 +281,33 @@ def test_numbers_that_differ_from_the_brokers_for_ten_minutes(firing, rows, fire
     assert [labels for labels, _, _ in found] == ([
         {"topic": rows[0]["topic"] or "all topics", "measure": rows[0]["measure"]}
     ] if fires else [])
+
+
+def foreseen(hour, days, **changes):
+    """A forecast of an hour, of a breach so many days later."""
+    at = START_MS + hour * 60 * MINUTE
+    breach_ms = None if days is None else at + round(days * 1440 * MINUTE)
+    return predicted(0, known_ms=at, made_ms=at, for_ms=at + 4 * 1440 * MINUTE,
+                     breach_ms=breach_ms, **{"mean_error": 0.09, **changes})
+
+
+def test_a_breach_that_is_expected_soon_by_a_method_that_was_right_fires(firing):
+    rule = "breach-forecast"
+    assert firing(rule, forecasts=[
+        foreseen(0, 3), foreseen(0, 1, mean_error=0.1, method="same_hour"),
+        foreseen(0, 1, breached=True, entity="full"), foreseen(0, None, entity="flat"),
+    ]) == []
+    ((labels, since, summary),) = firing(rule, forecasts=[
+        foreseen(1, 2.5, predicted=1.25), foreseen(1, 2.75, method="same_hour")])
+    assert (labels, since) == ({"kind": "backlog_size", "entity": TOPIC}, 60 * MINUTE)
+    assert summary == (
+        f"{TOPIC} (east) is expected since 2023-11-14T23:14:00Z to reach its limit of backlog_size,"
+        " at 2023-11-17T11:14Z: by the method trend its highest use of a day will be 125% of the"
+        " limit, with a mean error of 9.0% in 4 past forecasts")
+    # It lasts until a forecast does not expect it any more.
+    ((_, since, _),) = firing(rule, forecasts=[foreseen(2, 2.5)])
+    assert since == 60 * MINUTE
+    assert firing(rule, forecasts=[foreseen(3, None)]) == []
 
 
 def command(minute, **changes):

@@ -41,6 +41,11 @@ SOUND = {
         "compared_ms": 2, "cluster": "c", "broker": "b", "measure": "bytes_in",
         "compared_job": "rate_limits", "window_start_ms": 0, "window_ms": 1, "broker_value": 5,
         "weir_value": 3, "difference": 2, "bound": 0}],
+    "forecasts": [{
+        "made_ms": 9, "known_ms": 2, "kind": "topic_msgs", "cluster": "c", "broker": None,
+        "entity": "t", "limit": 9.0, "used": 1.0, "p50": 0.1, "p95": 0.1, "highest": 0.1,
+        "breached": False, "method": "trend", "for_ms": 5, "predicted": 1.5, "breach_ms": 3,
+        "mean_error": 0.25, "worst_error": 0.5, "tests": 4, "reason": None}],
     "quality_results": [{"run_id": "r", "checked_ms": 1, "table": "t", "expectation": "e",
                          "success": False, "unexpected_count": 1}],
 }
@@ -62,6 +67,15 @@ DAMAGE = [
     ("reconciliation", {"difference": 1}, ("a difference is that of the two numbers", None)),
     ("reconciliation", {"broker_value": None, "difference": None},
      ("a number that is missing has a reason", None)),
+    ("forecasts", {"entity": None}, (NULL, "entity")),
+    ("forecasts", {"limit": -1.0}, (RANGE, "limit")),
+    ("forecasts", {"mean_error": None},
+     ("a forecast has a day, a number and an error, or a reason why there is none", None)),
+    ("forecasts", {"reason": "OUT_OF_RANGE"},
+     ("a forecast has a day, a number and an error, or a reason why there is none", None)),
+    ("forecasts", {"breach_ms": 5},
+     ("a breach lies between what is known and what is predicted", None)),
+    ("forecasts", {"worst_error": 0.125}, ("the worst error is not below the mean", None)),
     ("quality_results", {"success": True}, ("what holds has no unexpected rows", None)),
 ]
 

@@ -11,6 +11,7 @@ from tests.warehouse.test_quota_usage import user
 from tests.warehouse.test_ready_questions import (
     MINUTE,
     NS,
+    UNPREDICTED,
     baked,
     broken,
     cache,
@@ -21,6 +22,7 @@ from tests.warehouse.test_ready_questions import (
     limiter,
     live,
     new_id,
+    predicted,
     stats,
     waiting,
 )
@@ -85,6 +87,11 @@ TABLES_WITH_ROWS: dict[str, list[dict[str, Any]]] = {
     "reconciliation": [
         compared(0, "messages_in", topic=SCRIPT, broker_value=11, difference=2),
         compared(0, "cache_hits", topic=None, reason="RATE_ONLY", difference=3),
+    ],
+    "forecasts": [
+        predicted(1, entity=SCRIPT), predicted(1, entity=USER, kind="producer_ids", broker="b1",
+                                               breached=True, breach_ms=None),
+        predicted(1, entity=LONG, method="same_hour", **UNPREDICTED),
     ],
     "quality_results": [
         {"run_id": "r1", "checked_ms": START_MS, "table": "events", "success": False,

@@ -12,7 +12,7 @@ from app.warehouse.tables import TABLES
 from tests.quality import backlog_rows, chunk_rows, producer_id_rows
 from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
 from tests.warehouse.test_quota_usage import level
-from tests.warehouse.test_ready_questions import broken, limiter, live
+from tests.warehouse.test_ready_questions import UNPREDICTED, broken, limiter, live, predicted
 from tests.warehouse.test_ready_questions import cache as cache_row
 from tests.warehouse.test_views import traffic
 
@@ -124,6 +124,12 @@ def _every() -> Rows:
         "policies": [policies(0, 0), policies(1, 5), policies(None, 9)],
         "reconciliation": [compared(0, 5), compared(1, 0), compared(1, 2), compared(1, 3, bound=3),
                            compared(1, 9, reason="GAP"), compared(0, 1, broker="b2")],
+        "forecasts": [
+            predicted(0, entity=OTHER), predicted(1),
+            predicted(1, method="same_hour", breach_ms=None),
+            predicted(1, entity=OTHER, breached=True),
+            predicted(1, entity="gone", **UNPREDICTED),
+        ],
         "quality_results": [audited(1, False), audited(1, True), audited(2, True),
                             audited(2, False), audited(2, True)],
     }

@@ -175,6 +175,18 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
     assert numbers == {"agree": 2, "differ": 1, "not_compared": 1}  # of the newest minute
     ended_s = value(found, "weir_reconcile_compared_timestamp_seconds", broker="b1")
     assert ended_s == START_MS / 1000 + 120
+    limits = {(dict(have)["method"], dict(have)["result"]): count
+              for (name, have), count in found.items() if name == "weir_forecast_limits"}
+    assert limits == {("trend", "breached"): 1, ("trend", "expected"): 1, ("trend", "unknown"): 1,
+                      ("same_hour", "none"): 1}
+    forecast = {"kind": "backlog_size", "cluster": "east", "entity": TOPIC, "method": "trend"}
+    assert value(found, "weir_forecast_breach_timestamp_seconds", **forecast) == (
+        START_MS / 1000 + 60)
+    assert value(found, "weir_forecast_predicted_ratio", **forecast) == 1.5
+    assert value(found, "weir_forecast_error_ratio", **forecast) == 0.25
+    assert [name for name, have in found if name.startswith("weir_forecast_")
+            and dict(have).get("entity") == OTHER] == []
+    assert value(found, "weir_forecast_known_timestamp_seconds") == START_MS / 1000 + 60
     assert value(found, "weir_coverage_gaps_total", broker="b1") == 1
     assert value(found, "weir_coverage_dropped_events_total", broker="b1") == 7
     blind = "weir_coverage_blind_until_timestamp_seconds"

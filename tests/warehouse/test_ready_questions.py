@@ -133,6 +133,27 @@ def compared(minute, measure, **changes):
             "window_start_ms": START_MS + 60_000 * minute, **changes}
 
 
+_PREDICTED = {
+    **EAST, "broker": None, "kind": "backlog_size", "entity": TOPIC, "method": "trend",
+    "breached": False, "predicted": 1.5, "mean_error": 0.25, "worst_error": 0.5, "tests": 4,
+    "p50": 0.5, "p95": 0.625, "highest": 0.75, "limit": 100.0, "reason": None,
+}
+
+
+def predicted(minute, **changes):
+    """A forecast of the minute after, where real ones are of the days after."""
+    at_ms = START_MS + minute * MINUTE
+    return {**_PREDICTED, "made_ms": at_ms + 1, "known_ms": at_ms, "for_ms": at_ms + MINUTE,
+            "breach_ms": at_ms, "used": 75.0, **changes}
+
+
+UNPREDICTED = {"for_ms": None, "predicted": None, "breach_ms": None, "mean_error": None,
+               "worst_error": None, "tests": None, "reason": "TOO_LITTLE_HISTORY"}
+PREDICTED = {"forecasts": [
+    predicted(0, mean_error=0.5), predicted(1, predicted=1.25, used=50.0),
+    predicted(1, method="same_hour", breach_ms=None, predicted=0.5, used=50.0),
+    predicted(1, entity=OTHER, breached=True, **UNPREDICTED), predicted(2, used=125.0),
+]}
 COMPARED = {"reconciliation": [
     compared(0, "bytes_in", broker_value=99), compared(1, "bytes_in"),
     compared(1, "messages_in", broker_value=11, difference=2),
@@ -145,6 +166,27 @@ CASES = {
               [{**row, **_NOBODY} for row in BLAMED]),
     "showback": ({"topic_throttle_stats": USED["topic_throttle_stats"][2:3]}, {},
                  [{**NONE, "name": "corp", "messages": 3, "bytes": 30}]),
+    "utilisation": ({"backlog_checks": [
+        check(TOPIC, minute * MINUTE, limit_bytes=160 if minute < 2 else 320) for minute in range(4)
+    ]}, {}, [
+        {**EAST, "broker": "b1", "kind": "backlog_size", "entity": TOPIC, "p50": 0.375, "p95": 0.5,
+         "highest": 0.5, "newest_limit": 320.0, "windows": 4, "first_window": START,
+         "last_window": "2023-11-14T22:17:00Z"},
+    ]),
+    "forecasts": (PREDICTED, {"until": AFTER}, [
+        {**_PREDICTED, "entity": OTHER, "breached": True, "predicted": None, "mean_error": None,
+         "worst_error": None, "tests": None, "reason": "TOO_LITTLE_HISTORY", "breach": None,
+         "by": None, "known": NEXT},
+        {**_PREDICTED, "predicted": 1.25, "breach": NEXT, "by": AFTER, "known": NEXT},
+        {**_PREDICTED, "method": "same_hour", "predicted": 0.5, "breach": None, "by": AFTER,
+         "known": NEXT},
+    ]),
+    # 1.5 and 1.25 were predicted of 50 and of 125 used, of a limit of 100.
+    "forecast-outcomes": (PREDICTED, {}, [
+        {**EAST, "broker": None, "kind": "backlog_size", "entity": TOPIC, "method": "trend",
+         "forecasts": 2, "predicted": 1.25, "came": 1.25, "by": AFTER, "off": 0.5,
+         "mean_error": 0.375},
+    ]),
     "reconciliation": (COMPARED, {}, [
         {**_COMPARED, "measure": "messages_in", "broker_value": 11, "difference": 2,
          "since": NEXT, "until": AFTER},

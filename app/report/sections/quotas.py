@@ -51,4 +51,19 @@ def quotas(reader: Reader) -> Section:
         Column("newest_limit", "limit", "number"), Column("first_window", "first", "time"),
         Column("last_window", "last", "time"),
     ], breached, "breached-quotas", folded=True))
-    return Section(key, title, texts, parts)
+    return Section(key, title, texts, [*parts, *_forecasts(reader)])
+
+
+def _forecasts(reader: Reader) -> list[Grid]:
+    """Limits by when they are reached, if that was forecast."""
+    found = reader.ask("forecasts", TOP)
+    if not found:
+        return []
+    return [Grid("Forecasts, the soonest breaches first", [
+        Column("entity", "of", "topic"), Column("kind", "quota"),
+        Column("breached", "breached", "flag"), Column("breach", "reached", "time"),
+        Column("method", "method"),
+        Column("predicted", "highest use of the day", "ratio"), Column("by", "to", "time"),
+        Column("mean_error", "mean error", "ratio"), Column("worst_error", "worst", "ratio"),
+        Column("tests", "of forecasts", "number"), Column("reason", "none for"),
+    ], found, "forecasts", folded=True)]

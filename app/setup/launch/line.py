@@ -10,7 +10,8 @@ from app.errors import UserError
 WITH_SPARK = ("demo", "run", "reshard", "doctor")
 WITHOUT_SPARK = (
     "generate", "validate", "tables", "query", "explain", "policy", "report", "quality", "alerts",
-    "metrics", "maintain", "forget", "reconcile", "replay", "bakeoff", "what-if", "size",
+    "metrics", "maintain", "forget", "reconcile", "forecast", "replay", "bakeoff", "what-if",
+    "size",
 )
 OWN_DRY_RUN = ("maintain", "forget", "reshard")
 """Commands that have a --dry-run of their own, for which no Spark is needed."""

@@ -7,6 +7,7 @@ from app.warehouse.questions import (
     charges,
     chunks,
     entry_cache,
+    forecasts,
     producer_ids,
     rate_limits,
     warehouse,
@@ -17,7 +18,7 @@ from app.warehouse.tables import TABLES, VIEWS
 
 _ALL = (
     *rate_limits.QUESTIONS, *chunks.QUESTIONS, *producer_ids.QUESTIONS, *backlog.QUESTIONS,
-    *entry_cache.QUESTIONS, *charges.QUESTIONS, *warehouse.QUESTIONS,
+    *entry_cache.QUESTIONS, *charges.QUESTIONS, *forecasts.QUESTIONS, *warehouse.QUESTIONS,
 )
 QUESTIONS: dict[str, Question] = {
     question.name: question
