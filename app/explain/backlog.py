@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from app.explain.ask import IN_WINDOW, Ask
+from app.explain.causes import cause, consumers_on
+from app.explain.pauses import pauses_of
 from app.explain.reader import Reader
 from app.explain.sentence import Row, Sentence, compose
 
@@ -35,7 +37,9 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
         if table in ask.entity:
             where = f"{ask.where(table)} AND {IN_WINDOW}"
             result += [describe(row) for row in reader.rows(table, where, ask.params, _NEAREST)]
-    return result + [_forecast(row) for row in _newest(reader, ask, "backlog_subscriptions")]
+    for row in _newest(reader, ask, "backlog_subscriptions"):
+        result += [_forecast(row), *_victims(reader, row)]
+    return result
 
 
 def _checks(reader: Reader, ask: Ask) -> list[Row]:
@@ -159,3 +163,37 @@ def _forecast(row: Row) -> Sentence:
     elif row["growth_rate"] is not None:
         text += "; no quota will be reached"
     return compose(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), sub=row)
+
+
+def _victims(reader: Reader, sub: Row) -> list[Sentence]:
+    """Pauses for limits of other topics in which a consumer's acknowledgements were not read,
+    since the check before one that found more entries."""
+    earlier = reader.rows(
+        "backlog_subscriptions", "t.cluster = $cluster AND t.topic = $topic"
+        " AND t.subscription = $subscription AND t.pass_ms < $pass_ms", sub.values,
+        "ORDER BY t.pass_ms DESC LIMIT 1")
+    grown = earlier and (sub["backlog_entries"] or 0) > (earlier[0]["backlog_entries"] or 0)
+    if not grown:
+        return []
+    before, result = earlier[0], []
+    connections = consumers_on(reader, sub, before["pass_ms"], sub["pass_ms"])
+    if not connections:
+        return []
+    asked = Ask("connection", tuple(connections), sub["pass_ms"], before["pass_ms"],
+                sub["pass_ms"], cluster=sub["cluster"])
+    for number, pause in enumerate(pauses_of(reader, asked)):
+        start, end, seen = pause.first, pause.last, connections[pause.first["cnx_id"]]
+        other = start["limiter"] == "topic" and start["culprit_topic"] != sub["topic"]
+        if not other or start["broker"] != seen["broker"]:
+            continue
+        text = "Its backlog has grown by {sub.backlog_entries - before.backlog_entries:n entry}" \
+            " since the check at {before.pass_ms:clock}. In that time connection {start.cnx_id}" \
+            " of its consumer {seen.consumer} was paused"
+        rows = {"sub": sub, "before": before, "start": start, "seen": seen}
+        if end is not None:
+            text += " for {end.ts_mono_ns - start.ts_mono_ns:ns}"
+            rows["end"] = end
+        text += f", since {cause(start, 'start')}: its acknowledgements were not read."
+        result.append(compose(sub["ts_wall_ms"], start["rule"], text,
+                              (3, sub["row_no"], number), **rows))
+    return result
