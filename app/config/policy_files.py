@@ -1,7 +1,8 @@
 """The policy documents of a configuration: where each is written, and the mistakes in them.
 
-`policies` has documents, and paths of files with lists of documents; `policy_files` has paths. A
-path is a file, a folder, which stands for its *.yaml, or a pattern such as policies/*.yaml.
+`policies` has documents, and paths of files with lists of documents; so has each of `shadows`.
+`policy_files` has paths. A path is a file, a folder, which stands for its *.yaml, or a pattern such
+as policies/*.yaml.
 """
 
 from __future__ import annotations
@@ -83,23 +84,41 @@ class Policies:
 
 def written(document: dict[str, Any], where: str, folder: Path) -> Policies:
     """The policies of a configuration and of its policy files; paths are relative to `folder`."""
-    source = document.get("source")
-    format = source.get("format") if isinstance(source, dict) else None
-    # An archive may be one of a Kafka feed.
-    kafka = format == "delta" or str(format).startswith("kafka_")
-    inline, files = document.get("policies"), document.get("policy_files")
-    found: list[Written] = []
-    listed = [inline] if isinstance(inline, str) else inline if isinstance(inline, list) else []
-    lines = lines_of(Path(where), "policies") if listed and Path(where).is_file() else []
-    for i, each in enumerate(listed):
-        if isinstance(each, str):
-            found += of_files(each, folder)
-        else:
-            found.append(Written(where, f"policies[{i}]", each, lines[i] if lines else {}))
+    files = document.get("policy_files")
+    found = [*_listed(document.get("policies"), "policies", where, folder)]
     for name in files if isinstance(files, list) else ():
         if isinstance(name, str):
             found += of_files(name, folder)
-    return checked(found, kafka)
+    return checked(found, _kafka_topics(document))
+
+
+def shadows_written(document: dict[str, Any], where: str, folder: Path) -> dict[str, Policies]:
+    """The policies of each shadow of a configuration."""
+    shadows = document.get("shadows")
+    return {
+        name: checked(list(_listed(listed, f"shadows.{name}", where, folder)),
+                      _kafka_topics(document))
+        for name, listed in (shadows.items() if isinstance(shadows, dict) else ())
+    }
+
+
+def _listed(listed: Any, key: str, where: str, folder: Path) -> Iterator[Written]:
+    """The documents of a list of documents and paths, or of a path, in the configuration."""
+    every = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
+    lines = lines_of(Path(where), key) if every and Path(where).is_file() else []
+    for i, each in enumerate(every):
+        if isinstance(each, str):
+            yield from of_files(each, folder)
+        else:
+            yield Written(where, f"{key}[{i}]", each, lines[i] if lines else {})
+
+
+def _kafka_topics(document: dict[str, Any]) -> bool:
+    """Whether records of the source can have topics of Kafka."""
+    source = document.get("source")
+    format = source.get("format") if isinstance(source, dict) else None
+    # An archive may be one of a Kafka feed.
+    return format == "delta" or str(format).startswith("kafka_")
 
 
 def of_files(name: str, folder: Path) -> Iterator[Written]:

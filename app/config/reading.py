@@ -61,13 +61,15 @@ def read_yaml(path: Place, shape: type) -> Any:
 
 def lines_of(path: Place, key: str | None = None) -> list[dict[str, int]]:
     """The lines of each item of a list by its keys, such as `limits.x`; that of the item itself by
-    an empty one. The list is the file, or what the file has under `key`; else there is none."""
+    an empty one. The list is the file, or what the file has under `key`, in which a dot leads to a
+    key within; else there is none."""
     try:
         node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except (OSError, ValueError, yaml.YAMLError):
         return []
-    if key is not None and isinstance(node, yaml.MappingNode):
-        node = next((value for name, value in node.value if name.value == key), None)
+    while key and isinstance(node, yaml.MappingNode):
+        first, _, key = key.partition(".")
+        node = next((value for name, value in node.value if name.value == first), None)
     items = node.value if isinstance(node, yaml.SequenceNode) else []
     return [dict(_lines(item, "")) for item in items]
 

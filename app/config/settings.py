@@ -41,7 +41,7 @@ from app.config.levels import compiled
 from app.config.maintenance import MaintenanceSettings
 from app.config.metrics import MetricsSettings
 from app.config.owners import Owner, owner_documents
-from app.config.policy_files import written
+from app.config.policy_files import shadows_written, written
 from app.config.quality import QualitySettings
 from app.config.reading import describe, merge, read_yaml
 from app.config.reconcile import ReconcileSettings
@@ -51,14 +51,18 @@ from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError, did_you_mean
 from app.terminal.program import PROGRAM
 from state.engine.parameters import Parameters
+from state.engine.table import LIVE
 from state.jobs import DECLARED, JOBS
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 """delta-rs decodes it, and does not support a path with a `[`."""
-GATHERING = tuple(
-    dict.fromkeys(["quarantine", *(t.name for job in DECLARED.values() for t in job.tables)])
-)
+GATHERING = tuple(dict.fromkeys([
+    "quarantine",
+    *(t.name for job in DECLARED.values() for t in (*job.tables, *job.shadow_tables)),
+]))
 """Tables whose rows may gather over micro-batches."""
+
+_SHADOW = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 NO_SOURCE = (
     "source: is missing (the origin of the records)\n"
@@ -126,6 +130,7 @@ class Settings(_WithJobs):
     owner_files: list[str] = []
     policies: list[PolicyDocument] = []
     policy_files: list[str] = []
+    shadows: dict[str, list[PolicyDocument]] = {}
 
     _text = field_validator("storage_options", mode="before")(as_text)
 
@@ -155,6 +160,19 @@ class Settings(_WithJobs):
             if name not in GATHERING:
                 hint = did_you_mean(name, GATHERING)
                 raise ValueError(f"{name}: is not a table of a job ({hint})")
+        return found
+
+    @field_validator("shadows")
+    @classmethod
+    def _safe_names(
+        cls, found: dict[str, list[PolicyDocument]]
+    ) -> dict[str, list[PolicyDocument]]:
+        for name in found:
+            if not _SHADOW.fullmatch(name) or name == LIVE:
+                raise ValueError(
+                    f"{name!r} is not a name of a shadow (allowed: 1 to 40 lower-case letters,"
+                    f" digits, _ and -, a letter or digit first, but not {LIVE})"
+                )
         return found
 
     @field_validator("warehouse")
@@ -228,6 +246,13 @@ class Settings(_WithJobs):
         """The configured policies as the jobs get them, each scope and name once: those of single
         names have what patterns say of them; see `app.config.levels`."""
         return compiled([policy.model_dump() for policy in self.policies])
+
+    def shadow_dicts(self) -> dict[str, list[dict[str, Any]]]:
+        """The policies of each shadow as the jobs get them."""
+        return {
+            name: compiled([policy.model_dump() for policy in policies])
+            for name, policies in self.shadows.items()
+        }
 
     def job_settings(self, job: str) -> Parameters:
         """The section of a job."""
@@ -319,7 +344,9 @@ def load_settings(
     document = merge(read_yaml(path, dict) if path else {}, overrides or {})
     folder = path.parent if path else Path()
     found = written(document, where, folder)
-    policies, mistakes = found.kept, [str(mistake) for mistake in found.mistakes]
+    shadows = shadows_written(document, where, folder)
+    policies = found.kept
+    mistakes = [str(m) for each in (found, *shadows.values()) for m in each.mistakes]
     document = _beside_file(document, folder)
     owners, wrong = owner_documents(document, folder)
     mistakes += wrong
@@ -327,6 +354,11 @@ def load_settings(
         document = {**document, "owners": owners}
     if isinstance(document.get("policies", []), list | str):
         document = {**document, "policies": policies}
+    if shadows:
+        document = {**document, "shadows": {
+            name: shadows[name].kept if isinstance(listed, list | str) else listed
+            for name, listed in document["shadows"].items()
+        }}
     settings: Settings | None = None
     try:
         settings = Settings.model_validate(document)

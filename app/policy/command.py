@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from app.config.levels import source_of
 from app.config.policies import without_effect
-from app.config.policy_files import Policies, Written, checked, of_files, paths, written
+from app.config.policy_files import (
+    Policies,
+    Written,
+    checked,
+    of_files,
+    paths,
+    shadows_written,
+    written,
+)
 from app.config.reading import read_yaml
 from app.errors import UserError
 from app.policy.resolve import Held, Levels, Record
@@ -36,6 +44,13 @@ def documents_of(path: Path) -> Policies:
     return checked(list(of_files(str(path), Path())))
 
 
+def _shadows_of(path: Path) -> list[Policies]:
+    """The policies of the shadows of a configuration."""
+    if not path.is_file() or _is_list(path):
+        return []
+    return list(shadows_written(read_yaml(path, dict), str(path), path.parent).values())
+
+
 def _is_list(path: Path) -> bool:
     import yaml
 
@@ -59,18 +74,18 @@ def _given(files: Sequence[Path]) -> Policies:
 def check(files: Sequence[Path], as_json: bool = False) -> int:
     """Print every mistake of policy documents, and what is without effect in them; 2 with
     mistakes, 1 with findings, else 0."""
-    found = _given(files)
+    every = [_given(files), *(one for path in files for one in _shadows_of(path))]
     mistakes = [{"file": m.one.file, "line": m.line, "key": _key(m.one, m.key), "text": m.text}
-                for m in found.mistakes]
-    findings = [] if mistakes else list(_findings(found))
+                for found in every for m in found.mistakes]
+    findings = [] if mistakes else [each for found in every for each in _findings(found)]
+    count = sum(len(found.in_force) for found in every)
     if as_json:
-        print(json.dumps({"documents": len(found.in_force), "mistakes": mistakes,
+        print(json.dumps({"documents": count, "mistakes": mistakes,
                           "findings": findings}, indent=2))
     else:
         for each in (*mistakes, *findings):
             place = each["file"] + (f":{each['line']}" if each["line"] else "")
             print(printable(f"{place}: {each['key']}: {each['text']}"))
-        count = len(found.in_force)
         print(f"{count} document{'s' * (count != 1)}, {len(mistakes)} mistakes,"
               f" {len(findings)} findings")
     return 2 if mistakes else 1 if findings else 0

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.warehouse.relations import sql_type
 from app.warehouse.tables import COMMON_OUTPUT, TABLES, Table
+from state.engine.table import WHOSE
 from state.jobs import DECLARED
 
 ROWS_WHERE = "SELECT * FROM {batch} WHERE "
@@ -73,7 +74,8 @@ def derived(table: Table) -> list[Check]:
     if table.columns[: len(COMMON_OUTPUT)] != COMMON_OUTPUT:
         return found
     if table.job is not None:
-        found.append(unique(*DECLARED[table.job].row_key))
+        whose = [WHOSE.name] if table.live else []
+        found.append(unique(*DECLARED[table.job].row_key, *whose))
     found += [*not_null(*ALWAYS), between("row_no", 0)]
     if table.job is not None:
         found.append(values("job", (table.job,)))

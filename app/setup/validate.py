@@ -43,6 +43,11 @@ def idle_limits(settings: Settings) -> list[str]:
         f"{policy['scope']} {policy['name']}: {key}"
         for policy in settings.policy_dicts() for key in without_effect(policy)
     ]
+    limits += [
+        f"shadow {name}, {policy['scope']} {policy['name']}: {key}"
+        for name, policies in settings.shadow_dicts().items()
+        for policy in policies for key in without_effect(policy)
+    ]
     usual = Settings()
     parameters = [
         f"{job}: {key}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -40,17 +40,18 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
     from app.ingest.sources.raw import Raw
-    from app.warehouse.policy_log import PolicyLog
+    from app.warehouse.policy_log import PolicyLog, ShadowLog
 
 
 def frame(
-    raw: Raw, settings: Settings, group: Sequence[str], log: PolicyLog | None = None
+    raw: Raw, settings: Settings, group: Sequence[str], log: PolicyLog | None = None,
+    shadows: Mapping[str, ShadowLog] | None = None,
 ) -> DataFrame:
     """The answers of a group of jobs to the records of a source as a streaming frame of ANSWERS."""
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
-    group_operators = operators(settings, group, in_stream=True, log=log)
+    group_operators = operators(settings, group, in_stream=True, log=log, shadows=shadows)
     pack = packer(
         {name: o.route for name, o in group_operators.items()}, settings.shard_count,
         Limits(settings.max_future_ms), as_spelled=manifest.as_spelled(settings),
@@ -93,7 +94,8 @@ class Committer:
             table: operator.constants for operator in group.values() for table in operator.tables
         }
         self._stamps = {
-            table: operator.stamp for operator in group.values() for table in operator.tables
+            table: operator.stamp_of(table)
+            for operator in group.values() for table in operator.tables
         }
         self._on_late = on_late
         self._feed = feed
@@ -176,11 +178,12 @@ def start(
     catch_up = CatchUp(spark, settings, name, raw.shares) if raw.shares else None
     watch = watch or PolicyWatch(settings, _unheard, _unheard)
     policies = PolicyChanges(spark, settings, name, watch)
-    group_operators = operators(settings, group, in_stream=True, log=policies.log)
+    group_operators = operators(
+        settings, group, in_stream=True, log=policies.log, shadows=policies.shadows)
     committer = Committer(writer, group_operators, on_late, feed, catch_up, policies)
     committer.prepare()
     return (
-        frame(raw, settings, group, policies.log)
+        frame(raw, settings, group, policies.log, policies.shadows)
         .writeStream.queryName(name)
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings, name))

@@ -64,6 +64,8 @@ def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
         table.name for job in jobs
         for table in DECLARED[job].written(settings.job_params(job)["extra_outputs"])
     ]
+    if settings.shadows:
+        found += [table.name for job in jobs for table in DECLARED[job].shadow_tables]
     return [name for name in dict.fromkeys(found) if name != SHARED]
 
 

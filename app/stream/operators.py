@@ -11,16 +11,19 @@ import pyarrow as pa
 from app.ingest.payloads import STAGED, WHOLE, Files, Payloads
 from app.ingest.routing import Route
 from app.stream import assignment
-from app.stream.policy_versions import Stamp
+from app.stream.policy_versions import ShadowStamp, Stamp
 from app.warehouse import policy_log
-from app.warehouse.policy_log import PolicyLog, texts
+from app.warehouse.policy_log import PolicyLog, ShadowLog, texts
 from app.warehouse.small_files import local_path, path_in
+from app.warehouse.tables import TABLES
 from state.chunks.operator import RELEASES
 from state.engine.job import Job
+from state.engine.shadows import Shadow, WithShadows
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from state.engine.declaration import Declaration
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,24 @@ class Operator:
     """Where payloads of messages wait, if they are assembled and files can be written."""
     stamp: Stamp = field(default_factory=Stamp)
     """The `params_hash` of rows where policies have changed."""
+    shadows: Mapping[str, Job] = field(default_factory=dict)
+    """Cores that judge by other policies beside the job; part of it."""
+    stamps: Mapping[str, Stamp] = field(default_factory=dict)
+    """The `params_hash` of rows of each shadow."""
+
+    def stamp_of(self, table: str) -> Stamp:
+        """The `params_hash` of the rows of one of its tables."""
+        return ShadowStamp(self.stamps) if TABLES[table].live else self.stamp
 
 
 def operators(
     settings: Settings, jobs: Sequence[str], in_stream: bool = False,
-    log: PolicyLog | None = None,
+    log: PolicyLog | None = None, shadows: Mapping[str, ShadowLog] | None = None,
 ) -> dict[str, Operator]:
     """The operators of some jobs, configured; those `in_stream` may write files.
 
-    With the `log` of a query they judge by its policies, each from its time on.
+    With the `log` of a query they judge by its policies, each from its time on. Of `shadows` take
+    part the jobs that have tables for them.
     """
     documents = texts(settings.policy_dicts() if log is None else log.first)
     found = {}
@@ -59,6 +71,12 @@ def operators(
         core = job.core(params, documents, payloads.stage if payloads else None)
         if log is not None:
             core.follow(log.versions)
+        beside: list[Shadow] = []
+        if job.shadow_tables:
+            beside = [_shadow(job, params, *one) for one in (shadows or {}).items()]
+            names = {table.live or "": table.name for table in job.shadow_tables}
+            core = WithShadows(core, names, beside)
+            tables += names.values() if beside else ()
         found[name] = Operator(
             core,
             Route(job.columns, job.key, assembles, payloads, job.everywhere),
@@ -72,8 +90,17 @@ def operators(
             },
             payloads,
             Stamp(() if log is None else log.hashes(settings, name)),
+            {one.life[0]: one.core for one in beside},
+            {shadow: Stamp(own.log.hashes(settings, name))
+             for shadow, own in (shadows or {}).items()},
         )
     return found
+
+
+def _shadow(job: Declaration, params: Mapping[str, Any], name: str, own: ShadowLog) -> Shadow:
+    core = job.core(params, texts(own.log.first))
+    core.follow(own.log.versions)
+    return Shadow((name, own.batch), core)
 
 
 def live_logs(settings: Settings, jobs: Sequence[str]) -> dict[str, PolicyLog | None]:

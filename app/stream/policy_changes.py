@@ -8,6 +8,7 @@ time that the stream had shown when the batch began: no key has judged anything 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow as pa
 from app.stream.policy_versions import VERSIONS, written
 from app.terminal.moments import instant_of
 from app.warehouse import checkpoints, policy_log
-from app.warehouse.policy_log import PolicyLog, Taken
+from app.warehouse.policy_log import Policies, PolicyLog, ShadowLog, Taken
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
     from app.stream.operators import Operator
-    from app.stream.policy_watch import PolicyWatch
+    from app.stream.policy_watch import PolicyWatch, Read
 
 TABLE = "policies"
 
@@ -39,36 +40,83 @@ class PolicyChanges:
         self._settings, self._query, self._watch = settings, query, watch
         self._again = checkpoints.planned(settings, query)
         found = policy_log.load(settings, query)
+        kept: dict[str, ShadowLog] | None = policy_log.load_shadows(settings, query)
         if found is None:
             now = watch.now
             batch = self._again
             if batch is None:
                 batch = checkpoints.last_planned(settings, query) + 1
             found = policy_log.begun(settings, now.policies, batch, now.read_ms, now.author)
-            policy_log.keep(settings, query, found)
+            kept = None
         self.log: PolicyLog = found
-        self._at_start = len(found.taken)
+        self.shadows = {
+            name: (kept or {}).get(name) or self._shadow(name) for name in settings.shadows
+        }
+        """The policies that shadows judge by."""
+        if self.shadows != kept:
+            self._keep()
+        self._at_start = self._taken
         self._refused = 0
+
+    def _shadow(self, name: str) -> ShadowLog:
+        """The log of a new shadow: it has judged as the query has, and with the next batch its own
+        policies are a change; in a query without a batch it begins with them."""
+        batch = checkpoints.last_planned(self._settings, self._query) + 1
+        log, now = self.log, self._watch.now
+        if not batch:
+            documents = {**self._settings.shadow_dicts(), **now.shadows}[name]
+            log = policy_log.begun(self._settings, documents, batch, now.read_ms, now.author)
+        return ShadowLog(batch, log)
+
+    @property
+    def _taken(self) -> list[int]:
+        """How many versions there are."""
+        return [len(log.taken) for log in (self.log, *(s.log for s in self.shadows.values()))]
 
     def begin(self, batch: int, group: dict[str, Operator]) -> None:
         """Take what has changed, unless the batch was planned earlier, and pass it to the tasks."""
-        now = self._watch.now
-        if batch != self._again and now.policies != self.log.last:
-            watermark_ms = checkpoints.watermark_ms(self._settings, self._query, batch)
-            log = self.log.with_next(
-                self._settings, now.policies, batch,
-                watermark_ms + self._settings.idle_advance_ms + 1, now.read_ms, now.author,
-            )
-            policy_log.keep(self._settings, self._query, log)
-            self.log = log
-            self._watch.say(self._sentence(log.taken[-1]))
-        if len(self.log.taken) == self._at_start:
+        if batch != self._again:
+            self._take(batch)
+        if self._taken == self._at_start:
             self._context.setLocalProperty(VERSIONS, None)  # type: ignore[arg-type]
             return
         hashes = {job: self.log.hashes(self._settings, job) for job in group}
         for job, operator in group.items():
             operator.stamp.hashes = hashes[job]
-        self._context.setLocalProperty(VERSIONS, written(self.log.versions, hashes))
+            for name, stamp in operator.stamps.items():
+                stamp.hashes = self.shadows[name].log.hashes(self._settings, job)
+        self._context.setLocalProperty(VERSIONS, written(
+            self.log.versions, hashes,
+            {name: one.log.versions for name, one in self.shadows.items()},
+        ))
+
+    def _take(self, batch: int) -> None:
+        """Begin the versions that files have and logs have not."""
+        now, said = self._watch.now, []
+        if now.policies != self.log.last:
+            self.log = self._next(self.log, now.policies, now, batch)
+            said.append(self._sentence("policies", self.log.taken[-1]))
+        for name, own in self.shadows.items():
+            documents = now.shadows.get(name, own.log.last)
+            if documents != own.log.last:
+                log = self._next(own.log, documents, now, batch)
+                self.shadows[name] = replace(own, log=log)
+                said.append(self._sentence(f"shadow {name}", log.taken[-1]))
+        if said:
+            self._keep()
+        for sentence in said:
+            self._watch.say(sentence)
+
+    def _keep(self) -> None:
+        policy_log.keep(self._settings, self._query, self.log, self.shadows)
+
+    def _next(self, log: PolicyLog, policies: Policies, now: Read, batch: int) -> PolicyLog:
+        """A log with the version that holds from the begin of a batch on."""
+        watermark_ms = checkpoints.watermark_ms(self._settings, self._query, batch)
+        return log.with_next(
+            self._settings, policies, batch,
+            watermark_ms + self._settings.idle_advance_ms + 1, now.read_ms, now.author,
+        )
 
     def rows(self, batch: int) -> pa.Table:
         """Rows of the table for a batch: versions that it begins with, and refused edits."""
@@ -94,11 +142,11 @@ class PolicyChanges:
     def _documents(self, one: Taken) -> list[dict[str, Any]]:
         return self.log.first if one.number == 0 else self.log.last
 
-    def _sentence(self, one: Taken) -> str:
+    def _sentence(self, what: str, one: Taken) -> str:
         by = f" by {one.author}" if one.author else ""
         count = len(one.changed)
         return (
-            f"policies: version {one.number}{by} holds in {self._query} from"
+            f"{what}: version {one.number}{by} holds in {self._query} from"
             f" {instant_of(one.since_ms or 0)} of the stream (batch {one.batch}, {count}"
             f" document{'s' * (count != 1)} changed, hash {one.policy_hash})"
         )

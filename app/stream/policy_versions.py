@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from state.engine.documents import Version
+from state.engine.table import WHOSE
 
 if TYPE_CHECKING:
     from app.stream.operators import Operator
@@ -24,12 +26,29 @@ Hashes = Sequence[tuple[int, str]]
 """From which event time on (ms) rows have which `params_hash`."""
 
 
-def written(versions: Sequence[Version], hashes: Mapping[str, Hashes]) -> str:
-    """The property: all versions of a query, and the hashes of each job."""
+def written(
+    versions: Sequence[Version], hashes: Mapping[str, Hashes],
+    shadows: Mapping[str, Sequence[Version]],
+) -> str:
+    """The property: all versions of a query, the hashes of each job, and the versions of each
+    shadow."""
     return json.dumps([
-        [[v.number, v.since_ms, [[*source, text] for source, text in v.changed.items()]]
-         for v in versions], hashes,
+        _plain(versions), hashes, {name: _plain(its) for name, its in shadows.items()},
     ])
+
+
+def _plain(versions: Sequence[Version]) -> list[Any]:
+    return [
+        [v.number, v.since_ms, [[*source, text] for source, text in v.changed.items()]]
+        for v in versions
+    ]
+
+
+def _read(plain: Sequence[Any]) -> list[Version]:
+    return [
+        Version(number, since_ms, {(scope, name): said for scope, name, said in changed})
+        for number, since_ms, changed in plain
+    ]
 
 
 class Follower:
@@ -48,14 +67,12 @@ class Follower:
         if text is None or text == self._known:
             return
         self._known = text
-        versions, hashes = json.loads(text)
-        found = [
-            Version(number, since_ms, {(scope, name): said for scope, name, said in changed})
-            for number, since_ms, changed in versions
-        ]
+        versions, hashes, shadows = json.loads(text)
         for name, operator in self._group.items():
-            operator.job.follow(found)
+            operator.job.follow(_read(versions))
             operator.stamp.hashes = hashes[name]
+            for shadow, core in operator.shadows.items():
+                core.follow(_read(shadows[shadow]))
 
 
 class Stamp:
@@ -68,7 +85,27 @@ class Stamp:
         """Rows with their hash, if it is not one for all."""
         if len(self.hashes) < 2 or "ts_wall_ms" not in rows.column_names:
             return rows
+        return rows.append_column("params_hash", self.of(rows))
+
+    def of(self, rows: pa.Table) -> pa.Array:
+        """The hash of each row."""
         since, hashes = zip(*self.hashes, strict=True)
         times = rows.column("ts_wall_ms").fill_null(2**63 - 1).to_numpy()
         which = np.searchsorted(np.array(since[1:], np.int64), times, side="right")
-        return rows.append_column("params_hash", pa.array(hashes).take(pa.array(which)))
+        return pa.array(hashes).take(pa.array(which))
+
+
+class ShadowStamp(Stamp):
+    """The `params_hash` of rows of shadows, each of which has policies of its own."""
+
+    def __init__(self, of_shadows: Mapping[str, Stamp]) -> None:
+        super().__init__()
+        self.of_shadows = of_shadows
+
+    def stamped(self, rows: pa.Table) -> pa.Table:
+        """Rows with their hashes."""
+        whose = rows.column(WHOSE.name)
+        found = pa.nulls(len(rows), pa.string())
+        for name, stamp in self.of_shadows.items():
+            found = pc.if_else(pc.equal(whose, name), stamp.of(rows), found)
+        return rows.append_column("params_hash", found)

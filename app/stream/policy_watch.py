@@ -40,6 +40,7 @@ class Read:
     """Policies as they were read."""
 
     policies: list[dict[str, Any]]
+    shadows: dict[str, list[dict[str, Any]]]
     read_ms: int
     author: str | None = None
 
@@ -66,7 +67,7 @@ class PolicyWatch:
         self._stamps = self._seen = self._look_at_files()
         self._next_s = time.monotonic() + LOOK_S
         self._others = _others(self.settings)
-        self.now = Read(self.settings.policy_dicts(), _now_ms(), self._author())
+        self.now = self._read(self.settings)
 
     def look(self) -> None:
         """Read the files again if they have changed, and have not since the last look."""
@@ -87,9 +88,16 @@ class PolicyWatch:
         if (others := _others(found)) != self._others:
             self._others = others
             self.warn("configuration: of a run only policies change; the rest needs a restart")
-        if found.policy_dicts() != self.now.policies:
-            self.now = Read(found.policy_dicts(), _now_ms(), self._author())
+        now = self._read(found)
+        if (now.policies, now.shadows) != (self.now.policies, self.now.shadows):
+            self.now = now
             self.say("policies: read again; the next batch judges by them")
+
+    def _read(self, settings: Settings) -> Read:
+        """The policies of a configuration, and those of the shadows that the run has."""
+        shadows = {name: documents for name, documents in settings.shadow_dicts().items()
+                   if name in self.settings.shadows}
+        return Read(settings.policy_dicts(), shadows, _now_ms(), self._author())
 
     def _files(self) -> list[Path]:
         """The configuration and the files of policies that it names."""
@@ -99,12 +107,12 @@ class PolicyWatch:
         try:
             document = read_yaml(config, dict)
             named: list[Any] = []
-            for key in ("policies", "policy_files"):
-                value = document.get(key) or []
-                named += [value] if isinstance(value, str) else value
+            for value in (document.get("policies"), document.get("policy_files"),
+                          *(document.get("shadows") or {}).values()):
+                named += [value] if isinstance(value, str) else value or []
             found = [path for name in named if isinstance(name, str)
                      for path in paths(name, config.parent)]
-        except (UserError, OSError, TypeError):
+        except (UserError, OSError, TypeError, AttributeError):
             return [config]
         return [config, *found]
 
@@ -119,7 +127,8 @@ class PolicyWatch:
 
 def _others(settings: Settings) -> dict[str, Any]:
     """What a run does not follow; its numbers of shards and partitions are the manifest's."""
-    return settings.model_dump(exclude={"policies", "policy_files", "shards", "partitions"})
+    found = settings.model_dump(exclude={"policies", "policy_files", "shards", "partitions"})
+    return {**found, "shadows": sorted(settings.shadows)}
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -221,7 +221,9 @@ def _states(
     from pyspark.sql.streaming.state import GroupStateTimeout
 
     log = policy_log.load(settings, old.name)
-    cores = {name: operator.job for name, operator in operators(settings, jobs, log=log).items()}
+    shadows = policy_log.load_shadows(settings, old.name)
+    made = operators(settings, jobs, log=log, shadows=shadows)
+    cores = {name: operator.job for name, operator in made.items()}
     session = spark.newSession()
     for key, value in {
         checkpoints.PARTITIONS: str(move.partitions[1]),

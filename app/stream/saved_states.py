@@ -23,6 +23,7 @@ from app.warehouse import checkpoints, manifest, saved_states
 from app.warehouse.checkpoints import ARCHIVE
 from app.warehouse.saved_states import Position, States
 from app.warehouse.small_files import local_path, names, path_in, read_text
+from state.engine.shadows import live_state
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
@@ -113,8 +114,8 @@ def keep(
         .where(F.col("job").isin(list(jobs)))
     )
     for row in rows.toLocalIterator():
-        due_ms = row["due_ms"]
-        found.keep((row["job"], row["shard"]), bytes(row["state"]), due_ms if due_ms >= 0 else None)
+        state, due_ms = live_state(bytes(row["state"])), row["due_ms"]
+        found.keep((row["job"], row["shard"]), state, due_ms if due_ms >= 0 else None)
     place = position(settings, query, batch)
     numbers = manifest.followed(settings)
     path = f"{saved_states.FOLDER}/{query}-{batch}.arrow"

@@ -234,6 +234,11 @@ _STREAM = (
                "Of these, the predicted highest use of a day / limit.", "forecasts", True),
     Definition("weir_forecast_error_ratio", "gauge", _FORECAST,
                "Of these, the mean error of past forecasts / limit.", "forecasts", True),
+    Definition("weir_shadow_effects_total", "counter", ("cluster", "policy", "measure"),
+               "What policies did, by shadow, and of those that hold as policy live: pauses,"
+               " paused_s, victim_s, throttled_ids, rejected_ids, checks_over_quota,"
+               " evicted_entries, refused_producers, as in shadow_effects; none without shadows.",
+               "shadow_effects"),
     Definition("weir_table_rows", "gauge", ("table",), "Rows of the table.", "log"),
     Definition("weir_table_bytes", "gauge", ("table",), "Bytes of its data files.", "log"),
     Definition("weir_table_files", "gauge", ("table",), "Its data files.", "log"),

@@ -32,6 +32,7 @@ from app.telemetry.part import Part, Sample
 from app.telemetry.producer_ids import ProducerIds
 from app.telemetry.quotas import Quotas
 from app.telemetry.reconciliation import Reconciliation
+from app.telemetry.shadows import Shadows
 from app.telemetry.throttles import Throttles
 from app.warehouse import manifest
 from app.warehouse.relations import State, Warehouse, connect_files, state
@@ -249,7 +250,7 @@ def _parts(settings: Settings, options: MetricsSettings) -> list[Callable[[], Pa
     return [
         lambda: Throttles(bounds), lambda: Quotas(bounds), lambda: Backlogs(bounds, topic_level),
         lambda: ProducerIds(bounds), Chunks, Caches, Checks, Coverage, PolicyVersions,
-        Reconciliation, lambda: Forecasts(bounds),
+        Reconciliation, lambda: Forecasts(bounds), Shadows,
     ]
 
 

@@ -103,7 +103,8 @@ def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
 
-    names = [table.name for job in jobs for table in DECLARED[job].tables]
+    names = [table.name for job in jobs
+             for table in (*DECLARED[job].tables, *DECLARED[job].shadow_tables)]
     for name in dict.fromkeys([*names, *_OF_THE_ARCHIVE]):
         path, options = path_in(settings, name), settings.storage()
         if not DeltaTable.is_deltatable(path, options):

@@ -108,8 +108,10 @@ def _taken(
 def load(settings: Settings, query: str) -> PolicyLog | None:
     """The log of a query; None where none is kept."""
     found = checkpoints.policies(settings, query)
-    if found is None:
-        return None
+    return None if found is None else _log(found)
+
+
+def _log(found: Mapping[str, Any]) -> PolicyLog:
     taken = [
         Taken(**{**one, "changed": [tuple(changed) for changed in one["changed"]]})
         for one in found["taken"]
@@ -117,6 +119,26 @@ def load(settings: Settings, query: str) -> PolicyLog | None:
     return PolicyLog(found["first"], found["last"], taken)
 
 
-def keep(settings: Settings, query: str, log: PolicyLog) -> None:
-    """Write the log of a query."""
-    checkpoints.keep_policies(settings, query, asdict(log))
+@dataclass(frozen=True)
+class ShadowLog:
+    """The versions that a query has judged by under a shadow."""
+
+    batch: int
+    """The first in which there was the shadow; two of one name differ in it."""
+    log: PolicyLog
+    """Up to that batch the versions are the live ones."""
+
+
+def load_shadows(settings: Settings, query: str) -> dict[str, ShadowLog]:
+    """The logs of the shadows of a query, by name."""
+    found = (checkpoints.policies(settings, query) or {}).get("shadows", {})
+    return {name: ShadowLog(one["batch"], _log(one["log"])) for name, one in found.items()}
+
+
+def keep(
+    settings: Settings, query: str, log: PolicyLog, shadows: Mapping[str, ShadowLog]
+) -> None:
+    """Write the logs of a query and its shadows, together: a batch has taken all or none."""
+    checkpoints.keep_policies(settings, query, {
+        **asdict(log), "shadows": {name: asdict(one) for name, one in shadows.items()},
+    })

@@ -358,6 +358,7 @@ TABLES: dict[str, Table] = {
     table.name: table
     for table in (
         *(table for job in DECLARED.values() for table in job.tables),
+        *(table for job in DECLARED.values() for table in job.shadow_tables),
         *_chunk_payloads(), _producer_id_live(), _producer_id_quota_advice(), _cache_bakeoff(),
         _reconciliation(), _forecasts(),
         _events(), _quarantine(), *_coverage(), _policies(), _quality_results(),

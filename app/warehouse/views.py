@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.warehouse import backlog_views
+from app.warehouse import backlog_views, shadow_views
 
 
 @dataclass(frozen=True)
@@ -396,5 +396,13 @@ VIEWS: dict[str, View] = {
         "Sizes, ages, limits and evictions of backlogs under the names of Pulsar's own metrics.",
         backlog_views.METRICS,
         reads=("backlog_checks", "backlog_evictions"),
+    ),
+    "shadow_effects": View(
+        "shadow_effects",
+        "What live and shadow policies did to topics and users: a row per shadow, decision and"
+        " measure, with the amount under `live` or under `shadow`, of the time that both have"
+        " judged.",
+        shadow_views.EFFECTS,
+        reads=shadow_views.READS,
     ),
 }

@@ -79,14 +79,14 @@ def _outputs() -> tuple[Output, ...]:
     place = ("cluster", "topic")
     return (
         Output("backlog_checks", "Per topic and check pass: size and age against their quotas.",
-               checks, sort_by=(*place, "pass_ms")),
+               checks, sort_by=(*place, "pass_ms"), shadowed=True),
         Output("backlog_evictions", "Every eviction, one row per subscription that it moved.",
-               evictions, sort_by=(*place, "ts_wall_ms"), commit_interval_ms=0),
+               evictions, sort_by=(*place, "ts_wall_ms"), commit_interval_ms=0, shadowed=True),
         Output("backlog_subscriptions",
                "Per subscription and check pass: backlog, age and forecasts.",
                subscriptions, sort_by=(*place, "subscription", "pass_ms")),
         Output("producer_refusals", "Producers that connected while a quota was exceeded.",
-               refusals, sort_by=(*place, "ts_wall_ms"), commit_interval_ms=0),
+               refusals, sort_by=(*place, "ts_wall_ms"), commit_interval_ms=0, shadowed=True),
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from state.engine.job import Job
-from state.engine.table import Output, Table
+from state.engine.table import Output, Table, shadow_of
 from state.events import MONO
 
 if TYPE_CHECKING:
@@ -61,6 +61,11 @@ class Declaration:
     def tables(self) -> tuple[Table, ...]:
         """Its output tables, those that are off by default included."""
         return tuple(output.of(self.name) for output in self.outputs)
+
+    @cached_property
+    def shadow_tables(self) -> tuple[Table, ...]:
+        """Its tables of rows under shadow policies; none of a job that follows no policies."""
+        return tuple(shadow_of(o.of(self.name)) for o in self.outputs if o.shadowed)
 
     def written(self, extra_outputs: Sequence[str] = ()) -> tuple[Table, ...]:
         """The tables that it writes: those on by default and those named by `extra_outputs`."""

@@ -6,7 +6,7 @@ Delta protocol above reader 1, writer 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -43,6 +43,8 @@ class Table:
     """False: written only if the job's `extra_outputs` names the table."""
     commit_interval_ms: int = 0
     """Time over which rows of several micro-batches gather for one commit (ms); 0: none."""
+    live: str | None = None
+    """Of a table of shadow policies: the one that has the same rows of the live policies."""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -87,6 +89,8 @@ class Output:
     """False: written only if the job's `extra_outputs` names the table."""
     commit_interval_ms: int = CAN_WAIT_MS
     """0 for rows that somebody waits for."""
+    shadowed: bool = False
+    """Whether rows under shadow policies are written, too, into a table of their own."""
 
     def of(self, job: str) -> Table:
         """The whole table."""
@@ -94,3 +98,19 @@ class Output:
             self.name, self.meaning, COMMON_OUTPUT + self.columns, sort_by=self.sort_by, job=job,
             default=self.default, commit_interval_ms=self.commit_interval_ms,
         )
+
+
+SHADOW = "shadow_"
+"""How the name of a table of shadow policies begins."""
+LIVE = "live"
+"""What no shadow is named: the policies that hold."""
+WHOSE = TableColumn("policy", TEXT, "shadow whose policies decided, by its name in `shadows`")
+
+
+def shadow_of(table: Table) -> Table:
+    """The table of the rows that a table would have under shadow policies."""
+    return replace(
+        table, name=SHADOW + table.name, live=table.name, columns=(*table.columns, WHOSE),
+        meaning=f"What {table.name} would have under shadow policies: its columns, and `policy`.",
+        commit_interval_ms=CAN_WAIT_MS,
+    )

@@ -50,7 +50,7 @@ def _outputs() -> tuple[Output, ...]:
     place = ("cluster", "broker", "user")
     return (
         Output("producer_id_decisions", "Every producer id that was new to its user.",
-               decisions, sort_by=(*place, "ts_wall_ms")),
+               decisions, sort_by=(*place, "ts_wall_ms"), shadowed=True),
         Output("producer_id_stats", "Per user and window: new ids, quota and filters.",
                stats, sort_by=(*place, "window_start_ms")),
         Output("producer_id_owners",

@@ -57,7 +57,7 @@ def _throttle_events() -> Output:
     return Output(
         "throttle_events",
         "Every mark and unmark of a connection by a publish limiter, dropped ones included.",
-        own, sort_by=("cluster", "topic", "ts_wall_ms"), commit_interval_ms=0,
+        own, sort_by=("cluster", "topic", "ts_wall_ms"), commit_interval_ms=0, shadowed=True,
     )
 
 
@@ -88,7 +88,7 @@ def _topic_throttle_stats() -> Output:
     return Output(
         "topic_throttle_stats",
         "Per topic and window: number and length of its pauses, by class of the limit.",
-        own, sort_by=("cluster", "topic", "window_start_ms"),
+        own, sort_by=("cluster", "topic", "window_start_ms"), shadowed=True,
     )
 
 

@@ -104,7 +104,7 @@ def test_a_broker_one_window_behind_the_newest_is_not_taken_for_quiet(
 def test_nothing_fires_on_tables_without_rows(make_settings, tmp_path, capsys):
     (tmp_path / "_weir").mkdir()
     assert alerts.check(make_settings(warehouse=str(tmp_path))) == 0
-    assert capsys.readouterr().out == "22 rules checked, 0 firing\n"
+    assert capsys.readouterr().out == "23 rules checked, 0 firing\n"
     assert not (tmp_path / "alerts").exists()
 
 
@@ -164,6 +164,6 @@ def test_the_shipped_rules_are_listed_and_their_runbooks_exist(make_settings, ca
         "coverage-gap", "noisy-neighbour-victim", "producer-id-heap", "producer-id-quota-near",
         "producer-id-storm", "producer-send-timeouts", "quality-check-failed", "quarantine-spike",
         "query-stalled", "quota-breach-sustained", "quota-utilisation", "reconciliation-differs",
-        "records-too-late", "topic-over-limit",
+        "records-too-late", "shadow-throttles", "topic-over-limit",
     ]
     assert all((ROOT / row["runbook"]).is_file() for row in listed)

@@ -94,6 +94,28 @@ def test_a_topic_that_waits_for_others_fires_after_two_minutes(firing, changes, 
     assert firing("noisy-neighbour-victim", topic_throttle_stats=[window(2)]) == []
 
 
+@pytest.mark.parametrize(("shadow_ns", "live", "fires"), [
+    (6_000_000_000, {}, True),
+    (5_999_999_999, {}, False),
+    (6_000_000_000, {"limited_times": 1}, False),
+    (6_000_000_000, None, True),
+])
+def test_a_topic_that_only_a_shadow_pauses_fires_after_two_minutes(firing, shadow_ns, live, fires):
+    def minute(at):
+        shadow = {**window(at, limited_times=1, culprit_ns=shadow_ns), "policy": "next"}
+        other = window(at, topic="other") if live is None else window(at, **live)
+        return {"shadow_topic_throttle_stats": [shadow], "topic_throttle_stats": [other]}
+
+    assert firing("shadow-throttles", **minute(0)) == []
+    found = firing("shadow-throttles", **minute(1))
+    assert [(labels, since) for labels, since, _ in found] == (
+        [({"policy": "next", "topic": TOPIC}, 0)] if fires else []
+    )
+    assert firing("shadow-throttles", **minute(2)) == found
+    quiet = {**window(3), "policy": "next"}
+    assert firing("shadow-throttles", shadow_topic_throttle_stats=[quiet]) == []
+
+
 def eviction(minute, **changes):
     return {
         **COMMON, "job": "backlog", "ts_wall_ms": START_MS + minute * MINUTE, "topic": TOPIC,

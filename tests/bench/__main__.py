@@ -35,6 +35,7 @@ BENCHES = {
     "small_batches": "all_jobs.small_batches",
     "commits": "commits.run",
     "layers": "layers.run",
+    "shadows": "shadows.run",
     "topics": "end_to_end.topics",
     "transport": "transport.run",
     "freshness": "freshness.run",
@@ -56,8 +57,8 @@ BENCHES = {
 ALONE = {"suite": "suite.run", "compile": "compiling.run", "replay_large": "replay.large"}
 """Benchmarks that run only if they are named."""
 RESULTS = (
-    "govern", "govern-demo", "govern-all", "small-batches", "commits", "layers", "columnar",
-    "transport", "core", "steps", "topics", "state", "freshness", "generator", "claim",
+    "govern", "govern-demo", "govern-all", "small-batches", "commits", "layers", "shadows",
+    "columnar", "transport", "core", "steps", "topics", "state", "freshness", "generator", "claim",
     "chunks", "producer_ids", "backlog", "backlog_job", "entry_cache", "query", "maintenance",
     "flood", "flood_shapes", "first_hour", "storage", "plugin", "replay", "replay-large", "compile",
     "suite",

@@ -55,6 +55,17 @@ def test_the_example_policies_are_valid() -> None:
     ("text", "message"),
     [
         (
+            "shadows: {Next: []}",
+            "c.yaml: shadows: 'Next' is not a name of a shadow (allowed: 1 to 40 lower-case"
+            " letters, digits, _ and -, a letter or digit first, but not live)",
+        ),
+        (
+            "shadows: {next: [{scope: topic, name: a/b/c, limits: {publishRateInMsgs: -2}}]}",
+            "c.yaml: shadows.next[0].limits.publishRateInMsgs: -2 is below -1 (-1 and 0 are off)",
+        ),
+        ("shadows: {next: next.yaml}", "next.yaml: cannot be read (No such file or directory)"),
+        ("shadows: {next: 5}", "c.yaml: shadows.next: 5 is not a list"),
+        (
             "allowed_latness_ms: 5",
             "c.yaml: allowed_latness_ms: unknown key (did you mean allowed_lateness_ms?)",
         ),

@@ -27,6 +27,7 @@ from app.stream.shutdown import Stopping
 from app.warehouse import policy_log
 from app.warehouse.tables import TABLES
 from app.whatif.replay import replayed
+from state.engine.table import WHOSE
 from tests.crash.test_sigkill import killed
 from tests.traces import NOT_COMPARED, punctual_trace, rows_of
 
@@ -50,6 +51,7 @@ class Place:
         self.config = folder / "weir.yaml"
         self.config.write_text(yaml.safe_dump({
             "warehouse": str(folder / "warehouse"), "partitions": 2, "policies": "policies",
+            "shadows": {"same": "policies"},
             "alerts": None, "quality": None, "maintenance": None, "idle_advance_ms": 60_000,
             "source": {"format": "files", "path": str(folder / "events"),
                        "options": {"maxFilesPerTrigger": max(len(self._files) // 6, 1)}},
@@ -58,12 +60,16 @@ class Place:
 
     def limit(self, share: float, text: str | None = None) -> None:
         """Let the policies be those of the trace with rates of such a share, or a text."""
-        found = yaml.safe_dump([
+        found = self.documents(share)
+        (self.policies / "fleet.yaml").write_text(found if text is None else text)
+
+    def documents(self, share: float) -> str:
+        """The policies of the trace with rates of such a share."""
+        return yaml.safe_dump([
             {**p, "limits": {k: scaled(v, share) if "Rate" in k else v
                              for k, v in p["limits"].items()}}
             for p in self.trace.policies
         ] + [{"scope": "user", "name": "*", "limits": {"producer_ids_rate": int(20 * share)}}])
-        (self.policies / "fleet.yaml").write_text(found if text is None else text)
 
     def come(self, share: float) -> int:
         """Let the files up to a share of all come; how many there are then."""
@@ -121,6 +127,19 @@ def assert_as_at_once(place: Place) -> Rows:
     found = {name: rows_of(place.settings.warehouse, name) for name in expected}
     for name, rows in expected.items():
         assert found[name] == rows, name
+    for name, rows in shadow_rows(settings, "same").items():
+        assert found.get(name, []) == rows, name
+    return found
+
+
+def shadow_rows(settings: Settings, policy: str) -> Rows:
+    """The rows of a shadow by live table."""
+    found: Rows = {}
+    for table in TABLES.values():
+        if table.live is not None:
+            whose = table.names.index(WHOSE.name)
+            rows = rows_of(settings.warehouse, table.name)
+            found[table.live] = [row[:whose] for row in rows if row[whose] == policy]
     return found
 
 

@@ -127,6 +127,19 @@ def test_every_mistake_is_printed_with_file_line_and_key(folder: Path, capsys: C
     assert main(["validate", "--config", "weir.yaml"]) == 2  # and a run does not begin
 
 
+def test_the_shadows_of_a_configuration_are_checked(folder: Path, capsys: Capture) -> None:
+    Path("next.yaml").write_text("- {scope: topic, name: a/b/c, limits: {publishRateInMsgs: 1}}\n")
+    text = Path("weir.yaml").read_text(encoding="utf-8")
+    Path("weir.yaml").write_text(
+        text + "shadows:\n  next: next.yaml\n  inline:\n  - {scope: tenant, name: a,"
+        " limits: {publishRateInMsgs: -2}}\n", encoding="utf-8")
+    assert answered(capsys, 2, "check", "weir.yaml").splitlines() == [
+        "weir.yaml:7: shadows.inline[0].limits.publishRateInMsgs: -2 is below -1 (-1 and 0 are"
+        " off)", "5 documents, 1 mistakes, 0 findings"]
+    Path("weir.yaml").write_text(text + "shadows: {next: next.yaml}\n", encoding="utf-8")
+    assert answered(capsys, 0, "check", "weir.yaml") == "5 documents, 0 mistakes, 0 findings\n"
+
+
 @pytest.mark.parametrize(("more", "finding"), [
     ("- {scope: topic, name: '**', limits: {publishRateInMsgs: 1}}\n",
      "configs/policies/shop.yaml:4: [0].limits.publishRateInMsgs: never holds: topic **"

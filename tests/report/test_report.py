@@ -77,6 +77,10 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
         {"name": "b1 c2", "kind": "<i>reason</i>", "at": START_MS + 70_000,
          "until": START_MS + 2 * MINUTE},
     ]
+    shadows = part(answer, "quotas", "Shadow policies beside the live ones, largest differences")
+    assert [(s["name"], s["measure"], s["live"], s["shadow"]) for s in shadows[:2]] == [
+        (min(NAMES[1:]), "paused_s", 3.0, 0.0), (SCRIPT, "pauses", 1.0, 3.0)]
+    assert {s["policy"] for s in shadows} == {"next"}
     usage = part(answer, "backlogs", "Use of the nearer quota, and where it goes")
     assert [(r["name"][:13], r["at"] - START_MS, r["value"]) for r in usage] == [
         ("acme/orders/<", 0, 50.0), ("acme/orders/<", MINUTE, 150.0),

@@ -60,6 +60,9 @@ TABLES_WITH_ROWS: dict[str, list[dict[str, Any]]] = {
         new_id(0, USER, 1, "counted"), new_id(1, USER, 2, "rejected"),
         new_id(2, "bob", 3, "counted"),
     ],
+    "shadow_topic_throttle_stats": [
+        {**stats(0, SCRIPT, culprit_times=3, culprit_ns=NS, limited_times=3), "policy": "next"},
+    ],
     "producer_id_live": [live(0, "orders", USER, 7, 9), live(1, "bills", "unknown", 3, 3)],
     "backlog_checks": [
         check(SCRIPT, 0, limit_s=60, age_s=30, time_usage=0.5),

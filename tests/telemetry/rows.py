@@ -121,6 +121,9 @@ def _every() -> Rows:
             live(0, "orders", "etl", 2, 3), live(9, "orders", "etl", 5, 7, broker_heap_bytes=6000),
             live(5, "orders", "etl", 1, 1, broker="2"),
         ],
+        "shadow_topic_throttle_stats": [
+            {**topic_window(0, TOPIC, "collateral", 3), "policy": "next"},
+        ],
         "policies": [policies(0, 0), policies(1, 5), policies(None, 9)],
         "reconciliation": [compared(0, 5), compared(1, 0), compared(1, 2), compared(1, 3, bound=3),
                            compared(1, 9, reason="GAP"), compared(0, 1, broker="b2")],

@@ -187,6 +187,12 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
     assert [name for name, have in found if name.startswith("weir_forecast_")
             and dict(have).get("entity") == OTHER] == []
     assert value(found, "weir_forecast_known_timestamp_seconds") == START_MS / 1000 + 60
+    shadow = {"cluster": "east", "policy": "next"}
+    assert value(found, "weir_shadow_effects_total", **shadow, measure="pauses") == 3
+    assert value(found, "weir_shadow_effects_total", **shadow, measure="victim_s") == 6
+    live = {**shadow, "policy": "live", "measure": "pauses"}
+    assert value(found, "weir_shadow_effects_total", **live) == sum(
+        row["limited_times"] for row in rows["topic_throttle_stats"])
     assert value(found, "weir_coverage_gaps_total", broker="b1") == 1
     assert value(found, "weir_coverage_dropped_events_total", broker="b1") == 7
     blind = "weir_coverage_blind_until_timestamp_seconds"

@@ -160,6 +160,22 @@ COMPARED = {"reconciliation": [
     compared(1, "cache_hits", topic=None, broker_value=5, difference=-4, reason="RATE_ONLY"),
     compared(1, "cache_misses", topic=None, broker_value=8, difference=-1),
 ]}
+SHADOWED = {
+    "topic_throttle_stats": [
+        *(stats(n, OTHER) for n in range(3)),
+        stats(0, TOPIC, culprit_times=1, culprit_ns=NS, limited_times=1),
+        stats(2, TOPIC, culprit_times=9, culprit_ns=9 * NS, limited_times=9),
+    ],
+    "shadow_topic_throttle_stats": [
+        {**row, "policy": "next"} for row in (
+            stats(0, OTHER), stats(0, TOPIC, culprit_times=3, culprit_ns=2 * NS, limited_times=3),
+            stats(1, OTHER, collateral_times=1, collateral_ns=NS, limited_times=1),
+        )
+    ],
+    "producer_id_decisions": [new_id(0, "u", 1, "counted")],
+    "shadow_producer_id_decisions": [{**new_id(0, "u", 1, "rejected"), "policy": "next"}],
+}
+_EFFECT = {**EAST, "policy": "next", "live": 0.0}
 _NOBODY = {"culprit_team": None, "culprit_contact": None, "victim_team": None}
 CASES = {
     "blame": ({"throttle_events": PAUSES, "topic_throttle_stats": STATS}, {},
@@ -195,6 +211,20 @@ CASES = {
         {**_COMPARED, "measure": "bytes_in", "since": NEXT, "until": AFTER},
         {**_COMPARED, "measure": "cache_hits", "topic": None, "broker_value": 5,
          "difference": -4, "reason": "RATE_ONLY", "since": NEXT, "until": AFTER},
+    ]),
+    "shadow": (SHADOWED, {"rows": "4"}, [
+        {**_EFFECT, "name": TOPIC, "measure": "paused_s", "live": 1.0, "shadow": 2.0,
+         "difference": 1.0},
+        {**_EFFECT, "name": TOPIC, "measure": "pauses", "live": 1.0, "shadow": 3.0,
+         "difference": 2.0},
+        {**_EFFECT, "name": "u", "measure": "rejected_ids", "shadow": 1.0, "difference": 1.0},
+        {**_EFFECT, "name": OTHER, "measure": "victim_s", "shadow": 1.0, "difference": 1.0},
+    ]),
+    "shadow, by tenant, then": (SHADOWED, {"by": "tenant", "since": NEXT, "until": AFTER}, [
+        {**_EFFECT, "name": "acme", "measure": "paused_s", "live": 1.0, "shadow": 2.0,
+         "difference": 1.0},
+        {**_EFFECT, "name": "acme", "measure": "pauses", "live": 1.0, "shadow": 3.0,
+         "difference": 2.0},
     ]),
     "coverage": (COVERED, {}, [
         {**_COVERED, "minute": NEXT, "received": 5, "quarantined": 2, "gaps": 1, "dropped": None,

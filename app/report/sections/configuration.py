@@ -14,7 +14,8 @@ _HASHES = " UNION ALL ".join(
     f"SELECT job, params_hash, switches, count(*) AS rows, max(ts_wall_ms) AS newest FROM {name}"
     " GROUP BY ALL"
     for name, table in TABLES.items()
-    if table.job is not None and {"job", "switches", "ts_wall_ms"} <= set(table.names)
+    if table.job is not None and table.live is None
+    and {"job", "switches", "ts_wall_ms"} <= set(table.names)
 )
 DECIDED = f"""
 SELECT job, params_hash, CAST(sum(rows) AS BIGINT) AS rows, max(newest) AS newest,

@@ -51,6 +51,12 @@ def quotas(reader: Reader) -> Section:
         Column("newest_limit", "limit", "number"), Column("first_window", "first", "time"),
         Column("last_window", "last", "time"),
     ], breached, "breached-quotas", folded=True))
+    if shadows := reader.ask("shadow", TOP):
+        parts.append(Grid("Shadow policies beside the live ones, largest differences", [
+            Column("policy", "shadow"), Column("name", "of", "topic"), Column("measure", "what"),
+            Column("live", "live", "number"), Column("shadow", "under the shadow", "number"),
+            Column("difference", "difference", "number"),
+        ], shadows, "shadow", folded=True))
     return Section(key, title, texts, [*parts, *_forecasts(reader)])
 
 

@@ -10,6 +10,7 @@ from app.warehouse.questions import (
     forecasts,
     producer_ids,
     rate_limits,
+    shadows,
     warehouse,
 )
 from app.warehouse.questions.question import Question
@@ -18,7 +19,8 @@ from app.warehouse.tables import TABLES, VIEWS
 
 _ALL = (
     *rate_limits.QUESTIONS, *chunks.QUESTIONS, *producer_ids.QUESTIONS, *backlog.QUESTIONS,
-    *entry_cache.QUESTIONS, *charges.QUESTIONS, *forecasts.QUESTIONS, *warehouse.QUESTIONS,
+    *entry_cache.QUESTIONS, *charges.QUESTIONS, *forecasts.QUESTIONS, *shadows.QUESTIONS,
+    *warehouse.QUESTIONS,
 )
 QUESTIONS: dict[str, Question] = {
     question.name: question

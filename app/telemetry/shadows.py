@@ -1,0 +1,40 @@
+"""Metrics of what shadow policies would have done, and what the live ones did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+
+from app.telemetry.part import Part, Sample, Sums, rows
+from app.warehouse.shadow_views import MEASURES, READS
+from state.engine.table import LIVE, SHADOW
+
+_NAME = "weir_shadow_effects_total"
+_COUNTS = "\nUNION ALL\n".join(
+    f"SELECT cluster, {policy} AS policy, '{measure}' AS measure, sum({amount}) AS amount"
+    f" FROM {before}{table} WHERE {where} GROUP BY ALL"
+    for measure, (table, _, amount, where) in MEASURES.items()
+    for policy, before in ((f"'{LIVE}'", ""), ("policy", SHADOW))
+)
+
+
+class Shadows(Part):
+    """Sums by policy; nothing where no shadow has judged."""
+
+    reads = READS
+
+    def __init__(self) -> None:
+        self._sums = Sums(_NAME)
+        self._shadowed = False
+
+    def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        found = rows(fresh, _COUNTS)
+        shadowed = [(cluster, LIVE, measure, 0) for cluster, policy, measure, _ in found
+                    if policy != LIVE]
+        self._sums.add([*found, *shadowed])
+        self._shadowed = self._shadowed or bool(shadowed)
+
+    def samples(self) -> Iterator[Sample]:
+        if self._shadowed:
+            yield from self._sums.samples()

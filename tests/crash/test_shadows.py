@@ -1,0 +1,95 @@
+"""Shadows that come, change and go between runs, killed amid, moved to other shards: their rows are
+those of a job that judges by their policies, and the live ones are those of a run without any."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from app.stream.operators import operators
+from app.stream.reshard import reshard
+from app.stream.run import run
+from app.warehouse import policy_log, saved_states
+from app.warehouse.tables import TABLES
+from state.engine.shadows import live_state
+from tests.crash.test_policy_change import (
+    QUERY,
+    Place,
+    Rows,
+    assert_as_at_once,
+    at_once,
+    shadow_rows,
+)
+from tests.crash.test_sigkill import killed
+
+TIME = TABLES["throttle_events"].schema.names.index("ts_wall_ms")
+
+
+class Shadowed(Place):
+    """A stream whose configuration has shadows."""
+
+    def shadows(self, **shares: float) -> None:
+        """Let the shadows be these: the policies of the trace with rates of such a share each."""
+        found: dict[str, Any] = yaml.safe_load(self.config.read_text())
+        found["shadows"] = {"same": "policies", **{name: f"{name}.yaml" for name in shares}}
+        found["saved_states"] = {"interval_ms": 3_600_000}
+        for name, share in shares.items():
+            (self.folder / f"{name}.yaml").write_text(self.documents(share))
+        self.config.write_text(yaml.safe_dump(found))
+
+    def logs(self) -> dict[str, policy_log.ShadowLog]:
+        """What the shadows have judged by."""
+        return policy_log.load_shadows(self.settings, QUERY)
+
+
+def alone(place: Shadowed, name: str) -> Rows:
+    """The rows of the jobs under the policies of a shadow, over the archive."""
+    settings = place.settings
+    return at_once(settings, operators(settings, settings.jobs, log=place.logs()[name].log))
+
+
+def test_shadows_come_change_and_go_killed_and_moved(tmp_path: Path) -> None:
+    place = Shadowed(tmp_path)
+    place.shadows(tight=0.25, gone=0.5)
+    place.come(0.4)
+    assert run(place.settings, available_now=True) == 0
+    assert place.logs().keys() == {"same", "tight", "gone"}
+    gone = shadow_rows(place.settings, "gone")
+    assert gone["throttle_events"]
+
+    place.shadows(tight=0.125, late=0.25)
+    place.limit(0.5)
+    place.come(0.6)
+    for step, number in (("after", 2), ("inside", 12)):
+        ended = killed(place.config, QUERY, step, number)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
+    place.come(0.7)
+    assert run(place.settings, available_now=True) == 0
+    assert place.logs().keys() == {"same", "tight", "late"}
+    assert [one.number for one in place.logs()["tight"].log.taken] == [0, 1]
+    assert place.logs()["late"].batch > 0
+
+    moved = place.settings.model_copy(update={"shards": 5, "partitions": 3})
+    assert reshard(moved) == 0
+    place.come(1.0)
+    assert run(place.settings.model_copy(update={"partitions": 3}), available_now=True) == 0
+
+    assert_as_at_once(place)
+    for file in (tmp_path / "warehouse" / saved_states.FOLDER).iterdir():
+        states = saved_states.read(file)[0].states.values()
+        assert states and all(live_state(state) == state for state in states)
+    assert shadow_rows(place.settings, "gone") == gone
+    tight = alone(place, "tight")
+    for name, rows in shadow_rows(place.settings, "tight").items():
+        assert rows == tight.get(name, []), name
+    late, since = alone(place, "late"), place.logs()["late"].log.taken[-1].since_ms
+    assert since is not None
+    for name, rows in shadow_rows(place.settings, "late").items():
+        every = Counter(late.get(name, []))
+        assert Counter(rows) <= every, name
+        assert Counter(row for row in every if int(row[TIME]) >= since) <= Counter(rows), name
+    assert tight["throttle_events"] != late["throttle_events"]
