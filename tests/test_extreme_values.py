@@ -173,7 +173,7 @@ def test_effects_of_policies_are_compared(warehouse, tmp_path, capsys):
     sides = Warehouse(str(tmp_path)), Warehouse(warehouse)
     about = About("a", "b", WHOLE, ["rate_limits"], [], [])
     for before, after in (sides, sides[::-1], (sides[1], sides[1])):
-        found = compared(before, after, 20)
+        found = compared(before, after, 20, 60_000)
         assert found.same == (before is after)
         text = json.dumps(plain(about, found))
         assert json.loads(text, parse_constant=pytest.fail)["total"]["paused_s"]

@@ -191,3 +191,12 @@ def test_a_replay_begins_with_the_states_that_a_run_has_saved(
     assert main([*asked, "--from", since, "--out", str(tmp_path / "since")]) == 0
     assert main([*asked, "--from", "2026-01-05T14:00:00Z", "--out", str(tmp_path / "x")]) == 2
     assert "has no saved states of rate_limits, " in capsys.readouterr().err
+
+    kept, own = tmp_path / "kept", str(config)
+    assert main(["policy", "diff", own, own, "--config", own, "--on", "all", "--saved",
+                 "--keep", str(kept), "--json"]) == 0
+    effects = json.loads(capsys.readouterr().out)
+    assert effects["same"] and effects["total"]["throttles"]["after"]
+    assert effects["begins"][0].startswith("begins with the states that a run has saved at ")
+    for name in (table.name for job in effects["jobs"] for table in DECLARED[job].tables):
+        assert rows(kept / "before", name) == rows(kept / "after", name) == rows(out, name), name

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ import yaml
 from deltalake import write_deltalake
 
 from app.cli import main
+from app.config.settings import load_settings
+from app.terminal.interrupt import temporary_folder
+from app.warehouse import policy_log
 from app.warehouse.relations import Warehouse
 from app.warehouse.tables import TABLES
 from app.whatif.effect.compare import MEASURES, compared
@@ -23,7 +28,7 @@ from tests.report import warehouse as reported
 from tests.servers import chromium
 from tests.servers.chromium import Chromium, loaded
 from tests.throttle_rows import frame
-from tests.whatif.test_what_if import SCHEMA, event
+from tests.whatif.test_what_if import SCHEMA, START_MS, event
 
 NONE = {"before": 0, "after": 0, "change": 0}
 OVER, LATE, VICTIM = "persistent://t/ns/a", "persistent://t/ns/late", "persistent://u/ns/v"
@@ -124,6 +129,14 @@ def test_effects_by_hand(small: Path, capsys: Capture) -> None:
     assert found["changed"] == {"tenants": 2, "topics": 3, "users": 1}
     assert found["same"] is False and found["begins"] == []
     assert (found["from_ms"], found["to_ms"]) == (None, None)
+    # a sixtieth of 90 s, in whole windows of a second
+    assert [{key: value for key, value in row.items() if value != NONE} for row in found["times"]
+            if any(row[key] != NONE for key in row if not key.endswith("_ms"))] == [
+        {"from_ms": START_MS, "to_ms": START_MS + 2000, "paused_s": moved(0, 1.24),
+         "rejected_ids": moved(2, 4)},
+        {"from_ms": START_MS + 60_000, "to_ms": START_MS + 62_000,
+         "evicted_entries": moved(0, 55)},
+    ]
     assert found["jobs"] == ["rate_limits", "producer_ids", "backlog", "entry_cache"]
     assert [(one["limit"], one["before"], one["after"]) for one in found["limits"]] == [
         ("publishRateInMsgs", 100, 50),
@@ -212,6 +225,44 @@ def test_numbers_are_those_of_two_replays(
         capsys.readouterr().err)
 
 
+def test_policies_hold_from_the_beginning_whatever_the_run_had(
+    small: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """The run has taken the tight policies at 50 s only."""
+    copy = ["--warehouse", str(shutil.copytree(small / "warehouse", tmp_path / "warehouse"))]
+    wide, tight = (
+        load_settings(small / "weir.yaml", {
+            "warehouse": copy[1], "policies": yaml.safe_load((small / name).read_text())})
+        for name in ("wide.yaml", "tight.yaml")
+    )
+    log = policy_log.begun(wide, wide.policy_dicts(), 0, 0, None).with_next(
+        wide, tight.policy_dicts(), 1, START_MS + 50_000, 0, None)
+    policy_log.keep(wide, "govern", log)
+    offsets = tmp_path / "warehouse" / "_weir" / "checkpoints" / "govern" / "offsets"
+    offsets.mkdir()
+    (offsets / "0").write_text("")
+    found = answer(capsys, small, "wide.yaml", "tight.yaml", "--on", "all", *copy)
+    assert found["total"]["throttles"] == moved(0, 1)
+    out = tmp_path / "out"
+    assert main(["replay", "--config", str(small / "weir.yaml"), *copy, "--out", str(out),
+                 "--policy", str(small / "tight.yaml")]) == 0
+    capsys.readouterr()
+    (sums,) = asked(capsys, out, SUMS)
+    assert sums["throttles"] == 0  # each version from its time on, as in the run
+
+
+def test_nothing_is_left_behind(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert diff(small, "wide.yaml", "tight.yaml", "--on", "all") == 0
+    with pytest.raises(ZeroDivisionError), temporary_folder("weir-") as folder:
+        (folder / "file").write_text("")
+        assert list(tmp_path.iterdir()) == [folder]
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("more", "expected"), [
     (["--out", "page.html"], "policy diff: --out goes with --on RANGE"),
     (["--rows", "3"], "policy diff: --rows goes with --on RANGE"),
@@ -277,7 +328,7 @@ def test_hostile_names_are_text_in_a_browser(tmp_path: Path, browser: Chromium) 
     hostile, empty = tmp_path / "hostile", tmp_path / "empty"
     reported.fill(str(hostile))
     (empty / "_weir").mkdir(parents=True)
-    found = compared(Warehouse(str(empty)), Warehouse(str(hostile)), 20)
+    found = compared(Warehouse(str(empty)), Warehouse(str(hostile)), 20, 60_000)
     out = tmp_path / "page.html"
     about = About(reported.SCRIPT, reported.IMAGE, WHOLE, ["rate_limits"], [], [])
     out.write_text(html_of(about, found), "utf-8")
@@ -295,7 +346,7 @@ def test_hostile_names_are_text_in_a_browser(tmp_path: Path, browser: Chromium) 
 
 def test_a_warehouse_without_rows_has_no_effects(tmp_path: Path) -> None:
     (tmp_path / "_weir").mkdir()
-    found = compared(Warehouse(str(tmp_path)), Warehouse(str(tmp_path)), 20)
+    found = compared(Warehouse(str(tmp_path)), Warehouse(str(tmp_path)), 20, 60_000)
     about = About("a", "b", WHOLE, [], [], [])
     assert found.same and plain(about, found)["total"]["throttles"] == NONE
     assert "Nothing differs." in html_of(about, found)

@@ -107,7 +107,8 @@ def effect(before: Side, after: Side, changes: Sequence[Change], wanted: Wanted)
             for side, one in ((before, first), (after, second)):
                 print(f"{side.name}: {side.given}", flush=True)
                 one.run()
-        found = compared(*(Warehouse.of(one.out.settings) for one in (first, second)), wanted.rows)
+        warehouses = (Warehouse.of(one.out.settings) for one in (first, second))
+        found = compared(*warehouses, wanted.rows, before.settings.stats_window_ms)
     _answer(words.About(str(before.given), str(after.given), wanted.span, _jobs(before, wanted),
                         first.begins, changes), found, wanted)
     return 0

@@ -49,8 +49,8 @@ MEASURES = (
     Measure("disconnected_producers", "producers disconnected for a backlog quota"),
     Measure("refused_producers", "producers refused for a backlog quota"),
 )
-NAMES = tuple(measure.name for measure in MEASURES)
-KINDS = ("topic", "user")
+BY_NAME = {measure.name: measure for measure in MEASURES}
+NAMES = tuple(BY_NAME)
 BINS = 60
 """Bars of a picture over time."""
 
@@ -146,9 +146,9 @@ def shown(row: Row, measure: Measure) -> tuple[int | float, int | float, int | f
     return measure.shown(before), measure.shown(after), measure.shown(after - before)
 
 
-def compared(before: Warehouse, after: Warehouse, rows: int) -> Effects:
-    """The effects of other policies, from the tables of a replay under each; of tenants, topics
-    and users so many `rows` with the greatest changes."""
+def compared(before: Warehouse, after: Warehouse, rows: int, window_ms: int) -> Effects:
+    """The effects of other policies, from the tables of a replay under each, whose windows are so
+    long; of tenants, topics and users so many `rows` with the greatest changes."""
     limits = {"memory_limit": f"{default_bytes() // 2}B"}
     every = " ".join(_SIDES.values())
     with (
@@ -167,7 +167,7 @@ def compared(before: Warehouse, after: Warehouse, rows: int) -> Effects:
             f"CREATE TABLE changes AS SELECT kind, cluster, name, tenant, {_paired(NAMES)}"
             " FROM entities GROUP BY ALL"
         )
-        return _effects(ours, rows)
+        return _effects(ours, rows, window_ms)
 
 
 def _paired(names: tuple[str, ...]) -> str:
@@ -178,7 +178,7 @@ def _paired(names: tuple[str, ...]) -> str:
     )
 
 
-def _effects(connection: duckdb.DuckDBPyConnection, rows: int) -> Effects:
+def _effects(connection: duckdb.DuckDBPyConnection, rows: int, window_ms: int) -> Effects:
     sums = ", ".join(f"coalesce(sum({name}_{side}), 0)::HUGEINT AS {name}_{side}"
                      for name in NAMES for side in ("before", "after"))
     differs = " OR ".join(f"{name}_before <> {name}_after" for name in NAMES)
@@ -200,22 +200,22 @@ def _effects(connection: duckdb.DuckDBPyConnection, rows: int) -> Effects:
         lists[name] = _rows(connection, f"SELECT * {where} ORDER BY {order}, {key} LIMIT {rows}")
     return Effects(
         _rows(connection, f"SELECT {sums} FROM changes")[0],
-        lists["tenants"], lists["topics"], lists["users"], changed, _times(connection),
+        lists["tenants"], lists["topics"], lists["users"], changed, _times(connection, window_ms),
         _rows(connection, f"SELECT cluster, policy, {_paired(('hits', 'misses'))} FROM caches"
               " GROUP BY ALL ORDER BY cluster, policy"),
     )
 
 
-def _times(connection: duckdb.DuckDBPyConnection) -> list[Row]:
-    """The sums over time, in at most `BINS` parts."""
+def _times(connection: duckdb.DuckDBPyConnection, window_ms: int) -> list[Row]:
+    """The sums over time, in at most about `BINS` parts of whole windows."""
     least, most = connection.execute("SELECT min(at_ms), max(at_ms) FROM times").fetchone() or (
         None, None)
     if least is None:
         return []
-    width = (most - least) // BINS + 1
+    width = ((most - least) // BINS // window_ms + 1) * window_ms
     return _rows(connection, f"""
-        SELECT {least} + part * {width} AS at_ms, {least} + (part + 1) * {width} AS until_ms, *
-        FROM (SELECT (at_ms::HUGEINT - {least}) // {width} AS part, {_paired(OVER_TIME)}
+        SELECT part * {width} AS at_ms, (part + 1) * {width} AS until_ms, * EXCLUDE (part)
+        FROM (SELECT at_ms::HUGEINT // {width} AS part, {_paired(OVER_TIME)}
               FROM times GROUP BY part)
         ORDER BY at_ms
     """)

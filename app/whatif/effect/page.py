@@ -10,13 +10,12 @@ from app.report.findings import short
 from app.report.model import Chart, Column, Grid, Page, Row, Section, Tile
 from app.report.page import html
 from app.report.words import counted, number_text, seconds_text, time_text
-from app.whatif.effect.compare import MEASURES, NS, OVER_TIME, Effects, Measure, pair, shown
+from app.whatif.effect.compare import BY_NAME, NS, OVER_TIME, Effects, Measure, pair, shown
 from app.whatif.effect.words import LISTS, SIDES, About, changed_in, named
 
 TILES = ("paused_s", "victims", "rejected_ids", "evicted_entries")
 BARS = 8
 """Tenants of a picture."""
-BY_NAME = {m.name: m for m in MEASURES}
 KINDS = {OWN: "paused_own_s", SHARED: "paused_shared_s", OTHERS: "paused_others_s"}
 
 

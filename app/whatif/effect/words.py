@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from app.terminal.moments import instant_of
 from app.terminal.printable import printable
 from app.warehouse.query import write_table
-from app.whatif.effect.compare import MEASURES, Effects, Measure, Row, pair, shown
+from app.whatif.effect.compare import (
+    BY_NAME,
+    MEASURES,
+    OVER_TIME,
+    Effects,
+    Measure,
+    Row,
+    pair,
+    shown,
+)
 from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
 
 if TYPE_CHECKING:
@@ -61,12 +70,19 @@ def plain(about: About, found: Effects) -> dict[str, Any]:
         "total": _measures(found.total), "changed": found.changed,
         **{name: [{**named(name, row), **_measures(row)} for row in getattr(found, name)]
            for name in LISTS},
+        "times": [{"from_ms": row["at_ms"], "to_ms": row["until_ms"],
+                   **{name: _measure(row, BY_NAME[name]) for name in OVER_TIME}}
+                  for row in found.times],
         "caches": found.caches,
     }
 
 
 def _measures(row: Row) -> dict[str, dict[str, int | float]]:
-    return {m.name: dict(zip(SIDES, shown(row, m), strict=True)) for m in MEASURES}
+    return {m.name: _measure(row, m) for m in MEASURES}
+
+
+def _measure(row: Row, measure: Measure) -> dict[str, int | float]:
+    return dict(zip(SIDES, shown(row, measure), strict=True))
 
 
 def changed_in(rows: Sequence[Row]) -> list[Measure]:
