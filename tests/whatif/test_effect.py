@@ -237,7 +237,7 @@ def test_policies_hold_from_the_beginning_whatever_the_run_had(
     )
     log = policy_log.begun(wide, wide.policy_dicts(), 0, 0, None).with_next(
         wide, tight.policy_dicts(), 1, START_MS + 50_000, 0, None)
-    policy_log.keep(wide, "govern", log)
+    policy_log.keep(wide, "govern", log, {})
     offsets = tmp_path / "warehouse" / "_weir" / "checkpoints" / "govern" / "offsets"
     offsets.mkdir()
     (offsets / "0").write_text("")
