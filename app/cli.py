@@ -46,18 +46,18 @@ alerts_app = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Evaluate the alert rules on the tables."
 )
 app.add_typer(alerts_app, name="alerts")
-what_if_app = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Replay the archive under another quota."
-)
-app.add_typer(what_if_app, name="what-if")
 explain_app = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Explain the decisions around one moment, in words."
 )
 app.add_typer(explain_app, name="explain")
 policy_app = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Check, show and compare policies."
+    cls=Commands, no_args_is_help=True, help="Check, show, compare and suggest policies."
 )
 app.add_typer(policy_app, name="policy")
+suggest_app = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Suggest limits from the archive."
+)
+policy_app.add_typer(suggest_app, name="suggest")
 
 FIXABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 """Errors of the operating system about a file that the user can fix."""
@@ -101,12 +101,19 @@ AsOf = Annotated[str | None, typer.Option(
     help="Read the tables as of this time: ISO 8601, -10m or ms since the epoch."
 )]
 
+Headroom = Annotated[float, typer.Option(
+    min=0, max=1000, help="Share of the smallest limit that is added to it, such as 0.2."
+)]
+PolicyFile = Annotated[Path | None, typer.Option(
+    "--out", help="File to write the limits to, as policies."
+)]
+
 LEAST_MEMORY = 64_000_000
 """Bytes below which a statement cannot begin."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 ANSWERING = frozenset({
-    "tables", "query", "explain", "report", "bakeoff", "what-if", "validate", "quality", "replay",
+    "tables", "query", "explain", "report", "bakeoff", "validate", "quality", "replay",
     "demo", "doctor", "generate", "maintain", "forget", "forecast", "size", "policy",
 })
 """Commands that answer and end; Ctrl-C ends them immediately."""
@@ -636,50 +643,6 @@ def metrics(
     _found(run_metrics(load_settings(config, overrides), once, as_json))
 
 
-@what_if_app.command("dispatch")
-def what_if_dispatch(
-    msgs: Annotated[int, typer.Option(help="Messages per period; -1: no limit.")] = -1,
-    size: Annotated[int, typer.Option("--bytes", help="Bytes per period; -1: no limit.")] = -1,
-    period: Annotated[str, typer.Option(help="Length of the period, such as 10s.")] = "1s",
-    period_s: Annotated[
-        int | None, typer.Option(min=1, help="The same in seconds.", hidden=True)
-    ] = None,
-    relative: Annotated[
-        bool, typer.Option("--relative", help="Add the limit to the publish rate.")
-    ] = False,
-    by: Annotated[str, typer.Option(help="Limit each: topic or subscription.")] = "topic",
-    every: Annotated[bool, typer.Option("--all", help="Every row, not the first twenty.")] = False,
-    config: Config = None,
-    warehouse: Warehouse = None,
-    as_json: Json = False,
-) -> None:
-    """Compute what a dispatch limit would have held back on the archived trace."""
-    from app.whatif.dispatch_limit import NS_PER_MS, what_if
-    from state.rate_limits.dispatch import Quota
-
-    if by not in ("topic", "subscription"):
-        raise UserError(f"--by {by}: is not a scope\nallowed: topic, subscription")
-    period_ms = _duration(period, "--period") if period_s is None else 1000 * period_s
-    quota = Quota(msgs, size, period_ms * NS_PER_MS, relative)
-    _found(what_if(_settings(config, warehouse), quota, by, every, as_json))  # type: ignore[arg-type]
-
-
-@what_if_app.command("producer-ids")
-def what_if_producer_ids(
-    share: Annotated[float, typer.Option(
-        min=0, max=1, help="Share of a user's windows that may have a throttled or rejected id."
-    )] = 0.01,
-    every: Annotated[bool, typer.Option("--all", help="Every user, not the first twenty.")] = False,
-    config: Config = None,
-    warehouse: Warehouse = None,
-    as_json: Json = False,
-) -> None:
-    """Compute the producer_ids_rate that each user needs, from the archived trace."""
-    from app.whatif.producer_quota import advise
-
-    _found(advise(_settings(config, warehouse), share, every, as_json))
-
-
 @policy_app.command("check")
 def policy_check(
     files: Annotated[list[Path], typer.Argument(
@@ -776,6 +739,107 @@ def _only_with_on(ctx: typer.Context) -> None:
             given is not None and given.name == "COMMANDLINE"
         ):
             raise UserError(f"policy diff: {param.opts[0]} goes with --on RANGE")
+
+
+@suggest_app.command("publish")
+def suggest_publish(
+    per: Annotated[str, typer.Option(help="Limit each: topic, namespace or group.")] = "topic",
+    rate: Annotated[str, typer.Option(help="What is limited: messages or bytes.")] = "messages",
+    share: Annotated[float | None, typer.Option(
+        min=0, max=1, help="Share of the traffic that may be throttled. Default: 0.01."
+    )] = None,
+    percentile: Annotated[float | None, typer.Option(
+        min=0, max=100, help="The same as the percentage that is not, such as 99."
+    )] = None,
+    headroom: Headroom = 0.0,
+    min_publishes: Annotated[int, typer.Option(
+        min=1, help="Fewest publishes of a name that gets a limit."
+    )] = 100,
+    min_history: Annotated[str, typer.Option(
+        help="Least time from its first publish to its last."
+    )] = "10m",
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="From this event time: ISO 8601, -10m or ms since the epoch."),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Before this event time.")] = None,
+    out: PolicyFile = None,
+    page: Annotated[Path | None, typer.Option(help="File for an HTML page of the curves.")] = None,
+    curve: Annotated[bool, typer.Option(
+        "--curve", help="Print the effect of smaller and larger limits, too."
+    )] = False,
+    verify: Annotated[bool, typer.Option(
+        "--verify", help="Replay the archive under the limits, and under smaller ones."
+    )] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every row, not the first twenty.")] = False,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Suggest the smallest publish limits that throttle no more than a share of the traffic."""
+    from app.terminal.moments import read_duration_ms
+    from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
+    from app.whatif.suggest.command import Asked, suggest
+    from app.whatif.suggest.history import required as rated
+    from app.whatif.suggest.owners import required as owned
+
+    if share is not None and percentile is not None:
+        raise UserError("--percentile: is another way to say --share: leave out one of the two")
+    if percentile is not None:
+        share = (100 - percentile) / 100
+    span = Span(FIRST_MS if start is None else moment(start, "--from"),
+                LAST_MS if end is None else moment(end, "--to"))
+    asked = Asked(
+        owned(per), rated(rate), 0.01 if share is None else share, headroom, min_publishes,
+        read_duration_ms(min_history, f"--min-history {min_history}"), span,
+    )
+    _found(suggest(_settings(config, warehouse), asked, out, page, verify, curve, every, as_json))
+
+
+@suggest_app.command("dispatch")
+def suggest_dispatch(
+    msgs: Annotated[int, typer.Option(help="Messages per period; -1: no limit.")] = -1,
+    size: Annotated[int, typer.Option("--bytes", help="Bytes per period; -1: no limit.")] = -1,
+    period: Annotated[str, typer.Option(help="Length of the period, such as 10s.")] = "1s",
+    period_s: Annotated[
+        int | None, typer.Option(min=1, help="The same in seconds.", hidden=True)
+    ] = None,
+    relative: Annotated[
+        bool, typer.Option("--relative", help="Add the limit to the publish rate.")
+    ] = False,
+    by: Annotated[str, typer.Option(help="Limit each: topic or subscription.")] = "topic",
+    every: Annotated[bool, typer.Option("--all", help="Every row, not the first twenty.")] = False,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Compute what a dispatch limit would have held back; no policy has one."""
+    from app.whatif.dispatch_limit import NS_PER_MS, what_if
+    from state.rate_limits.dispatch import Quota
+
+    if by not in ("topic", "subscription"):
+        raise UserError(f"--by {by}: is not a scope\nallowed: topic, subscription")
+    period_ms = _duration(period, "--period") if period_s is None else 1000 * period_s
+    quota = Quota(msgs, size, period_ms * NS_PER_MS, relative)
+    _found(what_if(_settings(config, warehouse), quota, by, every, as_json))  # type: ignore[arg-type]
+
+
+@suggest_app.command("producer-ids")
+def suggest_producer_ids(
+    share: Annotated[float, typer.Option(
+        min=0, max=1, help="Share of a user's windows that may have a throttled or rejected id."
+    )] = 0.01,
+    headroom: Headroom = 0.0,
+    out: PolicyFile = None,
+    every: Annotated[bool, typer.Option("--all", help="Every user, not the first twenty.")] = False,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Suggest the producer_ids_rate that each user needs."""
+    from app.whatif.producer_quota import advise
+
+    _found(advise(_settings(config, warehouse), share, every, as_json, headroom, out))
 
 
 def _ask(kind: str, name: str, **more: Any) -> Any:

@@ -151,9 +151,9 @@ def test_everything_is_explained(warehouse, entity, moment):
 
 @pytest.mark.parametrize("words", [
     ["tables"], ["tables", "--json"], ["tables", "events"], ["metrics", "--once"],
-    ["metrics", "--once", "--json"], ["what-if", "dispatch", "--msgs", "1"],
-    ["what-if", "dispatch", "--bytes", "1", "--json", "--by", "subscription"],
-    ["what-if", "producer-ids", "--json"], ["forecast"], ["forecast", "--json"],
+    ["metrics", "--once", "--json"], ["policy", "suggest", "dispatch", "--msgs", "1"],
+    ["policy", "suggest", "dispatch", "--bytes", "1", "--json", "--by", "subscription"],
+    ["policy", "suggest", "producer-ids", "--json"], ["forecast"], ["forecast", "--json"],
     ["forecast", "--at", "2023-11-15"],
 ], ids=" ".join)
 def test_other_commands_answer(warehouse, words):
@@ -161,6 +161,11 @@ def test_other_commands_answer(warehouse, words):
     assert (code, err) == (0, ""), err
     if "--json" in words:
         json.loads(out, parse_constant=pytest.fail)
+
+
+def test_a_suggestion_says_what_the_archive_lacks(warehouse):
+    code, _, err = answer(warehouse, "policy", "suggest", "publish", "--json")
+    assert (code, "has no publishes" in err) == (2, True)
 
 
 def test_a_bakeoff_says_what_the_archive_lacks(warehouse):

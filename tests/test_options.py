@@ -41,7 +41,8 @@ def test_a_configuration_and_a_warehouse_are_taken_together(name, options):
 
 
 @pytest.mark.parametrize("words", [
-    [], ["alerts"], ["what-if"], ["explain"], *(name.split() for name, _ in commands())
+    [], ["alerts"], ["policy"], ["policy", "suggest"], ["explain"],
+    *(name.split() for name, _ in commands()),
 ], ids=" ".join)
 def test_help_fits_a_terminal_without_trailing_blanks_and_cuts_nothing_off(words, capsys):
     assert main([*words, "--help"]) == 0
@@ -58,7 +59,7 @@ def test_help_fits_a_terminal_without_trailing_blanks_and_cuts_nothing_off(words
     (["metrics", "--idle", "1500ms"], "metrics.idle_s: '1500ms' is not a whole number of seconds"),
     (["metrics", "--refresh", "0s"], "--refresh 0s: allowed: more than 0"),
     (["alerts", "watch", "--interval", "5"], "--interval 5: '5' has no unit"),
-    (["what-if", "dispatch", "--period", "0"], "--period 0: allowed: more than 0"),
+    (["policy", "suggest", "dispatch", "--period", "0"], "--period 0: allowed: more than 0"),
     (["explain", "topic", "t", "--window", "5y"], "--window 5y: '5y' is not a duration"),
 ], ids=lambda each: " ".join(each) if isinstance(each, list) else "")
 def test_a_duration_reads_the_same_everywhere(words, said, tmp_path, capsys):
@@ -70,6 +71,6 @@ def test_a_duration_reads_the_same_everywhere(words, said, tmp_path, capsys):
 def test_a_period_is_a_duration(tmp_path, capsys):
     (tmp_path / "_weir").mkdir()
     for period in (["--period", "1m30s"], ["--period-s", "90"]):
-        words = ["what-if", "dispatch", "--msgs", "1", *period, "--warehouse", str(tmp_path)]
-        assert main(words) == 0
+        words = ["policy", "suggest", "dispatch", "--msgs", "1", *period]
+        assert main([*words, "--warehouse", str(tmp_path)]) == 0
         assert "no rows" in capsys.readouterr().out

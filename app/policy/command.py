@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,12 @@ from app.config.policy_files import (
 )
 from app.config.reading import read_yaml
 from app.errors import UserError
-from app.policy.resolve import Held, Levels, Record
+from app.policy.resolve import Held, Levels
 from app.policy.shadows import shadowed
 from app.policy.words import changes
-from app.terminal.moments import instant_of
 from app.terminal.printable import printable
 from app.terminal.program import PROGRAM
-from state.engine.documents import Source, full_topic_name
-from state.policies import parse_document
+from state.engine.documents import full_topic_name
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -141,7 +139,9 @@ def show(
     """Print what holds for a topic or principal and where it comes from; 0."""
     found = documents_of(config) if config is not None else Policies()
     kind = "topic" if _is_topic(name, found.in_force) else "principal"
-    every = _said_last(settings, at_ms, cluster)
+    from app.warehouse.last_policies import last_policies
+
+    every = last_policies(settings, at_ms, cluster)
     answers: dict[str | None, list[Held]] = {}
     for each in every or {cluster: {}}:
         levels = Levels(found.in_force, every.get(each, {}))
@@ -170,37 +170,3 @@ def _is_topic(name: str, found: Sequence[Written]) -> bool:
     if "://" in name or name.count("/") >= 2:
         return True
     return any(source_of(one.document) == ("topic", name) for one in found)
-
-
-def _said_last(
-    settings: Settings, at_ms: int | None, cluster: str | None
-) -> dict[str | None, Mapping[Source, Record]]:
-    """The documents that the stream said last, by cluster; none without an archive."""
-    from app.warehouse.relations import Warehouse, connect
-
-    warehouse = Warehouse.of(settings)
-    if warehouse.open("events") is None:
-        return {}
-    parameters: dict[str, Any] = {}
-    wanted = ["event_type = 'policy'"]
-    for clause, key, value in (("ts_wall_ms <= $at", "at", at_ms), ("cluster = $cluster",
-                                                                    "cluster", cluster)):
-        if value is not None:
-            wanted.append(clause)
-            parameters[key] = value
-    sql = (
-        "SELECT cluster, policy_json, ts_wall_ms, source_partition, source_offset FROM events"
-        f" WHERE {' AND '.join(wanted)} ORDER BY ts_wall_ms, seq"
-    )
-    with connect(warehouse, sql, parameters, alone=True) as connection:
-        rows = connection.execute(sql, parameters).fetchall()
-    found: dict[str | None, dict[Source, Record]] = {}
-    for where, text, wall_ms, partition, offset in rows:
-        document, _ = parse_document(text)
-        if document is None:
-            continue
-        scope, name = document["scope"], document["name"]
-        source = scope, full_topic_name(name) if scope == "topic" else name
-        place = f"stream at {instant_of(wall_ms)}, {partition} offset {offset}"
-        found.setdefault(where, {})[source] = Record(document, place)
-    return dict(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.config.levels import for_many, source_of
 from app.config.policy_files import Written
@@ -18,6 +18,9 @@ from state.engine.documents import Source, full_topic_name
 from state.engine.globs import DEFAULT_USER, matching
 from state.policies import QUOTA_TYPES
 from udfs.topics import split_partition, split_topic
+
+if TYPE_CHECKING:
+    from app.warehouse.last_policies import LastPolicy
 
 QUOTA_DEFAULTS = {
     "destination_storage": ("backlogQuotaDefaultLimitGB", "backlogQuotaDefaultLimitBytes"),
@@ -52,18 +55,10 @@ class Held:
         return {"limit": self.limit, **first, "overrides": rest}
 
 
-@dataclass(frozen=True)
-class Record:
-    """A document of the stream, and where it is in the archive."""
-
-    document: Mapping[str, Any]
-    where: str
-
-
 class Levels:
     """The documents of a configuration and those that the stream said last."""
 
-    def __init__(self, found: Sequence[Written], stream: Mapping[Source, Record]) -> None:
+    def __init__(self, found: Sequence[Written], stream: Mapping[Source, LastPolicy]) -> None:
         self._own = {source_of(one.document): one for one in found}
         self._many = for_many([one.document for one in found])
         self._stream = stream

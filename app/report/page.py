@@ -40,15 +40,15 @@ def html(page: Page, day: str, beside: Path = Path()) -> str:
     )
 
 
-def write(out: Path, text: str) -> None:
-    """Write a page atomically."""
+def write(out: Path, text: str, option: str = "--out") -> None:
+    """Write a file that an option names, whole or not at all."""
     unfinished = out.with_name(f".{out.name}.unfinished")
     try:
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(out)
     except OSError as error:
         raise UserError(
-            f"--out {out}: cannot be written: {error.strerror}\n"
+            f"{option} {out}: cannot be written: {error.strerror}\n"
             "name a file in a folder that this user may write"
         ) from error
 

@@ -1,4 +1,4 @@
-"""The command `what-if dispatch`: replays the archived dispatches under a dispatch limit."""
+"""The command `policy suggest dispatch`: replays the archived dispatches under a dispatch limit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def what_if(
     `every` a table for reading has the first twenty.
     """
     if quota.msgs <= 0 and quota.size <= 0:
-        raise UserError("what-if dispatch: give a limit: --msgs N, --bytes N, or both")
+        raise UserError("policy suggest dispatch: give a limit: --msgs N, --bytes N, or both")
     connection = connect(Warehouse.of(settings), TRACE)
     trace = connection.sql(TRACE).to_arrow_table()
     rows = sorted(_replay(trace, quota, scope), key=lambda r: (-r[7], r[:4]))

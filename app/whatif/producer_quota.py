@@ -1,4 +1,4 @@
-"""The command `what-if producer-ids`: which quota each user needs, by replaying the archive.
+"""The command `policy suggest producer-ids`: which quota each user needs, by replaying the archive.
 
 The job itself is run over the archived records under one bound after another, so the advice
 is what the job would have done: first the same bound for every user, doubled until nobody needs
@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,12 +26,15 @@ from app.warehouse.relations import Warehouse
 from app.warehouse.tables import TABLES
 from app.warehouse.writable import append
 from app.whatif.replay.archive import Archive
-from state.engine.globs import USERS
+from app.whatif.suggest import documents
+from app.whatif.suggest.search import with_headroom
+from state.engine.globs import DEFAULT_USER, USERS
 from state.producer_ids.operator import ProducerIds
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
+COMMAND = "policy suggest producer-ids"
 JOB = "producer_ids"
 ADVICE = "producer_id_quota_advice"
 STEP = {"window": 1.0, "second": 0.001}
@@ -46,20 +50,23 @@ User = tuple[str, str]
 
 
 def advise(
-    settings: Settings, share: float = 0.01, every: bool = False, as_json: bool = False
+    settings: Settings, share: float = 0.01, every: bool = False, as_json: bool = False,
+    headroom: float = 0.0, out: Path | None = None,
 ) -> int:
-    """Print and keep in `producer_id_quota_advice` what each user needs; 0.
+    """Print and keep in `producer_id_quota_advice` what each user needs; 0. With `out` a file of
+    policies has that with `headroom`, a share of it, on top.
 
     A user needs the smallest bound under which at most `share` of its windows has an id that was
     throttled or rejected. The highest come first; without `every` a table for
     reading has the first twenty.
     """
+    documents.require_writable(out)
     if JOB not in settings.jobs:
-        raise UserError(f"what-if producer-ids: the configuration does not run the job {JOB}")
+        raise UserError(f"{COMMAND}: the configuration does not run the job {JOB}")
     warehouse = Warehouse.of(settings)
     warehouse.require()
     if warehouse.open("events") is None:
-        raise UserError("what-if producer-ids: the archive is empty; run the job archive first")
+        raise UserError(f"{COMMAND}: the archive is empty; run the job archive first")
     rows = advice(settings, share)
     ranked = rows.sort_by([("rate_advised", "descending"), ("cluster", "ascending"),
                            ("user", "ascending")])
@@ -70,6 +77,15 @@ def advise(
         most = None if every else SHOWN
         write_table(rows.column_names[1:], shown, sys.stdout, most, "--all shows every user")
         print(NOTE)
+    if out is not None:
+        step = STEP[settings.producer_ids.rate_unit]
+        limited, rest = _documents(rows, step, headroom)
+        documents.write(out, limited, f"producer-ids --share {share:g} --headroom {headroom:g}.")
+        if not as_json:
+            if rest:
+                print(f"{len(rest):,} without a limit: no rate is needed, none is enough, or the"
+                      " name cannot have one")
+            print(f"The policies are in {out}.")
     append(settings, ADVICE, rows, "these figures")
     return 0
 
@@ -90,6 +106,26 @@ def advice(settings: Settings, share: float) -> pa.Table:
         "rate_in_force": [in_force.get(user) for user in users],
         "rate_advised": [steps[user] * step for user in users],
     }, schema=TABLES[ADVICE].schema)
+
+
+def _documents(
+    rows: pa.Table, step: float, headroom: float
+) -> tuple[list[documents.Document], list[str]]:
+    """A policy for each user, good for all clusters, and the users without one: they need none,
+    none is enough, or no policy can have their name."""
+    needed: dict[str, int] = {}
+    for row in rows.to_pylist():
+        steps = round(row["rate_advised"] / step)
+        needed[row["user"]] = max(needed.get(row["user"], 0), steps)
+    limited, rest = [], []
+    for user, steps in sorted(needed.items()):
+        named = user != DEFAULT_USER and documents.problem("user", user) is None
+        if named and 0 < steps < MOST_STEPS:
+            rate = with_headroom(steps, headroom) * step
+            limited.append(documents.document("user", user, {"producer_ids_rate": round(rate, 3)}))
+        else:
+            rest.append(user)
+    return limited, rest
 
 
 def _search(archived: _Archive, users: set[User], step: float, share: float) -> dict[User, int]:

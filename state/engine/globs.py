@@ -27,6 +27,7 @@ DEFAULT_USER = "<default>"
 
 Source = tuple[str, str]
 Limits = Mapping[str, Any]
+_WILD = re.compile(r"[*?\[]")
 _TOKEN = re.compile(r"\[([*?\[])\]|(\*\*)|([*?])|(.)", re.DOTALL)
 
 
@@ -46,6 +47,11 @@ def is_pattern(name: str) -> bool:
 def literal(name: str) -> str:
     """The name that a pattern without wildcards is."""
     return "".join(text for _, text in tokens(name))
+
+
+def escaped(name: str) -> str:
+    """The pattern that matches a name and nothing else."""
+    return _WILD.sub(r"[\g<0>]", name)
 
 
 def literals(pattern: str) -> int:

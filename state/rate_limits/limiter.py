@@ -259,12 +259,12 @@ def charge_limiter(
     announce(w, o, row, e["tail"])
     if e["waiting"] == 1:
         pause, _, _ = read_limiter(w, limiter, now)
-        schedule(w, limiter, _after(now, pause))
+        schedule(w, limiter, release_due(now, pause))
     return True
 
 
 @compiled
-def _after(now: int, pause: Int) -> Int:
+def release_due(now: int, pause: Int) -> Int:
     """When a release task is due. A pause whose product has wrapped below 0 would have the broker
     try again without end: here it is one resolution, before which no bucket changes."""
     if pause < 0:
@@ -321,7 +321,7 @@ def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> I
         describe(w, o, row, limiter, msgs, size, now)
     if e["waiting"] == 0:
         return NULL
-    schedule(w, limiter, _after(now, pause))
+    schedule(w, limiter, release_due(now, pause))
     return pause
 
 

@@ -137,7 +137,7 @@ class Limits:
     def _of_topic(self, name: str) -> tuple[tuple[int, int], tuple[Source, ...]] | None:
         """The rates of a topic and the documents that give them, None if they are the broker's
         defaults."""
-        base, namespace = _unpartitioned(name)
+        base, namespace = unpartitioned(name)
         for scope, each, table in (
             ("topic", base, self._topics), ("namespace", namespace, self._namespaces)
         ):
@@ -162,7 +162,7 @@ class Limits:
         """Resource group per topic as a position in the list of groups, -1 without one."""
         if not self._group_names:
             return np.full(len(names), -1, np.int64), []
-        found = [self._group_place(_unpartitioned(name)[1]) for name in names]
+        found = [self._group_place(unpartitioned(name)[1]) for name in names]
         return np.array(found, np.int64), self._group_names
 
     def _group_place(self, namespace: str | None) -> int:
@@ -188,7 +188,7 @@ def limits_of(documents: tuple[tuple[Source, str], ...], broker: str) -> Limits:
 
 
 @lru_cache(maxsize=65536)
-def _unpartitioned(topic: str) -> tuple[str, str | None]:
+def unpartitioned(topic: str) -> tuple[str, str | None]:
     """A topic's name without its partition, and its namespace: tenant/namespace of Pulsar names,
     None for others."""
     found = _NAMESPACE.match(topic)

@@ -420,6 +420,7 @@ FILES = "source: {{format: files, path: {}}}\nwarehouse: w\n"
     (["demo", "--scenario", "real-pulsar", "--seed", "3"], None,
      "--seed 3: the events of real-pulsar are recorded"),
     (["runn"], None, "No such command 'runn'"),
+    (["what-if", "dispatch"], None, "The command 'what-if' is 'policy suggest' now"),
     (["--deploy-mode", "cluster", "--master", "yarn", "run", "--config", "c.yaml", "--jobs", "x"],
      FILES.format("gone"), "--jobs x: is not a job"),
 ])

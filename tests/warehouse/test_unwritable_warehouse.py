@@ -17,12 +17,12 @@ from tests.whatif.test_producer_quota import archive, trace
 
 READING = (
     ["tables"], ["query", "SELECT count(*) FROM throttle_events"], ["query", "top-offenders"],
-    ["explain", "topic", TOPIC], ["what-if", "dispatch", "--msgs", "100"], ["metrics", "--once"],
-    ["alerts", "rules"], ["alerts", "check", "--at", "2023-11-14T22:15:00Z"],
+    ["explain", "topic", TOPIC], ["policy", "suggest", "dispatch", "--msgs", "100"],
+    ["metrics", "--once"], ["alerts", "rules"], ["alerts", "check", "--at", "2023-11-14T22:15:00Z"],
 )
 WRITING = {
     "quality": (["quality", "--table", "events"], "9 of 9 expectations hold"),
-    "producer ids": (["what-if", "producer-ids"], "busy"),
+    "producer ids": (["policy", "suggest", "producer-ids"], "busy"),
     "bakeoff": (["bakeoff", "--sizes", "8kB"], "At 8.0 kB"),
     "alerts": (["alerts", "check"], "rules checked"),
 }

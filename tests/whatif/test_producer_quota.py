@@ -1,18 +1,21 @@
-"""The command `what-if producer-ids` over an archive."""
+"""The command `policy suggest producer-ids` over an archive."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from app.cli import main
-from app.config.settings import Settings
+from app.config.settings import Settings, load_settings
 from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
 from app.whatif.producer_quota import ADVICE, advise
@@ -121,6 +124,33 @@ def test_the_printed_table_explains_what_is_counted(
     json.loads(capsys.readouterr().out)
 
 
+def test_the_rates_become_policies_with_headroom(
+    configured: Settings, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    hostile = ["a*[b]: - #", "<default>", "\u202e\x1b[31m"]
+    records = trace()
+    records += [batch(5000 + i, 1000 * i, user, 90_000 + 10 * j + i)
+                for j, user in enumerate(hostile) for i in range(2)]
+    archive(configured, records)
+    out = tmp_path / "users.yaml"
+    words = ["policy", "suggest", "producer-ids", "--headroom", "0.5", "--out", str(out)]
+    config = tmp_path / "weir.yaml"
+    config.write_text(yaml.safe_dump({
+        "warehouse": configured.warehouse, "producer_ids": WEIR_KEYS,
+        "stats_window_ms": WINDOW_MS, "source": {"format": "demo"},
+    }), encoding="utf-8")
+    assert main([*words, "--config", str(config)]) == 0
+    assert "1 without a limit" in capsys.readouterr().out
+    rates = {user: row["rate_advised"] for user, row in advised(configured).items()}
+    assert main(["policy", "check", str(out)]) == 0
+    config.write_text(config.read_text() + "policies: users.yaml\n", encoding="utf-8")
+    kept = {d["name"]: d["limits"]["producer_ids_rate"] for d in
+            load_settings(config).policy_dicts()}
+    assert kept == {user: rate + math.ceil(0.5 * rate) for user, rate in rates.items()
+                    if user != "<default>"}
+    assert set(kept) == {"few", "busy", "storm", "a*[b]: - #", "\u202e\x1b[31m"}
+
+
 def test_a_share_of_windows_may_be_slowed(configured: Settings) -> None:
     archive(configured, trace())
     # one window in ten is the storm's: with that much patience any rate does
@@ -173,5 +203,5 @@ def test_an_empty_archive_is_said(
 ) -> None:
     settings = make_settings()
     write_deltalake(path_in(settings, "alerts"), TABLES["alerts"].schema.empty_table())
-    assert main(["what-if", "producer-ids", "--warehouse", settings.warehouse]) == 2
+    assert main(["policy", "suggest", "producer-ids", "--warehouse", settings.warehouse]) == 2
     assert "the archive is empty" in capsys.readouterr().err

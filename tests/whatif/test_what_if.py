@@ -1,4 +1,4 @@
-"""The command `what-if dispatch` over an archive."""
+"""The command `policy suggest dispatch` over an archive."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def warehouse(make_settings: Callable[..., Settings]) -> str:
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    done = main(["what-if", "dispatch", *arguments, "--json"])
+    done = main(["policy", "suggest", "dispatch", *arguments, "--json"])
     assert done == 0
     return json.loads(capsys.readouterr().out)
 
@@ -69,7 +69,7 @@ def test_a_longer_period_and_bytes(warehouse: str, capsys: pytest.CaptureFixture
 
 
 def test_a_limit_is_needed(warehouse: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["what-if", "dispatch", "--warehouse", warehouse]) == 2
+    assert main(["policy", "suggest", "dispatch", "--warehouse", warehouse]) == 2
     assert "give a limit: --msgs N, --bytes N" in capsys.readouterr().err
-    assert main(["what-if", "dispatch", "--by", "broker", "--warehouse", warehouse]) == 2
+    assert main(["policy", "suggest", "dispatch", "--by", "broker", "--warehouse", warehouse]) == 2
     assert "allowed: topic, subscription" in capsys.readouterr().err

@@ -10,9 +10,10 @@ from app.errors import UserError
 WITH_SPARK = ("demo", "run", "reshard", "doctor")
 WITHOUT_SPARK = (
     "generate", "validate", "tables", "query", "explain", "policy", "report", "quality", "alerts",
-    "metrics", "maintain", "forget", "reconcile", "forecast", "replay", "bakeoff", "what-if",
-    "size",
+    "metrics", "maintain", "forget", "reconcile", "forecast", "replay", "bakeoff", "size",
 )
+RENAMED = {"what-if": "policy suggest"}
+"""Commands of earlier releases, and what they are now."""
 OWN_DRY_RUN = ("maintain", "forget", "reshard")
 """Commands that have a --dry-run of their own, for which no Spark is needed."""
 
@@ -147,6 +148,8 @@ def joined(*values: str | None) -> str:
 
 
 def _begin(line: Line, command: str, ahead: Iterator[str]) -> None:
+    if command in RENAMED:
+        raise UserError(f"The command '{command}' is '{RENAMED[command]}' now")
     if command not in WITH_SPARK + WITHOUT_SPARK:
         raise UserError(f"No such command '{command}'\n--help lists the commands")
     line.command = command

@@ -26,8 +26,8 @@ BUILD_AND_COMPILE = 76
 """Exit code: the same, and the cores will be needed."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-COMPILING = ("bakeoff", "what-if")
-"""Commands without Spark that run cores."""
+COMPILING = (["bakeoff"], ["policy", "suggest"])
+"""Commands without Spark that run cores, by the words that they begin with."""
 SHOWN = (
     "TZ", "OMP_NUM_THREADS", "NUMBA_CACHE_DIR", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR",
     "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP",
@@ -77,11 +77,16 @@ def _start(line: Line, home: Home, built: bool) -> int:
         print(USAGE.format(commands=" ".join(lines.WITH_SPARK + lines.WITHOUT_SPARK)), end="")
         return 0
     if not built and not line.dry_run:
-        compiles = line.prepare or line.command in COMPILED_AHEAD + COMPILING
+        compiles = line.prepare or line.command in COMPILED_AHEAD or _runs_cores(line)
         return BUILD_AND_COMPILE if compiles else BUILD
     if not (line.needs_spark or line.prepare):
         return _run_here(line, home)
     return _run_on_spark(line, home)
+
+
+def _runs_cores(line: Line) -> bool:
+    """Whether a command without Spark runs cores."""
+    return any(line.words[: len(words)] == words for words in COMPILING)
 
 
 def _run_here(line: Line, home: Home) -> int:
@@ -91,7 +96,7 @@ def _run_here(line: Line, home: Home) -> int:
         return 0
     os.environ.update(with_path(os.environ) | EVERYWHERE | {"NUMBA_CACHE_DIR": str(home.cores)})
     time.tzset()
-    if line.command in COMPILING and not line.help:
+    if _runs_cores(line) and not line.help:
         home.prepare_cores()
     sys.argv[:] = [str(MAIN), *line.words]
     runpy.run_path(str(MAIN), run_name="__main__")

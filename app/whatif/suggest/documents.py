@@ -1,0 +1,51 @@
+"""Suggested limits as a file of policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from app.config.policies import WITH_PATTERNS, problems
+from app.errors import UserError
+from app.report.page import write as write_whole
+from app.terminal.program import PROGRAM
+from state.engine.globs import escaped
+
+MADE = f"# Written by {PROGRAM} policy suggest"
+Document = dict[str, Any]
+
+
+def document(scope: str, name: str, limits: Mapping[str, Any]) -> Document:
+    """A policy document of one name, whatever characters it has."""
+    written = escaped(name) if scope in WITH_PATTERNS else name
+    return {"scope": scope, "name": written, "limits": dict(limits)}
+
+
+def problem(scope: str, name: str) -> str | None:
+    """Why no policy document can have a name; None if one can."""
+    return next((text for _, text in problems(document(scope, name, {}))), None)
+
+
+def require_writable(path: Path | None, option: str = "--out") -> None:
+    """UserError where a file of policies cannot be written, or another file would be lost."""
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
+    if path.is_dir() or (path.exists() and not _made(path)):
+        raise UserError(f"{option} {path}: exists, and policy suggest did not write it\n"
+                        "allowed: a new file, or one that policy suggest wrote")
+
+
+def _made(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MADE)) == MADE.encode()
+
+
+def write(path: Path, documents: Sequence[Document], about: str) -> None:
+    """Write the documents, whole or not at all; `about` is one line."""
+    text = yaml.safe_dump(list(documents), sort_keys=False, width=2**31)
+    write_whole(path, f"{MADE} {about}\n{text}")

@@ -1,0 +1,86 @@
+"""Whose limit a publish is charged to: its topic's, its namespace's or its resource group's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from app.errors import UserError
+from app.warehouse.last_policies import last_policies
+from state.rate_limits.limits import Limits, unpartitioned
+from udfs.topics import normal_topic
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+Per = Literal["topic", "namespace", "group"]
+SCOPES: Mapping[str, str] = {
+    "topic": "topic", "namespace": "namespace", "group": "resource_group",
+}
+"""The scope of the documents of each."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Where the publishes of one spelling of a topic go."""
+
+    topic: str
+    """Its one spelling, with the partition."""
+    name: str | None
+    """What gets the limit; None: nothing here."""
+    limiter: str
+    """The limiter of a broker: those of a topic and a namespace are of each partition."""
+
+
+def required(text: str) -> Per:
+    """UserError for what has no publish limit."""
+    if text == "user":
+        raise UserError(
+            "--per user: a user has no publish limit\nallowed: "
+            f"{', '.join(SCOPES)}; policy suggest producer-ids suggests limits of users"
+        )
+    if text not in SCOPES:
+        raise UserError(f"--per {text}: has no publish limit\nallowed: {', '.join(SCOPES)}")
+    return text  # type: ignore[return-value]
+
+
+class Owners:
+    """The owners of topics; groups as they are at the end of the history."""
+
+    def __init__(self, settings: Settings, per: Per) -> None:
+        self._settings, self._per = settings, per
+        self._by_cluster: dict[str, Limits] = {}
+        self._stream = last_policies(settings) if per == "group" else {}
+        self.members: dict[str, str] = {}
+        """The group of each namespace that was asked for."""
+
+    def of(self, cluster: str, name: str, partition: int | None, kafka: bool) -> Owner:
+        """The owner of a topic as a record spells it."""
+        topic = normal_topic(name, partition, kafka)
+        base, namespace = unpartitioned(topic)
+        if self._per == "topic":
+            return Owner(topic, base, topic)
+        if self._per == "namespace" or namespace is None:
+            return Owner(topic, namespace, topic)
+        places, names = self._limits(cluster).groups([topic])
+        if places[0] < 0:
+            return Owner(topic, None, topic)
+        group = names[int(places[0])]
+        self.members[namespace] = group
+        return Owner(topic, group, group)
+
+    def _limits(self, cluster: str) -> Limits:
+        """The documents of the configuration, and over them those that the stream said last."""
+        if cluster not in self._by_cluster:
+            own = ((d["scope"], d["name"], d) for d in self._settings.policy_dicts())
+            said = ((s, n, last.document)
+                    for (s, n), last in self._stream.get(cluster, {}).items())
+            self._by_cluster[cluster] = Limits(_limits_of([*own, *said]), "")
+        return self._by_cluster[cluster]
+
+
+def _limits_of(
+    documents: Iterable[tuple[str, str, Mapping[str, Any]]]
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    return {(scope, name): document.get("limits") or {} for scope, name, document in documents}

@@ -1,0 +1,131 @@
+"""The page of suggested limits: curves and rows, as one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+from app.report.charts import strokes, values
+from app.report.model import Chart, Column, Fold, Frame, Grid, Page, Section, Tile
+from app.report.page import html, write
+from app.report.words import counted, percent_text, short
+
+if TYPE_CHECKING:
+    from app.whatif.suggest.command import Found
+
+DRAWN = 8
+"""Names in a chart: so many lines can be told apart."""
+LISTED = 500
+"""Names in the table."""
+UNITS = {"messages": "messages/s", "bytes": "bytes/s"}
+Row = dict[str, Any]
+
+
+def write_page(found: Found, out: Path) -> None:
+    """Write the page."""
+    write(out, html(page(found), "", out.absolute().parent), "--page")
+
+
+def page(found: Found) -> Page:
+    """The content of the page."""
+    asked, limited = found.asked, len(found.suggestions)
+    verdict = f"{counted(limited, 'limit')} on the publishes of each {asked.per}"
+    sections = [_limits(found)]
+    if found.suggestions:
+        sections.append(_curves(found))
+    if found.left_out:
+        sections.append(Section("left-out", "Without a limit", [
+            f"{counted(len(one.names), asked.per)}: {one.reason}." for one in found.left_out
+        ], [Fold(one.reason, "\n".join(one.names)) for one in found.left_out]))
+    return Page(
+        "Suggested limits", found.covers, verdict,
+        [Tile("throttled at most", percent_text(asked.share)),
+         Tile("headroom", percent_text(asked.headroom)),
+         Tile("without a limit", f"{sum(len(one.names) for one in found.left_out):,}")],
+        sections,
+    )
+
+
+def _limits(found: Found) -> Section:
+    amount = found.asked.rate
+    columns = [
+        Column("cluster", "cluster"), Column("name", found.asked.per, "topic"),
+        Column("publishes", "publishes", "number"), Column("total", amount, "number"),
+        Column("needed", f"smallest ({UNITS[amount]})", "number"),
+        Column("limit", f"suggested ({UNITS[amount]})", "number"),
+        Column("throttled_share", "throttled", "ratio"), Column("pauses", "pauses", "number"),
+        Column("victim_s", "others paused", "seconds"),
+    ]
+    rows = [one.row() for one in found.suggestions]
+    sentences = [
+        f"Under its smallest limit at most {percent_text(found.asked.share)} of the {amount} of"
+        f" each {found.asked.per} are throttled: they are part of a publish that leaves a balance"
+        " of 0 or less.",
+        "Others paused: time that other topics with a producer on a paused connection wait, summed"
+        " over these topics, when no other limit pauses.",
+    ]
+    if len(rows) > LISTED:
+        sentences.append(f"The table omits {len(rows) - LISTED:,} with smaller limits.")
+    grid = Grid("Smallest and suggested limits", columns, rows[:LISTED])
+    return Section("limits", "Limits", sentences, [grid])
+
+
+def _curves(found: Found) -> Section:
+    drawn = found.suggestions[:DRAWN]
+    names = _labels([(one.cluster, one.name) for one in drawn])
+    rows = [
+        {"name": names[one.cluster, one.name], "limit": p.limit,
+         "throttled": 100 * p.throttled_share, "victims": p.victim_s}
+        for one in drawn for p in one.curve
+    ]
+    marks = [{"name": names[one.cluster, one.name], "limit": one.limit,
+              "throttled": 100 * one.throttled_share, "victims": one.victim_s} for one in drawn]
+    unit = UNITS[found.asked.rate]
+
+    def chart(field: str, title: str) -> Any:
+        def draw(points: Sequence[Row], frame: Frame) -> alt.LayerChart:
+            return _lines(points, marks, frame, field, title, f"limit ({unit})")
+        return draw
+
+    more = ("" if len(found.suggestions) <= DRAWN
+            else f" The {DRAWN} {found.asked.per}s with the largest limits.")
+    return Section("curves", "Other limits", [
+        f"The suggested limits are the diamonds.{more}"
+    ], [
+        Chart("Throttled share by limit", f"Share of a {found.asked.per}'s own traffic.", rows,
+              chart("throttled", "throttled (%)")),
+        Chart("Time of others by limit", "Time that other topics are paused with it.", rows,
+              chart("victims", "others paused (s)")),
+    ])
+
+
+def _labels(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """A label for each name, with its cluster where there are several."""
+    several = len({cluster for cluster, _ in names}) > 1
+    found: dict[tuple[str, str], str] = {}
+    for cluster, name in names:
+        label = f"{short(name)} ({cluster})" if several else short(name)
+        while label in found.values():
+            label += "'"
+        found[cluster, name] = label
+    return found
+
+
+def _lines(
+    rows: Sequence[Row], marks: Sequence[Row], frame: Frame, field: str, title: str, below: str
+) -> alt.LayerChart:
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    inks, dashes = strokes(names, frame)
+    x = alt.X("limit:Q", title=below, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(
+        format=".2~s", tickCount=4 if frame.narrow else 8, grid=False))
+    y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5))
+    base = alt.Chart(values(rows)).encode(x=x, y=y, color=inks)
+    return alt.layer(
+        base.mark_line(strokeWidth=2).encode(strokeDash=dashes),
+        base.mark_point(filled=True, size=20),
+        alt.Chart(values(marks)).mark_point(
+            shape="diamond", size=90, filled=False, strokeWidth=2).encode(x=x, y=y, color=inks),
+    ).properties(width=frame.width, height=220)
