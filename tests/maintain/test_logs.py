@@ -66,10 +66,11 @@ def test_a_batch_is_known_after_its_commit_has_gone(make_settings: MakeSettings)
     assert plain(found(settings, NAME)) == before
     assert DeltaTable(path_in(settings, NAME)).version() == 10
     assert list(integrity.problems(settings, {"govern": ["rate_limits"]})) != []  # no checkpoint
-    Path(settings.warehouse, "_weir/checkpoints/govern/offsets").mkdir(parents=True)
-    Path(settings.warehouse, "_weir/checkpoints/govern/commits").mkdir()
+    place = Path(settings.warehouse, "_weir/checkpoints/govern")
     for log in ("offsets", "commits"):
-        Path(settings.warehouse, "_weir/checkpoints/govern", log, "8").write_text("v1\n{}\n{}")
+        (place / log).mkdir(parents=True)
+        (place / log / "8").write_text("v1\n{}\n{}")
+    (place / "metadata").write_text("{}")
     assert list(integrity.problems(settings, {"govern": ["rate_limits"]})) == []
 
 

@@ -46,6 +46,7 @@ class Query:
         self._logs = Path(checkpoints.location(settings, "govern"))
         for log in ("offsets", "commits"):
             (self._logs / log).mkdir(parents=True, exist_ok=True)
+        (self._logs / "metadata").write_text("{}")
         self.start()
 
     def start(self) -> None:
