@@ -20,8 +20,8 @@ from app.config.policy_files import (
 )
 from app.config.reading import read_yaml
 from app.errors import UserError
+from app.policy.overridden import overridden
 from app.policy.resolve import Held, Levels
-from app.policy.shadows import shadowed
 from app.policy.words import changes
 from app.terminal.printable import printable
 from app.terminal.program import PROGRAM
@@ -102,7 +102,7 @@ def _findings(found: Policies) -> Iterable[dict[str, Any]]:
         if one.document != by.document:
             yield finding(one, "name", f"{one.document['scope']} {one.document['name']} is replaced"
                                        f" by the later document in {by.where}")
-    for one, key, by in shadowed(found.in_force):
+    for one, key, by in overridden(found.in_force):
         about = f"{by.document['scope']} {by.document['name']}"
         yield finding(one, key, f"never holds: {about} ({by.where}) overrides it for every name")
     for one in found.in_force:

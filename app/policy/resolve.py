@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.config.levels import for_many, source_of
 from app.config.policy_files import Written
-from app.policy.shadows import PER_TOPIC, PUBLISH
+from app.policy.overridden import PER_TOPIC, PUBLISH
 from state.engine.documents import Source, full_topic_name
 from state.engine.globs import DEFAULT_USER, matching
 from state.policies import QUOTA_TYPES

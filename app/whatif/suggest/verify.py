@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +13,7 @@ import pyarrow.compute as pc
 
 from app.config.levels import compiled
 from app.stream.operators import operators
+from app.terminal.interrupt import temporary_folder
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 from app.whatif.replay.archive import Archive, Span
@@ -62,9 +61,9 @@ def throttled(
     found = slices(archive.counted(), archive.span)
     total: Counter[Name] = Counter()
     beyond: Counter[Name] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder("weir-suggest-") as folder:
         engine = Engine(archive, {JOB: operator}, settings.idle_advance_ms)
-        for _, tables in engine.run(found, Path(folder)):
+        for _, tables in engine.run(found, folder):
             if VERDICTS in tables:
                 _count(tables[VERDICTS], per, rate, owners, total, beyond)
         # the newest records wait for later ones, of which there are none

@@ -16,7 +16,7 @@ ORDER = ("broker", TENANTS, NAMESPACES, TOPICS)
 """Levels of limits of a topic, the weaker first; a name is a pattern that only it matches."""
 
 
-def shadowed(found: Sequence[Written]) -> Iterator[tuple[Written, str, Written]]:
+def overridden(found: Sequence[Written]) -> Iterator[tuple[Written, str, Written]]:
     """Limits that stronger documents override for every name: document, key and the other one."""
     for one in found:
         for key, what in _limits(one):
