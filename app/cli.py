@@ -757,7 +757,7 @@ def suggest_publish(
     )] = 100,
     min_history: Annotated[str, typer.Option(
         help="Least time from its first publish to its last."
-    )] = "10m",
+    )] = "5m",
     start: Annotated[
         str | None,
         typer.Option("--from", help="From this event time: ISO 8601, -10m or ms since the epoch."),

@@ -47,7 +47,7 @@ class Asked:
     headroom: float = 0.0
     """On top of the smallest limit, as a share of it."""
     min_publishes: int = 100
-    min_history_ms: int = 600_000
+    min_history_ms: int = 300_000
     span: Span = WHOLE
 
     def __post_init__(self) -> None:
@@ -127,7 +127,7 @@ def suggest(
         from app.whatif.suggest.page import write_page
 
         write_page(found, page)
-    if out is not None:
+    if out is not None and found.suggestions:
         documents.write(out, found.documents, _about(asked))
     broken = _broken(settings, found, owners) if verify else []
     if as_json:
@@ -136,12 +136,14 @@ def suggest(
         _print(found, curves, every)
         for text in broken:
             print(printable(f"not verified: {text}"))
-        if verify and not broken:
+        if verify and found.suggestions and not broken:
             print("verified: the job over the archive keeps every share, and exceeds it with each"
                   " limit one smaller than the smallest")
-        for path, what in ((out, "policies are"), (page, "page is")):
-            if path is not None:
-                print(f"The {what} in {path}.")
+        if out is not None:
+            where = f"The policies are in {out}."
+            print(where if found.suggestions else "No policies are written.")
+        if page is not None:
+            print(f"The page is in {page}.")
     return 1 if broken else 0
 
 

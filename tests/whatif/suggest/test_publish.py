@@ -176,7 +176,9 @@ def test_clusters_share_a_document_that_is_enough_for_each(
     assert found["verified"] is True
 
 
-def test_names_without_enough_history_are_counted(make_settings: Make, capsys: Capture) -> None:
+def test_names_without_enough_history_are_counted(
+    make_settings: Make, capsys: Capture, tmp_path: Path
+) -> None:
     rows = [*by_hand(), publish(5, 90, "t/a/once", 1), publish(6, 91, "t/a/twice", 1),
             publish(9_000, 92, "t/a/twice", 1)]
     settings = warehouse(make_settings, rows)
@@ -188,8 +190,13 @@ def test_names_without_enough_history_are_counted(make_settings: Make, capsys: C
         {"reason": "less than 10 s between the first publish and the last (--min-history)",
          "names": ["persistent://t/a/twice"]},
     ]
-    assert main(["policy", "suggest", "publish", "--warehouse", settings.warehouse]) == 0
-    assert "3 without a limit: fewer than 100 publishes" in capsys.readouterr().out
+    out = tmp_path / "none.yaml"
+    assert main(["policy", "suggest", "publish", "--warehouse", settings.warehouse, "--verify",
+                 "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "3 without a limit: fewer than 100 publishes" in printed
+    assert printed.endswith("No policies are written.\n") and "verified" not in printed
+    assert not out.exists()
 
 
 HOSTILE = ["t/a/x: [1]\n- scope: *", "t/a/<script>'\"&#", "t/a/[*]?{{7*7}}", "t/a/\u202e\x1b[31m",
