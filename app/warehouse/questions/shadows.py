@@ -12,7 +12,7 @@ WITH named AS (
   FROM shadow_effects WHERE at_ms >= $since AND at_ms < $until
 ), summed AS (
   SELECT policy, cluster, who AS name, measure, round(sum(live), 3) AS live,
-    round(sum(shadow), 3) AS shadow, round(sum(shadow) - sum(live), 3) AS difference
+    round(sum(shadow), 3) AS shadow, round(sum(shadow) - sum(live), 3) + 0.0 AS difference
   FROM named GROUP BY policy, cluster, who, measure
 )
 SELECT * FROM summed
