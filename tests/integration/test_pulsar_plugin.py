@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from app.stream.run import run
 from state.policies import LIMIT_TYPES
+from tests.explain.asking import texts
 from tests.servers import pulsar_plugin
 from tests.servers.pulsar import Pulsar
 from tests.servers.pulsar_plugin import connected, until
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 Json = dict[str, Any]
-LIMITED, BESIDE, SHARED, LARGE, KEPT = (
+LIMITED, BESIDE, SHARED, LARGE, KEPT, UNREAD = (
     f"persistent://public/plugin/{name}"
-    for name in ("limited", "beside", "shared", "large", "kept")
+    for name in ("limited", "beside", "shared", "large", "kept", "unread")
 )
 BATCHING: Json = {"batching_enabled": True, "batching_max_publish_delay_ms": 10_000}
 MAX_MESSAGE = 50_000
@@ -64,8 +65,13 @@ def played(pulsar: Pulsar, tmp_path_factory: pytest.TempPathFactory) -> Played:
         limit(pulsar, LIMITED)
         limited = one.create_producer(LIMITED, batching_max_messages=max(BATCHES), **BATCHING)
         beside, kept = one.create_producer(BESIDE), one.create_producer(KEPT)
+        one.subscribe(UNREAD, "s", consumer_name="idle")  # its connection is the one that is paused
+        unread = other.create_producer(UNREAD)
+        unread.send(b"in the backlog of the check before")
+        time.sleep(2 * CHECK_S)
         for count in BATCHES:
             batch(limited, count)
+            unread.send(b"in the backlog of the next one")
             beside.send(b"answered when the broker reads the connection again")
             time.sleep(0.2)
         limit_broker(pulsar, folder, 300)
@@ -130,7 +136,7 @@ def test_the_plug_in_knows_every_broker_setting_of_a_policy() -> None:
 
 
 def test_a_broker_with_the_plug_in(
-    played: Played, make_settings: Callable[..., Settings]
+    played: Played, make_settings: Callable[..., Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = make_settings(
         source={"format": "files", "path": str(played.folder)}, stats_window_ms=1000,
@@ -150,6 +156,30 @@ def test_a_broker_with_the_plug_in(
     assert kept["backlog_bytes"] == played.stats[KEPT]["backlogSize"] > 0
     read = {r["topic"]: r["hits"] + r["misses"] for r in sums(rows(settings, "cache_stats"))}
     assert (read[LIMITED], read[BESIDE]) == (len(BATCHES), len(BATCHES) + 1)
+    consumers(played, settings, capsys)
+
+
+def consumers(
+    played: Played, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their records name their connections, so a pause explains the backlog that grew in it."""
+    of_consumers = played.records("consumer_created", "dispatch", "ack", "consumer_closed")
+    assert {r["event_type"] for r in of_consumers} == {
+        "consumer_created", "dispatch", "ack", "consumer_closed"}
+    at = {r["topic"]: r["cnx_id"] for r in played.records("producer_created")}
+    one, other = at[BESIDE], at[UNREAD]
+    assert {(r["topic"], r["cnx_id"]) for r in of_consumers} == {
+        (LIMITED, other), (BESIDE, other), (LARGE, other), (KEPT, other), (UNREAD, one)}
+    found = [
+        text
+        for check in rows(settings, "backlog_subscriptions") if check["topic"] == UNREAD
+        for _, _, text in texts(capsys, settings.warehouse, "subscription", UNREAD, "s", "--at",
+                                str(check["pass_ms"]))
+        if f"connection {one} of its consumer idle was paused for" in text
+    ]
+    assert found and all(text.endswith(
+        f"since {LIMITED} used up its publish limit: its acknowledgements were not read."
+    ) for text in found)
 
 
 def throttles(played: Played, found: list[Json]) -> None:

@@ -197,8 +197,8 @@ final class Clients {
         }
         String topic = consumer.getSubscription().getTopicName();
         Receiver made = new Receiver(
-                topic, consumer.getSubscription().getName(), nameOf(consumer.subType()),
-                nameOf(connection, consumer), consumer,
+                connection, topic, consumer.getSubscription().getName(),
+                nameOf(consumer.subType()), nameOf(connection, consumer), consumer,
                 connection.taken() && topics.takes(topic));
         connection.receivers().put(consumer.consumerId(), made);
         if (made.taken()) {

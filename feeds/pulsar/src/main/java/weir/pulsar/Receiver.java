@@ -5,10 +5,11 @@ import org.apache.pulsar.broker.service.Consumer;
 
 /** A consumer as the contract names it. `taken` says whether its events are. */
 record Receiver(
-        String topic, String subscription, String subType, String name, Consumer consumer,
-        boolean taken) {
+        Connection connection, String topic, String subscription, String subType, String name,
+        Consumer consumer, boolean taken) {
 
     void write(Line line) throws IOException {
+        line.text("cnx_id", connection.id());
         line.text("topic", topic);
         line.text("subscription", subscription);
         line.text("sub_type", subType);

@@ -12,6 +12,11 @@ class EncoderTest {
             new Connection(null, "/10.0.0.1:5", 1, false, null, true);
     private static final Sender SENDER =
             new Sender(CONNECTION, "persistent://a/b/t", 3, "p\"1\u00e9", null, true);
+    private static final Receiver RECEIVER =
+            new Receiver(CONNECTION, "t", "s", "shared", "c", null, true);
+    private static final String OF_RECEIVER =
+            ",\"cnx_id\":\"/10.0.0.1:5\",\"topic\":\"t\",\"subscription\":\"s\","
+                    + "\"sub_type\":\"shared\",\"consumer\":\"c\"";
 
     private static String json(Event event) throws IOException {
         byte[] line = new Encoder("east", "b1").encode(new Stamped(event, 7, 8, 9));
@@ -49,15 +54,26 @@ class EncoderTest {
     }
 
     @Test
+    void recordsOfAConsumerNameItsConnection() throws IOException {
+        assertEquals(
+                OF_RECEIVER + "}",
+                json(new Event.ConsumerChanged(Event.ConsumerChanged.CREATED, RECEIVER)));
+        assertEquals(
+                OF_RECEIVER + "}",
+                json(new Event.ConsumerChanged(Event.ConsumerChanged.CLOSED, RECEIVER)));
+        assertEquals(
+                OF_RECEIVER + ",\"ledger_id\":1,\"entry_id\":2,\"ack_cumulative\":true}",
+                json(new Event.Acked(RECEIVER, 1, 2, true)));
+    }
+
+    @Test
     void aPayloadIsBase64() throws IOException {
-        Receiver receiver = new Receiver("t", "s", "shared", "c", null, true);
         EntryHeader header = new EntryHeader(5, 1, null);
         assertEquals(
-                ",\"topic\":\"t\",\"subscription\":\"s\",\"sub_type\":\"shared\",\"consumer\":\"c\","
-                        + "\"ledger_id\":1,\"entry_id\":2,\"entry_bytes\":3,\"producer_name\":\"p\","
-                        + "\"sequence_id\":4,\"publish_time_ms\":5,\"num_messages\":1,"
+                OF_RECEIVER + ",\"ledger_id\":1,\"entry_id\":2,\"entry_bytes\":3,"
+                        + "\"producer_name\":\"p\",\"sequence_id\":4,\"publish_time_ms\":5,\"num_messages\":1,"
                         + "\"payload\":\"AQID\"}",
                 json(new Event.Dispatched(
-                        receiver, 1, 2, 3, "p", 4, header, new byte[] {1, 2, 3})));
+                        RECEIVER, 1, 2, 3, "p", 4, header, new byte[] {1, 2, 3})));
     }
 }
