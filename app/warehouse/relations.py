@@ -52,6 +52,14 @@ OWNERS = "weir_owners"
 """A relation with the configured rules of owners, by their place."""
 QUERIES = "weir_queries"
 """The relation with the progress of each streaming query."""
+OWN_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    STATES: {"name": "VARCHAR", **dict.fromkeys(
+        ("version", "committed_ms", "files", "rows", "bytes", "newest_ms"), "BIGINT")},
+    OWNERS: {"place": "INTEGER", **dict.fromkeys(Owner.model_fields, "VARCHAR")},
+    QUERIES: {"query": "VARCHAR", "batch": "BIGINT", "is_open": "BOOLEAN", "begun_ms": "BIGINT",
+              "committed_ms": "BIGINT"},
+}
+"""The SQL types of the columns of these relations, which are no tables of the warehouse."""
 NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms",
           "known_ms")
 """Columns with the time that a table has reached, by preference."""
@@ -221,7 +229,8 @@ def connect(
     found |= opened or {}
     relations = [_Relation(TABLES[name], found[name], calendar) for name in tables]
     if alone and sql is not None and any(len(r.paths) > FEW_FILES for r in relations):
-        columns = {r.table.name: r.columns for r in relations}
+        columns = {name: own for name, own in OWN_COLUMNS.items() if name in words}
+        columns |= {r.table.name: r.columns for r in relations}
         texts = {name: VIEWS[name].sql for name in views}
         kept = pruning.needed(sql, params or {}, columns, texts)
         for relation in relations:
@@ -493,21 +502,21 @@ def _clocks(name: str) -> tuple[str, ...]:
     return ("ingest_ms",) if name == "quarantine" else NEWEST
 
 
+def _create(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    columns = ", ".join(f"{column} {kind}" for column, kind in OWN_COLUMNS[name].items())
+    connection.execute(f"CREATE TABLE {name} ({columns})")
+
+
 def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
-    connection.execute(
-        f"CREATE TABLE {STATES} (name VARCHAR, version BIGINT, committed_ms BIGINT, files BIGINT,"
-        " rows BIGINT, bytes BIGINT, newest_ms BIGINT)"
-    )
+    _create(connection, STATES)
     rows = [[s.name, s.version, s.committed_ms, s.files, s.rows, s.bytes, s.newest_ms]
             for s in states(warehouse)]
     connection.executemany(f"INSERT INTO {STATES} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def _add_owners(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
-    names = list(Owner.model_fields)
-    columns = ", ".join(f"{name} VARCHAR" for name in names)
-    connection.execute(f"CREATE TABLE {OWNERS} (place INTEGER, {columns})")
-    rows = [[place, *(getattr(owner, name) for name in names)]
+    _create(connection, OWNERS)
+    rows = [[place, *(getattr(owner, name) for name in Owner.model_fields)]
             for place, owner in enumerate(warehouse.owners)]
     if rows:
         signs = ", ".join("?" for _ in rows[0])
@@ -516,10 +525,7 @@ def _add_owners(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> 
 
 def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
     """The batches of every query by its checkpoint; none where the warehouse is no folder."""
-    connection.execute(
-        f"CREATE TABLE {QUERIES} (query VARCHAR, batch BIGINT, is_open BOOLEAN, begun_ms BIGINT,"
-        " committed_ms BIGINT)"
-    )
+    _create(connection, QUERIES)
     folder = warehouse.folder
     checkpoints = [] if folder is None else sorted((folder / "_weir" / "checkpoints").glob("*"))
     for checkpoint in checkpoints:
