@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from app.reconcile.scrape import SUBSCRIPTIONS
 from app.reconcile.spans import Counted, Key, Span, Weir
 from app.warehouse.relations import Warehouse, connect
+from app.warehouse.spelling import TOPIC
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -21,11 +22,6 @@ PAUSE_MS = 200
 CHECKS_MS = 900_000
 """How far the checks of backlogs before and after a reading are looked for."""
 MINUTE_MS = 60_000
-_FULL = "CASE WHEN contains(topic, '://') THEN topic ELSE concat('persistent://', topic) END"
-_TOPIC = """
-CASE WHEN "partition" >= 0 AND NOT ends_with(topic, concat('-partition-', "partition"))
-  THEN concat(topic, '-partition-', "partition") ELSE topic END
-"""
 _WINDOWS = """
 SELECT topic, CAST(sum(messages) AS BIGINT), CAST(sum(bytes) AS BIGINT) FROM topic_throttle_stats
 WHERE cluster = $cluster AND broker = $broker
@@ -34,7 +30,7 @@ GROUP BY topic
 """
 # The archive has repeated records as well.
 _PUBLISHES = f"""
-SELECT {_FULL} AS topic,
+SELECT topic,
   CAST(coalesce(sum(messages) FILTER (WHERE ts_wall_ms < $at_ms AND ts_wall_ms >= $window_ms), 0)
     AS BIGINT),
   CAST(coalesce(sum(bytes) FILTER (WHERE ts_wall_ms < $at_ms AND ts_wall_ms >= $window_ms), 0)
@@ -45,7 +41,7 @@ SELECT {_FULL} AS topic,
     AS BIGINT)
 FROM (
   SELECT DISTINCT source_feed, seq, ts_mono_ns, ts_wall_ms, cnx_id, producer_id, sequence_id,
-    {_TOPIC} AS topic, coalesce(num_messages, 1) AS messages, coalesce(entry_bytes, 0) AS bytes
+    {TOPIC} AS topic, coalesce(num_messages, 1) AS messages, coalesce(entry_bytes, 0) AS bytes
   FROM events
   WHERE event_type = 'publish' AND cluster = $cluster AND broker = $broker
     AND ts_wall_ms >= $least_ms AND ts_wall_ms <= $most_ms
@@ -99,7 +95,7 @@ SELECT max(ts_wall_ms) FROM {table}
 WHERE cluster = $cluster AND broker = $broker AND ts_wall_ms >= $start_ms
 """
 _UNLOADED = f"""
-SELECT DISTINCT {_FULL}
+SELECT DISTINCT {TOPIC}
 FROM events
 WHERE event_type = 'entry_invalidated' AND cluster = $cluster AND broker = $broker
   AND topic IS NOT NULL AND ts_wall_ms >= $start_ms AND ts_wall_ms <= $end_ms
@@ -108,7 +104,7 @@ WHERE event_type = 'entry_invalidated' AND cluster = $cluster AND broker = $brok
 # counts a miss, the broker a hit.
 _EARLY = f"""
 WITH records AS (
-  SELECT event_type, {_TOPIC} AS topic, ledger_id, entry_id, min((ts_mono_ns, seq)) AS first
+  SELECT event_type, {TOPIC} AS topic, ledger_id, entry_id, min((ts_mono_ns, seq)) AS first
   FROM events
   WHERE event_type IN ('dispatch', 'entry_added') AND cluster = $cluster AND broker = $broker
     AND ts_wall_ms >= $start_ms AND ts_wall_ms <= $end_ms

@@ -13,6 +13,7 @@ from app.warehouse.questions import QUESTIONS
 from app.warehouse.tables import TABLES
 from app.warehouse.views import VIEWS
 from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
+from tests.warehouse import test_blame_principals as blame_principals
 from tests.warehouse.test_charges import BLAMED, NONE, PAUSES, STATS, USED
 
 THIRD = "persistent://acme/bills/sent"
@@ -180,6 +181,10 @@ _NOBODY = {"culprit_team": None, "culprit_contact": None, "victim_team": None}
 CASES = {
     "blame": ({"throttle_events": PAUSES, "topic_throttle_stats": STATS}, {},
               [{**row, **_NOBODY} for row in BLAMED]),
+    "blame-principals": (
+        {"throttle_events": blame_principals.pause(200, 1200, "c2"), "events": [
+            blame_principals.ALICE, blame_principals.BOB, *blame_principals.USED]},
+        {"since": START, "until": NEXT}, [blame_principals.PAIR]),
     "showback": ({"topic_throttle_stats": USED["topic_throttle_stats"][2:3]}, {},
                  [{**NONE, "name": "corp", "messages": 3, "bytes": 30}]),
     "utilisation": ({"backlog_checks": [

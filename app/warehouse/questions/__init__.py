@@ -8,6 +8,7 @@ from app.warehouse.questions import (
     chunks,
     entry_cache,
     forecasts,
+    principals,
     producer_ids,
     rate_limits,
     shadows,
@@ -19,8 +20,8 @@ from app.warehouse.tables import TABLES, VIEWS
 
 _ALL = (
     *rate_limits.QUESTIONS, *chunks.QUESTIONS, *producer_ids.QUESTIONS, *backlog.QUESTIONS,
-    *entry_cache.QUESTIONS, *charges.QUESTIONS, *forecasts.QUESTIONS, *shadows.QUESTIONS,
-    *warehouse.QUESTIONS,
+    *entry_cache.QUESTIONS, *charges.QUESTIONS, *principals.QUESTIONS, *forecasts.QUESTIONS,
+    *shadows.QUESTIONS, *warehouse.QUESTIONS,
 )
 QUESTIONS: dict[str, Question] = {
     question.name: question

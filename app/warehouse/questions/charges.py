@@ -7,7 +7,7 @@ from app.warehouse.questions.rate_limits import NUMBERED
 from app.warehouse.relations import OWNERS
 
 # The first rule that fits owns a topic. A user of Kafka has no topic.
-_RULES = f"""
+RULES = f"""
 SELECT n.cluster, n.topic, n.user_name,
   arg_min(struct_pack(team := o.team, contact := o.contact, cost_centre := o.cost_centre), o.place)
     AS owner
@@ -53,7 +53,7 @@ _BLAME = f"""
   SELECT cluster, culprit AS topic, CAST(NULL AS VARCHAR) AS user_name FROM pairs
   UNION SELECT cluster, victim, NULL FROM pairs
 ), owned AS (
-  {_RULES}
+  {RULES}
 ), blamed AS (
   SELECT b.cluster, b.broker, b.cnx_id, b.pause_no, {_NAME.format(topic="b.culprit")} AS culprit,
     {_NAME.format(topic="b.victim")} AS victim, b.victim AS victim_topic, b.reason, o.use,
@@ -135,7 +135,7 @@ WITH passes AS (
 ), names AS (
   SELECT DISTINCT cluster, topic, user_name FROM kept
 ), owned AS (
-  {_RULES}
+  {RULES}
 ), placed AS (
   SELECT k.*, o.owner, CASE $by WHEN 'principal' THEN k.user_name WHEN 'team' THEN o.owner.team
     WHEN 'topic' THEN k.topic WHEN 'namespace' THEN weir_topic_namespace(k.topic)
@@ -164,7 +164,8 @@ QUESTIONS = (
         " the victim, which share of the victim's pauses that was, for what reason, whether the"
         " victim used less than half of its own limit, and who owns both.",
         ("throttle_events", "topic_throttle_stats", OWNERS), _BLAME,
-        (Param("by", "level of the pairs", "topic", allowed=("topic", "namespace", "tenant")),
+        (Param("by", "level of the pairs; principals: blame-principals", "topic",
+               allowed=("topic", "namespace", "tenant")),
          *USUAL),
     ),
     Question(

@@ -20,6 +20,8 @@ class Param:
     allowed: tuple[str, ...] = ()
     """The words that it may be; none = a number, or a time if `is_time`."""
     is_time: bool = False
+    shown: str = ""
+    """The default in words, where it depends on another parameter."""
 
     def read(self, text: str) -> int | str:
         """The value of a text, or a UserError."""
@@ -37,6 +39,8 @@ class Param:
     @property
     def shown_default(self) -> str:
         """The default in words."""
+        if self.shown:
+            return self.shown
         if self.is_time:
             return "the beginning" if self.default == LEAST else "the end"
         return str(self.default)

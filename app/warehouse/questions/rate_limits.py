@@ -57,7 +57,7 @@ NUMBERED = """
 WITH flagged AS (
   SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, action, transition, limiter,
     limiter_name, topic, coalesce(trigger_topic, culprit_topic) AS publisher, collateral_topics,
-    balance_msgs, reason, reads_paused,
+    balance_msgs, waiting, reason, reads_paused,
     coalesce(lag(reads_paused) OVER (
       PARTITION BY cluster, broker, cnx_id
       ORDER BY ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no

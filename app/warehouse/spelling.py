@@ -1,0 +1,14 @@
+"""Topics of the archive as the tables spell them.
+
+Feeds differ: with or without the scheme, with the partition in its column or in the name.
+"""
+
+from __future__ import annotations
+
+_ENDING = "concat('-partition-', \"partition\")"
+TOPIC = f"""
+concat(CASE WHEN NOT contains(topic, '://') AND NOT starts_with(source_feed, 'kafka')
+    THEN 'persistent://' ELSE '' END,
+  topic, CASE WHEN "partition" >= 0 AND NOT ends_with(topic, {_ENDING}) THEN {_ENDING} ELSE '' END)
+""".strip()
+"""The topic of a row of `events`, as SQL (`udfs.topics.normal_topic`)."""
