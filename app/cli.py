@@ -316,6 +316,9 @@ def size(
     batch: Annotated[
         str, typer.Option(help="Time between two micro-batches, such as 1s or 10s.")
     ] = "1s",
+    shadows: Annotated[
+        int, typer.Option(min=0, max=1000, help="Shadows: sets of policies beside the live ones.")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Compute the cores, memory, disk and commits that a load needs, from measurements."""
@@ -323,7 +326,7 @@ def size(
     from app.setup.size import size as run_size
 
     batch_s = _duration(batch, "--batch") / 1000
-    _found(run_size(Load(events_per_s, topics, principals, batch_s), as_json))
+    _found(run_size(Load(events_per_s, topics, principals, batch_s, shadows), as_json))
 
 
 @app.command()

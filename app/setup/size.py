@@ -34,6 +34,8 @@ class Load:
     topics: int
     principals: int
     batch_s: float
+    shadows: int = 0
+    """Sets of policies beside the live ones."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ def needs(load: Load, document: dict[str, Any]) -> list[Need]:
         return Need(name, value, unit, formula, "; ".join(dict.fromkeys(origins[u] for u in used)))
 
     slower = _slower(load.topics, known["slower_at_1m_topics"])
-    busy = load.events_per_s * known["core_s_per_event"] * slower \
-        + known["core_s_per_batch"] / load.batch_s
+    shadowed = 1 + load.shadows * known["slower_a_shadow"]
+    busy = shadowed * (load.events_per_s * known["core_s_per_event"] * slower
+                       + known["core_s_per_batch"] / load.batch_s)
     cores = math.ceil(busy / BUSY)
     state = load.topics * known["state_bytes_per_topic"] \
         + load.principals * known["state_bytes_per_principal"]
@@ -66,8 +69,9 @@ def needs(load: Load, document: dict[str, Any]) -> list[Need]:
     events = load.events_per_s * SECONDS_A_DAY
     return [
         need("cores", cores, "cores",
-             f"(events x cost x {slower:.2f} for the topics + batches x cost) / {BUSY}",
-             "core_s_per_event", "core_s_per_batch", "slower_at_1m_topics"),
+             f"(events x cost x {slower:.2f} for the topics + batches x cost)"
+             f" x {shadowed:.2f} for the shadows / {BUSY}",
+             "core_s_per_event", "core_s_per_batch", "slower_at_1m_topics", "slower_a_shadow"),
         need("memory", memory, "bytes",
              f"driver + cores x Python worker + {STATE_COPIES} x state + topics x what the state "
              "stores of Spark hold outside the heap",

@@ -37,6 +37,8 @@ def derived() -> dict[str, Any]:
     with_topics_gb = _figure(
         "flood_shapes", "a million topics: memory of the driver's JVM, at most")
     few, many = (_figure("topics", f"govern, {n} topics") for n in ("1,000", "1,000,000"))
+    shadow, alone = (_figure("shadows", f"large batch, five jobs, {n} shadow")
+                     for n in ("one", "no"))
     found = {
         "core_s_per_event": (
             cores / _figure("flood", f"{flood}: caught up, all jobs and the archive"), "flood"
@@ -46,6 +48,7 @@ def derived() -> dict[str, Any]:
             "small-batches, govern-all",
         ),
         "slower_at_1m_topics": (few / many, "topics"),
+        "slower_a_shadow": (shadow / alone - 1, "shadows"),
         "driver_gb": (driver_gb, "flood"),
         "driver_bytes_per_topic": (
             (with_topics_gb - driver_gb) * 1e9 / MANY_TOPICS, "flood_shapes, flood"

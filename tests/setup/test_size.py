@@ -53,6 +53,23 @@ def test_more_load_needs_more_and_longer_batches_commit_less(
     assert large["commits"]["value"] == pytest.approx(small["commits"]["value"] / 10)
 
 
+def test_a_shadow_takes_its_measured_share_of_the_cores(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load = ("--events-per-s", "50000", "--topics", "1000")
+    without, three = asked(capsys, *load), asked(capsys, *load, "--shadows", "3")
+    known = {name: each["value"] for name, each in derived()["coefficients"].items()}
+    # 1,236 ms of a batch with a shadow to 1,129 ms without
+    assert known["slower_a_shadow"] == pytest.approx(107 / 1129, rel=1e-3)
+    busy = 50_000 * known["core_s_per_event"] + known["core_s_per_batch"]
+    shadowed = busy * (1 + 3 * 107 / 1129) / 0.7
+    assert three["cores"]["value"] - 1 < shadowed <= three["cores"]["value"]
+    assert three["cores"]["value"] > without["cores"]["value"]
+    assert "shadows (20" in three["cores"]["measured"]
+    for name in ("state", "archive", "tables", "commits"):
+        assert three[name] == without[name]
+
+
 def test_the_table_names_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["size", "--events-per-s", "5000", "--topics", "1000"]) == 0
     shown = capsys.readouterr().out
@@ -63,6 +80,7 @@ def test_the_table_names_what_was_measured(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("words", [
     ("--events-per-s", "-1", "--topics", "5"), ("--events-per-s", "5", "--topics", "0"),
     ("--events-per-s", "5"), ("--events-per-s", "5", "--topics", "5", "--batch", "0s"),
+    ("--events-per-s", "5", "--topics", "5", "--shadows", "-1"),
 ])
 def test_a_load_that_is_none_is_refused(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]

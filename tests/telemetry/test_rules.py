@@ -108,6 +108,15 @@ def test_rules_and_dashboards_ask_for_what_is_exported_or_recorded() -> None:
     assert used <= {*METRICS, *recorded}
 
 
+def test_dashboards_show_shadows_and_forecasts() -> None:
+    shown = {name for page in DASHBOARDS for text in expressions(page) for name in names(text)}
+    assert shown >= {
+        "weir_shadow_effects_total", "weir_forecast_limits", "weir_forecast_predicted_ratio",
+        "weir_forecast_breach_timestamp_seconds", "weir_forecast_error_ratio",
+        "weir_forecast_known_timestamp_seconds",
+    }
+
+
 def names(expression: str) -> set[str]:
     """The metrics of an expression; label names and values are taken out before."""
     bare = re.sub(r"\{[^}]*\}|\b(?:by|on|group_left) \([^)]*\)|\"[^\"]*\"", "", expression)
