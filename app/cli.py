@@ -97,6 +97,17 @@ Topics = Annotated[list[str] | None, typer.Option("--topics", help="Only these t
 Slice = Annotated[int, typer.Option(
     "--slice", min=1, help="Records that are judged and committed at a time."
 )]
+From = Annotated[str | None, typer.Option(
+    "--from", help="From this event time: ISO 8601, -10m or ms since the epoch."
+)]
+To = Annotated[str | None, typer.Option("--to", help="Before this event time.")]
+WarmUp = Annotated[str | None, typer.Option(
+    help="Time before the range whose records are judged and whose rows are left out."
+)]
+Saved = Annotated[bool, typer.Option(
+    "--saved", help="Begin with the newest states that a run has saved before the range."
+)]
+Every = Annotated[bool, typer.Option("--all", help="Every row, not the first twenty.")]
 AsOf = Annotated[str | None, typer.Option(
     help="Read the tables as of this time: ISO 8601, -10m or ms since the epoch."
 )]
@@ -401,15 +412,9 @@ def report(
     out: Annotated[Path | None, typer.Option(help="File to write.")] = None,
     config: Config = None,
     warehouse: Warehouse = None,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", help="From this event time: ISO 8601, -10m or ms since the epoch."),
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Before this event time.")] = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option(help="Read the tables as of this time: ISO 8601, -10m or ms since the epoch."),
-    ] = None,
+    start: From = None,
+    end: To = None,
+    as_of: AsOf = None,
     as_json: Json = False,
 ) -> None:
     """Write a report as one HTML page, without scripts or network access."""
@@ -564,20 +569,13 @@ def replay(
     param: Annotated[list[str] | None, typer.Option(
         help="A parameter in place of the configured one: job.key=value; may be repeated."
     )] = None,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", help="From this event time: ISO 8601, -10m or ms since the epoch."),
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Before this event time.")] = None,
-    warm_up: Annotated[str | None, typer.Option(
-        help="With --from: time before it whose records are judged and whose rows are not written."
-    )] = None,
+    start: From = None,
+    end: To = None,
+    warm_up: WarmUp = None,
     after: Annotated[Path | None, typer.Option(
         help="Begin where the replay in this folder ended, with its states."
     )] = None,
-    saved: Annotated[bool, typer.Option(
-        "--saved", help="Begin with the newest states that a run has saved before --from."
-    )] = False,
+    saved: Saved = False,
     clusters: Clusters = None,
     tenants: Tenants = None,
     topics: Topics = None,
@@ -588,18 +586,15 @@ def replay(
     )] = False,
 ) -> None:
     """Run the jobs over the archive again, under other policies or parameters."""
-    from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
     from app.whatif.replay.asked import Asked, jobs_of, replaced_by, settings_of
     from app.whatif.replay.choice import Choice
     from app.whatif.replay.command import replay as run_replay
 
     settings = settings_of(config, warehouse, policy or [], param or [])
-    span = Span(FIRST_MS if start is None else moment(start, "--from"),
-                LAST_MS if end is None else moment(end, "--to"))
     choice = Choice(tuple(clusters or ()), tuple(tenants or ()), tuple(topics or ()),
                     replaced_by(settings) if policy else frozenset())
     warm_up_ms = 0 if warm_up is None else _duration(warm_up, "--warm-up")
-    asked = Asked(out, jobs_of(settings, jobs), span, warm_up_ms, choice, after, saved,
+    asked = Asked(out, jobs_of(settings, jobs), _span(start, end), warm_up_ms, choice, after, saved,
                   slice_records, verify, changed=bool(policy or param))
     _found(run_replay(settings, asked))
 
@@ -688,12 +683,8 @@ def policy_diff(
     )] = None,
     config: Config = None,
     warehouse: Warehouse = None,
-    warm_up: Annotated[str | None, typer.Option(
-        help="Time before the range whose records are judged and not counted."
-    )] = None,
-    saved: Annotated[bool, typer.Option(
-        "--saved", help="Begin with the newest states that a run has saved before the range."
-    )] = False,
+    warm_up: WarmUp = None,
+    saved: Saved = False,
     clusters: Clusters = None,
     tenants: Tenants = None,
     topics: Topics = None,
@@ -761,11 +752,8 @@ def suggest_publish(
     min_history: Annotated[str, typer.Option(
         help="Least time from its first publish to its last."
     )] = "5m",
-    start: Annotated[
-        str | None,
-        typer.Option("--from", help="From this event time: ISO 8601, -10m or ms since the epoch."),
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Before this event time.")] = None,
+    start: From = None,
+    end: To = None,
     out: PolicyFile = None,
     page: Annotated[Path | None, typer.Option(help="File for an HTML page of the curves.")] = None,
     curve: Annotated[bool, typer.Option(
@@ -774,14 +762,13 @@ def suggest_publish(
     verify: Annotated[bool, typer.Option(
         "--verify", help="Replay the archive under the limits, and under smaller ones."
     )] = False,
-    every: Annotated[bool, typer.Option("--all", help="Every row, not the first twenty.")] = False,
+    every: Every = False,
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> None:
     """Suggest the smallest publish limits that throttle no more than a share of the traffic."""
     from app.terminal.moments import read_duration_ms
-    from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
     from app.whatif.suggest.command import Asked, suggest
     from app.whatif.suggest.history import required as rated
     from app.whatif.suggest.owners import required as owned
@@ -790,11 +777,9 @@ def suggest_publish(
         raise UserError("--percentile: is another way to say --share: leave out one of the two")
     if percentile is not None:
         share = (100 - percentile) / 100
-    span = Span(FIRST_MS if start is None else moment(start, "--from"),
-                LAST_MS if end is None else moment(end, "--to"))
     asked = Asked(
         owned(per), rated(rate), 0.01 if share is None else share, headroom, min_publishes,
-        read_duration_ms(min_history, f"--min-history {min_history}"), span,
+        read_duration_ms(min_history, f"--min-history {min_history}"), _span(start, end),
     )
     _found(suggest(_settings(config, warehouse), asked, out, page, verify, curve, every, as_json))
 
@@ -811,7 +796,7 @@ def suggest_dispatch(
         bool, typer.Option("--relative", help="Add the limit to the publish rate.")
     ] = False,
     by: Annotated[str, typer.Option(help="Limit each: topic or subscription.")] = "topic",
-    every: Annotated[bool, typer.Option("--all", help="Every row, not the first twenty.")] = False,
+    every: Every = False,
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
@@ -834,7 +819,7 @@ def suggest_producer_ids(
     )] = 0.01,
     headroom: Headroom = 0.0,
     out: PolicyFile = None,
-    every: Annotated[bool, typer.Option("--all", help="Every user, not the first twenty.")] = False,
+    every: Every = False,
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
@@ -999,6 +984,14 @@ def moment(text: str, option: str = "--at") -> int:
     from app.terminal.moments import moment_ms
 
     return moment_ms(text, f"{option} {text}")
+
+
+def _span(start: str | None, end: str | None) -> Any:
+    """The event times of --from and --to of a command that reads the archive."""
+    from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
+
+    return Span(FIRST_MS if start is None else moment(start, "--from"),
+                LAST_MS if end is None else moment(end, "--to"))
 
 
 def _duration(text: str, option: str) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.forecast.backtest import TOO_LITTLE_HISTORY
 from app.forecast.rounds import Round, Row, one_round
+from app.terminal.counts import counted
 from app.terminal.moments import instant_of
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.query import write_table
@@ -65,8 +66,9 @@ def summary(done: Round) -> str:
         all(row["reason"] == TOO_LITTLE_HISTORY for row in rows) for rows in limits.values()
     )
     assert done.known_ms is not None
-    return (f"{len(limits)} limits as of {instant_of(done.known_ms)}: {breached} breached, "
-            f"{expected} expected to be reached, {unknown} with too little history for a forecast")
+    return (f"{counted(len(limits), 'limit')} as of {instant_of(done.known_ms)}: "
+            f"{breached} breached, {expected} expected to be reached, "
+            f"{unknown} with too little history for a forecast")
 
 
 def _ends(row: Row) -> int | None:

@@ -23,6 +23,7 @@ from app.errors import UserError
 from app.policy.overridden import overridden
 from app.policy.resolve import Held, Levels
 from app.policy.words import changes
+from app.terminal.counts import counted
 from app.terminal.printable import printable
 from app.terminal.program import PROGRAM
 from state.engine.documents import full_topic_name
@@ -84,8 +85,8 @@ def check(files: Sequence[Path], as_json: bool = False) -> int:
         for each in (*mistakes, *findings):
             place = each["file"] + (f":{each['line']}" if each["line"] else "")
             print(printable(f"{place}: {each['key']}: {each['text']}"))
-        print(f"{count} document{'s' * (count != 1)}, {len(mistakes)} mistakes,"
-              f" {len(findings)} findings")
+        print(", ".join((counted(count, "document"), counted(len(mistakes), "mistake"),
+                         counted(len(findings), "finding"))))
     return 2 if mistakes else 1 if findings else 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
+from app.terminal.outputs import require_folder
 from app.warehouse.questions.question import LEAST, MOST
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ def write_page(
     from app.report.build import build, day
     from app.report.reader import Span
 
-    if out is not None and not out.absolute().parent.is_dir():
-        raise UserError(f"--out {out}: the folder {out.absolute().parent} does not exist")
+    require_folder(out)
     beside = Path() if out is None else out.absolute().parent
     page = build(settings, span or Span(), as_of_ms, configured, beside)
     if out is not None:

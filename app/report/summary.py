@@ -18,7 +18,8 @@ from app.report.sections import (
     quotas,
     throttling,
 )
-from app.report.words import NONE, counted, percent_text, seconds_text
+from app.report.words import NONE, percent_text, seconds_text
+from app.terminal.counts import counted
 
 # Only the rows that the sentences need: a fleet has a check of every topic each minute.
 _PAUSED = """

@@ -22,11 +22,6 @@ NONE = "\N{EN DASH}"
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def counted(n: int, noun: str, nouns: str = "") -> str:
-    """1 topic, 2 topics."""
-    return f"{n:,} {noun if n == 1 else nouns or noun + 's'}"
-
-
 def utc(ms: int) -> datetime:
     """A time from milliseconds since the epoch."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)

@@ -59,7 +59,7 @@ def tables(
     if ddl:
         return _ddl(_warehouse(settings), engine, name, as_json)
     if name is None:
-        return _list(_warehouse(settings), as_json)
+        return _list(_warehouse(settings), bool(settings.shadows), as_json)
     if sql:
         if name not in VIEWS:
             raise UserError(f"tables --sql: {name} is a table; views are {', '.join(VIEWS)}")
@@ -173,11 +173,13 @@ def _require_sql(text: str) -> None:
                     f" ({did_you_mean(name, list(QUESTIONS))})")
 
 
-def _list(warehouse: Warehouse, as_json: bool) -> int:
+def _list(warehouse: Warehouse, shadowed: bool, as_json: bool) -> int:
+    """Tables of shadow policies are listed where there are some, or `shadowed`: are configured."""
     names = ["name", "kind", "rows", "bytes", "meaning"]
     rows: list[list[Any]] = [
         [s.name, "table", 0 if s.version is None else s.rows, s.bytes or 0, TABLES[s.name].meaning]
         for s in states(warehouse)
+        if shadowed or s.version is not None or TABLES[s.name].live is None
     ]
     rows += [[view.name, "view", None, None, view.meaning] for view in VIEWS.values()]
     (write_json if as_json else write_table)(names, rows, sys.stdout)

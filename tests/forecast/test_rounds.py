@@ -119,6 +119,15 @@ def test_what_has_been_breached_says_so(
                     "1 with too little history for a forecast")
 
 
+def test_one_limit_is_not_several(
+    make_settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = make_settings()
+    fill(settings.warehouse, backlog_checks=growing())
+    assert main(["forecast", "--warehouse", settings.warehouse]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 limit as of 2023-11-15T00:00:00Z")
+
+
 def test_too_little_history_is_said_and_kept(make_settings: Make) -> None:
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing(20))

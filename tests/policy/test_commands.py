@@ -135,7 +135,7 @@ def test_the_shadows_of_a_configuration_are_checked(folder: Path, capsys: Captur
         " limits: {publishRateInMsgs: -2}}\n", encoding="utf-8")
     assert answered(capsys, 2, "check", "weir.yaml").splitlines() == [
         "weir.yaml:7: shadows.inline[0].limits.publishRateInMsgs: -2 is below -1 (-1 and 0 are"
-        " off)", "5 documents, 1 mistakes, 0 findings"]
+        " off)", "5 documents, 1 mistake, 0 findings"]
     Path("weir.yaml").write_text(text + "shadows: {next: next.yaml}\n", encoding="utf-8")
     assert answered(capsys, 0, "check", "weir.yaml") == "5 documents, 0 mistakes, 0 findings\n"
 

@@ -15,6 +15,7 @@ from app.cli import main
 from app.warehouse.manifest import LAYOUT_VERSION
 from app.warehouse.questions import QUESTIONS
 from app.warehouse.tables import TABLES, VIEWS
+from state.jobs import DECLARED
 from tests.throttle_rows import TOPIC, event, frame, write
 
 COMMANDS = (
@@ -159,6 +160,23 @@ def test_columns_that_an_older_weir_did_not_write_are_null(tmp_warehouse, capsys
     code, out, err = run(capsys, tmp_warehouse, "query", sql, "--json")
     assert (code, err) == (0, "")
     assert json.loads(out) == [{"action": "mark", "waiting": None, "receipt_state": None}]
+
+
+def test_tables_of_shadows_are_listed_where_there_are_shadows(tmp_warehouse, tmp_path, capsys):
+    def listed(*words):
+        code, out, err = run(capsys, tmp_warehouse, "tables", "--json", *words)
+        assert (code, err) == (0, "")
+        return {row["name"] for row in json.loads(out) if row["name"].startswith("shadow_")}
+
+    every = {t.name for job in DECLARED.values() for t in job.shadow_tables}
+    views = {"shadow_effects"}
+    write(tmp_warehouse, "throttle_events", [event(0, "mark")])
+    assert listed() == views
+    config = tmp_path / "weir.yaml"
+    config.write_text("source: {format: demo}\nshadows: {next: []}\n")
+    assert listed("--config", str(config)) == every | views
+    write(tmp_warehouse, "shadow_throttle_events", [{**event(0, "mark"), "policy": "next"}])
+    assert listed() == views | {"shadow_throttle_events"}
 
 
 def test_a_table_of_a_newer_weir_is_left_alone(tmp_warehouse, capsys):

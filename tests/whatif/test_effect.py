@@ -271,6 +271,7 @@ def test_nothing_is_left_behind(
     (["--on", "x/"], "--on x/: is not a time"),
     (["--on", "2026-01-06/2026-01-05"], "its begin is not before its end"),
     (["--on", "2026-01-07/"], "has no records from 2026-01-07T00:00:00Z"),
+    (["--on", "2026-01-07/"], "weir: policy diff: the archive of "),
     (["--on", "all", "--warm-up", "1m"], "--warm-up goes with a range that has a begin"),
     (["--on", "2026-01-05/", "--warm-up", "1m", "--saved"], "--saved has its own begin"),
     (["--on", "all", "--saved"], "has no saved states of rate_limits"),

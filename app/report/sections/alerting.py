@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.report.model import Column, Grid, Row, Section
 from app.report.reader import Reader
-from app.report.words import counted
+from app.terminal.counts import counted
 
 TOP = 20
 LATEST = """

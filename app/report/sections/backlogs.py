@@ -10,7 +10,7 @@ from app.report.charts import limit_rule, lines
 from app.report.findings import short
 from app.report.model import Chart, Column, Frame, Grid, Row, Section
 from app.report.reader import Reader
-from app.report.words import counted
+from app.terminal.counts import counted
 
 LINES = 6
 POINTS = 80

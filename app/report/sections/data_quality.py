@@ -10,7 +10,8 @@ from app.quality.pages import INDEX
 from app.report.charts import plain_bars
 from app.report.model import Chart, Column, Grid, Link, Part, Row, Section
 from app.report.reader import Reader
-from app.report.words import counted, time_text
+from app.report.words import time_text
+from app.terminal.counts import counted
 
 TOP = 20
 QUARANTINED = """

@@ -6,7 +6,7 @@ from app.report.charts import bars
 from app.report.findings import EXPIRED, GIVEN_UP, LOST, short
 from app.report.model import Chart, Column, Grid, Section
 from app.report.reader import Reader
-from app.report.words import counted
+from app.terminal.counts import counted
 
 TOP = 12
 TONES = ("var(--c1)", "var(--c5)", "var(--bad)")

@@ -9,7 +9,7 @@ import altair as alt
 from app.report.charts import bars, limit_rule, lines
 from app.report.model import Chart, Column, Frame, Grid, Row, Section
 from app.report.reader import Reader
-from app.report.words import counted
+from app.terminal.counts import counted
 from app.warehouse.questions import QUESTIONS
 
 TOP = 12

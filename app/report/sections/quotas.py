@@ -6,7 +6,8 @@ from app.report.charts import limit_mark, plain_bars
 from app.report.findings import short
 from app.report.model import Chart, Column, Grid, Section
 from app.report.reader import Reader
-from app.report.words import counted, percent_text
+from app.report.words import percent_text
+from app.terminal.counts import counted
 
 TOP = 8
 SUMMARY = """

@@ -10,7 +10,8 @@ from app.report.charts import OTHERS, OWN, SHARED, bars, heat, pauses, stacked_t
 from app.report.findings import short
 from app.report.model import Chart, Column, Frame, Grid, Row, Section
 from app.report.reader import Reader
-from app.report.words import counted, percent_text, seconds_text
+from app.report.words import percent_text, seconds_text
+from app.terminal.counts import counted
 
 KINDS = ((OWN, "own_s"), (SHARED, "shared_s"), (OTHERS, "other_s"))
 """Classes of a pause, and the column of their seconds."""

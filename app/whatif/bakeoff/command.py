@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from app.errors import UserError
+from app.terminal.counts import counted
+from app.terminal.outputs import require_folder
 from app.terminal.sizes import size_text
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.tables import TABLES
@@ -83,8 +84,7 @@ def bakeoff(
 
     With `keep` the rows go to `cache_bakeoff` of the warehouse; with `svg` a picture is drawn.
     """
-    if svg is not None and not svg.absolute().parent.is_dir():
-        raise UserError(f"--svg {svg}: the folder {svg.absolute().parent} does not exist")
+    require_folder(svg, "--svg")
     if keep:
         load_manifest(settings)
     result = compare(settings, asked, _say)
@@ -231,8 +231,8 @@ def _remarks(result: Result) -> list[str]:
     if len(_readers(result.points[0])) > 1:
         found.append("Bytes and counts are those of all brokers together.")
     if result.trace.refused:
-        found.append(f"{result.trace.refused:,} records of the files break the event contract and "
-                     "were left out.")
+        found.append(f"Left out, by the event contract: {counted(result.trace.refused, 'record')}"
+                     " of the files.")
     if result.error is not None:
         found.append(f"Sampled hit ratios were at most {100 * result.error:.2f} points from exact "
                      f"ones at {size_text(result.size)}, which are shown.")
@@ -245,8 +245,7 @@ def _subtitle(result: Result) -> str:
     brokers = len(_readers(point))
     each = "1 broker" if brokers == 1 else f"{brokers} brokers, each with a cache of its own"
     size = size_text(point.total["hit_bytes"] + point.total["storage_bytes"])
-    noun = "read" if reads == 1 else "reads"
-    return f"{reads:,} {noun} of {size} on {each}, from {result.trace.name}"
+    return f"{counted(reads, 'read')} of {size} on {each}, from {result.trace.name}"
 
 
 def _readers(point: Point) -> list[Place]:

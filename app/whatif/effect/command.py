@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.terminal.interrupt import temporary_folder
 from app.terminal.moments import moment_ms
+from app.terminal.outputs import require_folder
 from app.warehouse.reach import require_delta_rs
 from app.warehouse.relations import Warehouse
 from app.warehouse.small_files import local_path
@@ -71,9 +72,7 @@ class Wanted:
             raise UserError("policy diff: --warm-up goes with a range that has a begin")
         if self.warm_up_ms and self.saved:
             raise UserError("policy diff: --saved has its own begin: leave out --warm-up")
-        if self.out is not None and not self.out.absolute().parent.is_dir():
-            raise UserError(
-                f"--out {self.out}: the folder {self.out.absolute().parent} does not exist")
+        require_folder(self.out)
 
 
 def range_of(text: str) -> Span:
@@ -144,7 +143,8 @@ def _replay(side: Side, wanted: Wanted, folder: Path, archive_version: int | Non
     choice = replace(wanted.choice, replaced=replaced_by(side.settings))
     asked = Asked(
         str(folder / side.name), _jobs(side, wanted), wanted.span, wanted.warm_up_ms, choice,
-        saved=wanted.saved, records=wanted.records, changed=True, throughout=True, option="--keep",
+        saved=wanted.saved, records=wanted.records, changed=True, throughout=True,
+        command="policy diff", option="--keep",
     )
     return Replay(side.settings, asked, archive_version)
 

@@ -9,7 +9,8 @@ from app.report.charts import OTHERS, OWN, SHARED, bars, lines
 from app.report.findings import short
 from app.report.model import Chart, Column, Grid, Page, Row, Section, Tile
 from app.report.page import html
-from app.report.words import counted, number_text, seconds_text, time_text
+from app.report.words import number_text, seconds_text, time_text
+from app.terminal.counts import counted
 from app.whatif.effect.compare import BY_NAME, NS, OVER_TIME, Effects, Measure, pair, shown
 from app.whatif.effect.words import LISTS, SIDES, About, changed_in, named
 
@@ -35,7 +36,7 @@ def html_of(about: About, found: Effects) -> str:
 
 
 def _covers(about: About, facts: Row) -> str:
-    text = f"{about.after} in place of {about.before}, {about.covers}"
+    text = f"{about.after} in place of {about.before}, {about.span.described()}"
     if facts["from_ms"] is None:
         return f"{text}."
     return (f"{text}. Decisions and windows from {time_text(facts['from_ms'])} to "
@@ -126,8 +127,9 @@ def _list(name: str, found: Effects) -> Section:
     columns = [Column("cluster", "cluster"), Column(key, key, "topic")]
     columns += [Column(f"{m.name}_{side}", f"{_heading(m)}, {side}", "number")
                 for m in measures for side in SIDES]
-    shown_rows = "" if every == len(rows) else f" The greatest {len(rows):,} changes are shown."
-    sentence = f"{counted(every, name[:-1])} {'differs' if every == 1 else 'differ'}.{shown_rows}"
+    sentence = f"{counted(every, name[:-1])} {'differs' if every == 1 else 'differ'}."
+    if every > len(rows):
+        sentence += f" Shown: the greatest {counted(len(rows), 'change')}."
     grid = Grid(f"{name.capitalize()}, the greatest change first", columns, cells)
     return Section(name, name.capitalize(), [sentence], [*_bars(name, rows), grid])
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.terminal.moments import instant_of
 from app.terminal.printable import printable
 from app.warehouse.query import write_table
 from app.whatif.effect.compare import (
@@ -43,14 +42,6 @@ class About:
     """Where the replays begin, in words: which rows a longer past could change."""
     changes: Sequence[Change]
     """The limits that differ."""
-
-    @property
-    def covers(self) -> str:
-        """The range in words."""
-        begin_ms, end_ms = self.span.begin_ms, self.span.end_ms
-        parts = [f"from {instant_of(begin_ms)}"] if begin_ms != FIRST_MS else []
-        parts += [f"before {instant_of(end_ms)}"] if end_ms != LAST_MS else []
-        return " ".join(parts) or "over the whole archive"
 
 
 def named(name: str, row: Row) -> dict[str, Any]:
@@ -92,7 +83,7 @@ def changed_in(rows: Sequence[Row]) -> list[Measure]:
 
 def print_all(about: About, found: Effects) -> None:
     """Print what differs."""
-    print(printable(f"{about.after} in place of {about.before}, {about.covers}"))
+    print(printable(f"{about.after} in place of {about.before}, {about.span.described()}"))
     for line in about.begins:
         print(line)
     if found.same:

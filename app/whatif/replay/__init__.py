@@ -6,9 +6,7 @@ reads them. `replayed` answers the tables of a small archive in memory.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ def replayed(
     import pyarrow as pa
 
     from app.stream.operators import operators
+    from app.terminal.interrupt import temporary_folder
     from app.whatif.replay.archive import Archive
     from app.whatif.replay.engine import Engine
     from app.whatif.replay.slices import RECORDS, slices
@@ -35,9 +34,9 @@ def replayed(
     archive = Archive(settings, {name: operator.route for name, operator in group.items()})
     found = slices(archive.counted(), archive.span, records=records or RECORDS)
     parts: dict[str, list[pa.Table]] = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder("weir-replay-") as folder:
         engine = Engine(archive, group, settings.idle_advance_ms)
-        for _, tables in engine.run(found, Path(folder)):
+        for _, tables in engine.run(found, folder):
             for name, rows in tables.items():
                 parts.setdefault(name, []).append(rows)
     return {name: pa.concat_tables(rows) for name, rows in parts.items()}

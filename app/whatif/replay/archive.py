@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from app.errors import UserError
 from app.ingest.contract import from_table
 from app.ingest.routing import CLOCK, Route, needed, pack_parsed
+from app.terminal.moments import instant_of
 from app.warehouse import manifest
 from app.warehouse.data_files import DataFile, data_files
 from app.warehouse.object_store import object_store
@@ -53,6 +54,13 @@ class Span:
 
     begin_ms: int = FIRST_MS
     end_ms: int = LAST_MS
+
+    def described(self, filters: Mapping[str, Sequence[str]] | None = None) -> str:
+        """The span, and patterns by what they are about, in words."""
+        parts = [] if self.begin_ms == FIRST_MS else [f"from {instant_of(self.begin_ms)}"]
+        parts += [] if self.end_ms == LAST_MS else [f"before {instant_of(self.end_ms)}"]
+        parts += [f"of {name} {', '.join(said)}" for name, said in (filters or {}).items()]
+        return " ".join(parts) or "over the whole archive"
 
 
 WHOLE = Span()
@@ -140,8 +148,8 @@ class Archive:
             return pq.ParquetFile(system.open_input_file(file.plain_path))
         except FileNotFoundError:
             raise UserError(
-                f"replay: {self._location}/{file.plain_path} is gone: the archive has been "
-                "compacted since the replay began\nbegin again with another --out"
+                f"warehouse: {self._location}/{file.plain_path} is gone: the archive has been "
+                "compacted since it was opened\nbegin again, into another folder"
             ) from None
 
     def counted(self, cut_ms: int = 0) -> Counted:

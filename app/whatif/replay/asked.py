@@ -43,8 +43,9 @@ class Asked:
     """Whether policies or parameters are others than those of the configuration."""
     throughout: bool = False
     """Whether the policies hold from the beginning, also where the run had others before them."""
+    command: str = "replay"
     option: str = "--out"
-    """What the folder was given by."""
+    """What it was asked by, and what its folder was given by."""
 
     def __post_init__(self) -> None:
         begin_ms, end_ms = self.span.begin_ms, self.span.end_ms

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
+from app.terminal.counts import counted
 from app.terminal.moments import instant_of
 from app.warehouse import manifest, saved_states
 from app.warehouse.manifest import SavedStates
@@ -130,12 +131,13 @@ def _take(settings: Settings, file: str, jobs: Sequence[str], into: States) -> P
         raise UserError("--saved: states are kept in a warehouse on this machine only")
     found, about = saved_states.read(root / file)
     if about["shards"] != settings.shard_count:
-        raise UserError(f"--saved: {file} is of {about['shards']} shards, and the warehouse has "
-                        f"{settings.shard_count} now\ntake a later --from, or --warm-up")
+        shards = counted(about["shards"], "shard")
+        raise UserError(f"--saved: {file} is of {shards}, and the warehouse has "
+                        f"{settings.shard_count} now\ntake a later begin, or --warm-up")
     for job in jobs:
         if about["versions"][job] != DECLARED[job].state_version:
             raise UserError(f"--saved: {file} was written by another version of Weir\n"
-                            "take a later --from, or --warm-up")
+                            "take a later begin, or --warm-up")
     for key, state in found.states.items():
         if key[0] in jobs:
             into.keep(key, state, found.wakes.get(key))

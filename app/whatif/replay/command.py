@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
 from app.stream.operators import Operator, live_logs, live_operators, operators
+from app.terminal.counts import counted
 from app.terminal.moments import instant_of
 from app.warehouse import manifest, run_lock
 from app.warehouse.reach import require_delta_rs
 from app.warehouse.relations import Warehouse
 from app.whatif.replay import verify
-from app.whatif.replay.archive import FIRST_MS, LAST_MS, Archive, Span
+from app.whatif.replay.archive import FIRST_MS, Archive, Span
 from app.whatif.replay.begin import begin_of
 from app.whatif.replay.engine import Engine
 from app.whatif.replay.out import Out
@@ -51,8 +52,8 @@ def _group(
         return live_operators(settings, jobs)
     if asked.saved and any(log.versions for log in logs):
         raise UserError(
-            "replay: the policies of the run have changed while it ran, and its saved states follow"
-            " them\nleave out --saved, or take the policies that it judges by now"
+            f"{asked.command}: the policies of the run have changed while it ran, and its saved "
+            "states follow them\nleave out --saved, or take the policies that it judges by now"
         )
     return operators(settings, jobs)
 
@@ -117,16 +118,16 @@ class Replay:
     def _plan(self) -> None:
         """Cut the span into slices; UserError where there is nothing to replay."""
         begin_ms = self._span.begin_ms
-        counted = self._archive.counted(0 if begin_ms == FIRST_MS else begin_ms)
-        here = int(counted.records[counted.latest_ms >= begin_ms].sum())
+        bins = self._archive.counted(0 if begin_ms == FIRST_MS else begin_ms)
+        here = int(bins.records[bins.latest_ms >= begin_ms].sum())
         untimed = any(f.untimed for f in self._archive.files)
         if not here and not (untimed and begin_ms == FIRST_MS):
             raise UserError(
-                f"replay: the archive of {self._settings.warehouse} has no records "
-                + _described(self._span, self._asked.choice.filters)
+                f"{self._asked.command}: the archive of {self._settings.warehouse} has no records "
+                + self._span.described(self._asked.choice.filters)
             )
         self._planned = slices(
-            counted, self._archive.span, begin_ms, self._per_slice(),
+            bins, self._archive.span, begin_ms, self._per_slice(),
             FIRST_MS if self._begin.states is None else self._begin.states.latest_ms,
         )
 
@@ -172,14 +173,15 @@ class Replay:
             Warehouse.of(settings), Warehouse.of(self.out.settings), self._group, begin_ms, end_ms,
             without_payload,
         )
-        where = _described(Span(begin_ms, end_ms), {})
+        where = Span(begin_ms, end_ms).described()
         for name, rows in counts.items():
             if all(one.table != name for one in found):
-                print(f"{name}: the same {rows:,} rows")
+                print(f"{name}: the same {counted(rows, 'row')}")
         for one in found:
             print(one)
-        print(f"{len(found)} of {len(counts)} tables differ {where}" if found
-              else f"all {len(counts)} tables are those of the live run {where}")
+        tables = counted(len(counts), "table")
+        print(f"{len(found)} of {tables} {'differs' if len(found) == 1 else 'differ'} {where}"
+              if found else f"all {len(counts)} tables are those of the live run {where}")
         return 1 if found else 0
 
 
@@ -210,16 +212,6 @@ class _Progress:
         """All is committed."""
         took = time.monotonic() - self._began
         records = self._records - self._before
-        print(f"{records:,} records in {took:,.1f} s ({records / max(took, 0.001):,.0f} a second), "
-              f"{self._rows:,} rows written", flush=True)
-
-
-def _described(span: Span, filters: Mapping[str, list[str]]) -> str:
-    """A span and filters in words."""
-    parts = []
-    if span.begin_ms != FIRST_MS:
-        parts.append(f"from {instant_of(span.begin_ms)}")
-    if span.end_ms != LAST_MS:
-        parts.append(f"before {instant_of(span.end_ms)}")
-    parts += [f"of {name} {', '.join(patterns)}" for name, patterns in filters.items()]
-    return " ".join(parts) or "over the whole archive"
+        print(f"{counted(records, 'record')} in {took:,.1f} s "
+              f"({records / max(took, 0.001):,.0f} a second), "
+              f"{counted(self._rows, 'row')} written", flush=True)

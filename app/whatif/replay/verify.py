@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from app.terminal.counts import counted
 from app.warehouse.query import plain
 from app.warehouse.relations import Warehouse, connect
 from app.whatif.replay.archive import FIRST_MS, LAST_MS
@@ -41,8 +42,8 @@ class Difference:
     def __str__(self) -> str:
         side = "live" if self.in_live else "replayed"
         row = ", ".join(f"{k}={v!r}" for k, v in self.example.items() if v is not None)
-        return (f"{self.table}: {self.live:,} rows only live, {self.replayed:,} only replayed; "
-                f"for example {side}: {row}")
+        return (f"{self.table}: {counted(self.live, 'row')} only live, {self.replayed:,} only "
+                f"replayed; for example {side}: {row}")
 
 
 def differences(

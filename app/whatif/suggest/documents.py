@@ -11,6 +11,7 @@ import yaml
 from app.config.policies import WITH_PATTERNS, problems
 from app.errors import UserError
 from app.report.page import write as write_whole
+from app.terminal.outputs import require_folder
 from app.terminal.program import PROGRAM
 from state.engine.globs import escaped
 
@@ -31,11 +32,8 @@ def problem(scope: str, name: str) -> str | None:
 
 def require_writable(path: Path | None, option: str = "--out") -> None:
     """UserError where a file of policies cannot be written, or another file would be lost."""
-    if path is None:
-        return
-    if not path.absolute().parent.is_dir():
-        raise UserError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
-    if path.is_dir() or (path.exists() and not _made(path)):
+    require_folder(path, option)
+    if path is not None and (path.is_dir() or (path.exists() and not _made(path))):
         raise UserError(f"{option} {path}: exists, and policy suggest did not write it\n"
                         "allowed: a new file, or one that policy suggest wrote")
 

@@ -1,0 +1,13 @@
+"""Files that an option of a command names, to be written at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.errors import UserError
+
+
+def require_folder(path: Path | None, option: str = "--out") -> None:
+    """UserError where the folder of a file does not exist, so that nothing is computed for it."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise UserError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
