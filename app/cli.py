@@ -738,9 +738,11 @@ def _only_with_on(ctx: typer.Context) -> None:
 @suggest_app.command("publish")
 def suggest_publish(
     per: Annotated[str, typer.Option(help="Limit each: topic, namespace or group.")] = "topic",
-    rate: Annotated[str, typer.Option(help="What is limited: messages or bytes.")] = "messages",
+    rate: Annotated[
+        str, typer.Option(help="What is limited: both, or only messages or bytes.")
+    ] = "both",
     share: Annotated[float | None, typer.Option(
-        min=0, max=1, help="Share of the traffic that may be throttled. Default: 0.01."
+        min=0, max=1, help="Share of the traffic that each limit may throttle. Default: 0.01."
     )] = None,
     percentile: Annotated[float | None, typer.Option(
         min=0, max=100, help="The same as the percentage that is not, such as 99."
@@ -760,7 +762,8 @@ def suggest_publish(
         "--curve", help="Print the effect of smaller and larger limits, too."
     )] = False,
     verify: Annotated[bool, typer.Option(
-        "--verify", help="Replay the archive under the limits, and under smaller ones."
+        "--verify", help="Replay the archive under the limits, each alone and both together, and "
+        "under smaller ones."
     )] = False,
     every: Every = False,
     config: Config = None,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
-from app.terminal.moments import instant_of
+from app.terminal.outputs import require_folder
 from app.terminal.printable import printable
 from app.warehouse.query import write_table
-from app.whatif.replay.archive import FIRST_MS, LAST_MS, WHOLE, Span
+from app.whatif.replay.archive import WHOLE, Span
 from app.whatif.suggest import documents
-from app.whatif.suggest.history import LIMITS, History, Named, Rate
+from app.whatif.suggest.history import BOTH, LIMITS, RATES, History, Named, Rate
 from app.whatif.suggest.owners import SCOPES, Owners, Per
 from app.whatif.suggest.search import (
     MOST,
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 NS_PER_MS = 1_000_000
+Limited = tuple[str, Rate]
+"""A name, and what its limit is on."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,10 @@ class Asked:
     """What limits are suggested for, and how."""
 
     per: Per = "topic"
-    rate: Rate = "messages"
+    rates: tuple[Rate, ...] = RATES
     share: float = 0.01
-    """Of a name's messages or bytes that may be throttled (0 to 1)."""
+    """Of a name's messages that its limit on messages may throttle, and of its bytes that its limit
+    on bytes may (0 to 1): each of the two alone."""
     headroom: float = 0.0
     """On top of the smallest limit, as a share of it."""
     min_publishes: int = 100
@@ -54,13 +57,19 @@ class Asked:
         if self.span.begin_ms >= self.span.end_ms:
             raise UserError("policy suggest publish: --from is not before --to")
 
+    @property
+    def rate(self) -> str:
+        """The rates, as they are asked for."""
+        return self.rates[0] if len(self.rates) == 1 else BOTH
+
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What a name needs in a cluster, and the limit of its document."""
+    """What a name needs in a cluster, and one of the limits of its document."""
 
     cluster: str
     name: str
+    rate: Rate
     publishes: int
     total: float
     """Messages or bytes."""
@@ -72,13 +81,15 @@ class Suggestion:
     pauses: int
     paused_s: float
     victim_s: float
-    """What `limit` does."""
+    """What `limit` does, without one on the other rate."""
+    together_share: float | None = None
+    """Of the messages or bytes, what both limits of the document throttle; None: not replayed."""
     curve: tuple[Point, ...] = field(repr=False, default=())
 
     def row(self) -> dict[str, Any]:
         """As a row of the table."""
-        names = [key for key in self.__dataclass_fields__ if key != "curve"]
-        return {name: getattr(self, name) for name in names}
+        left_out = {"curve"} | ({"together_share"} if self.together_share is None else set())
+        return {key: getattr(self, key) for key in self.__dataclass_fields__ if key not in left_out}
 
 
 @dataclass(frozen=True)
@@ -91,23 +102,37 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found, the largest limits first."""
+    """What was found, the names with the largest limits first."""
 
     asked: Asked
-    covers: str
     suggestions: tuple[Suggestion, ...]
     left_out: tuple[LeftOut, ...]
 
     @property
-    def documents(self) -> list[documents.Document]:
-        """The policies, by name."""
-        return self.limited({one.name: one.limit for one in self.suggestions})
+    def covers(self) -> str:
+        """The history in words."""
+        return f"History {self.asked.span.described()}."
 
-    def limited(self, limits: dict[str, int]) -> list[documents.Document]:
-        """The policies with other limits."""
-        scope, key = SCOPES[self.asked.per], LIMITS[self.asked.rate]
-        return [documents.document(scope, name, {key: limit})
-                for name, limit in sorted(limits.items())]
+    @property
+    def limits(self) -> dict[Limited, int]:
+        """The suggested limits."""
+        return {(one.name, one.rate): one.limit for one in self.suggestions}
+
+    @property
+    def curve(self) -> list[dict[str, Any]]:
+        """The points of every name as rows."""
+        return [{"cluster": one.cluster, "name": one.name, "rate": one.rate, **asdict(p)}
+                for one in self.suggestions for p in one.curve]
+
+    def limited(self, limits: Mapping[Limited, int]) -> list[documents.Document]:
+        """The policies with these limits, one for each name."""
+        scope = SCOPES[self.asked.per]
+        return [
+            documents.document(scope, name, {
+                LIMITS[rate]: limits[name, rate] for rate in RATES if (name, rate) in limits
+            })
+            for name in sorted({name for name, _ in limits})
+        ]
 
 
 def suggest(
@@ -117,19 +142,23 @@ def suggest(
     """Print the limits, write them as policies and as a page; 0, or 1 where `verify` finds that the
     job throttles more, or that a smaller limit would do."""
     documents.require_writable(out)
-    if page is not None and not page.absolute().parent.is_dir():
-        raise UserError(f"--page {page}: the folder {page.absolute().parent} does not exist")
+    require_folder(page, "--page")
     if JOB not in settings.jobs:
         raise UserError(f"policy suggest publish: the configuration does not run the job {JOB}")
     owners = Owners(settings, asked.per)
     found = find(settings, asked, owners)
+    broken: list[str] = []
+    if verify:
+        from app.whatif.suggest.verify import verified
+
+        judged, broken = verified(settings, found, owners)
+        found = replace(found, suggestions=judged)
     if page is not None:
         from app.whatif.suggest.page import write_page
 
         write_page(found, page)
     if out is not None and found.suggestions:
-        documents.write(out, found.documents, _about(asked))
-    broken = _broken(settings, found, owners) if verify else []
+        documents.write(out, found.limited(found.limits), _about(found))
     if as_json:
         _print_json(found, broken if verify else None)
     else:
@@ -139,6 +168,8 @@ def suggest(
         if verify and found.suggestions and not broken:
             print("verified: the job over the archive keeps every share, and exceeds it with each"
                   " limit one smaller than the smallest")
+        for text in _together(found):
+            print(printable(text))
         if out is not None:
             where = f"The policies are in {out}."
             print(where if found.suggestions else "No policies are written.")
@@ -149,7 +180,7 @@ def suggest(
 
 def find(settings: Settings, asked: Asked, owners: Owners) -> Found:
     """Search the archive for the limits."""
-    history = History(settings, owners, asked.rate, asked.span)
+    history = History(settings, owners, asked.span)
     params = settings.job_params(JOB)
     rules = Rules(
         VERSIONS.index(params["tokenbucket"]), params["release_condition"] == "positive",
@@ -163,25 +194,34 @@ def find(settings: Settings, asked: Asked, owners: Owners) -> Found:
             wanted.append(one)
         else:
             out.setdefault(reason, []).append(one.name)
-    found: dict[Named, Suggestion] = {}
-    limits: dict[str, int] = {}
-    for one, trace in history.traces(wanted):
-        needed = smallest(trace, asked.share, rules)
-        if needed is None:
-            out.setdefault("no limit of 64 bits lets enough of it pass", []).append(one.name)
-            continue
-        limit = with_headroom(needed, asked.headroom)
-        limits[one.name] = max(limits.get(one.name, 0), limit)
-        found[one] = _suggestion(one, trace, needed, limit, rules)
+    found: dict[tuple[Named, Rate], Suggestion] = {}
+    limits: dict[Limited, int] = {}
+    for one, traces in history.traces(wanted):
+        for rate in asked.rates:
+            needed = smallest(traces[rate], asked.share, rules)
+            if needed is None:
+                reason = f"no limit of 64 bits lets enough of its {rate} pass"
+                out.setdefault(reason, []).append(one.name)
+                continue
+            limit = with_headroom(needed, asked.headroom)
+            limits[one.name, rate] = max(limits.get((one.name, rate), 0), limit)
+            found[one, rate] = _suggestion(one, rate, traces[rate], needed, limit, rules)
     # a document holds in every cluster
-    raised = {one: s.needed for one, s in found.items() if s.limit < limits[one.name]}
-    for one, trace in history.traces(list(raised)):
-        found[one] = _suggestion(one, trace, raised[one], limits[one.name], rules)
+    raised = [(one, rate) for (one, rate), s in found.items() if s.limit < limits[one.name, rate]]
+    for one, traces in history.traces(list(dict.fromkeys(one for one, _ in raised))):
+        for rate in (rate for other, rate in raised if other == one):
+            found[one, rate] = _suggestion(
+                one, rate, traces[rate], found[one, rate].needed, limits[one.name, rate], rules)
     return Found(
-        asked, _covers(asked),
-        tuple(sorted(found.values(), key=lambda s: (-s.limit, s.name, s.cluster))),
+        asked, tuple(sorted(found.values(), key=lambda s: _place(s, asked, limits))),
         tuple(LeftOut(reason, tuple(sorted(set(names)))) for reason, names in out.items()),
     )
+
+
+def _place(one: Suggestion, asked: Asked, limits: Mapping[Limited, int]) -> tuple[Any, ...]:
+    """Names by their limit on what comes first, the limits of a name beside each other."""
+    first = limits.get((one.name, asked.rates[0]), 0)
+    return (-first, one.name, one.cluster, RATES.index(one.rate))
 
 
 def _too_little(one: Named, asked: Asked) -> str | None:
@@ -194,54 +234,31 @@ def _too_little(one: Named, asked: Asked) -> str | None:
     return None
 
 
-def _suggestion(one: Named, trace: Trace, needed: int, limit: int, rules: Rules) -> Suggestion:
+def _suggestion(
+    one: Named, rate: Rate, trace: Trace, needed: int, limit: int, rules: Rules
+) -> Suggestion:
     at = point(trace, limit, rules)
     return Suggestion(
-        one.cluster, one.name, one.publishes, trace.total, needed, limit, at.throttled_share,
-        at.pauses, at.paused_s, at.victim_s, tuple(curve(trace, needed, rules, limit)),
+        one.cluster, one.name, rate, one.publishes, trace.total, needed, limit, at.throttled_share,
+        at.pauses, at.paused_s, at.victim_s, curve=tuple(curve(trace, needed, rules, limit)),
     )
 
 
-def _broken(settings: Settings, found: Found, owners: Owners) -> list[str]:
-    """Where the job over the archive does not do what the suggestions say, in words."""
-    from app.whatif.suggest.verify import throttled
-
-    asked, share = found.asked, found.asked.share
-    smallest_of: dict[str, int] = {}
-    for one in found.suggestions:
-        smallest_of[one.name] = max(smallest_of.get(one.name, 0), one.needed)
-
-    def shares(limits: dict[str, int]) -> dict[tuple[str, str], float]:
-        return throttled(
-            settings, asked.per, asked.rate, found.limited(limits), owners, asked.span)
-
-    broken = []
-    kept = shares({one.name: one.limit for one in found.suggestions}) if smallest_of else {}
-    for one in found.suggestions:
-        is_ = kept.get((one.cluster, one.name), 0.0)
-        if is_ > share:
-            broken.append(f"{one.name} ({one.cluster}): {is_:.6f} throttled under {one.limit}")
-    smaller = {name: needed - 1 for name, needed in smallest_of.items() if needed > 1}
-    beyond = shares(smaller) if smaller else {}
-    for name, limit in smaller.items():
-        most = max((s for (_, n), s in beyond.items() if n == name), default=0.0)
-        if most <= share:
-            broken.append(f"{name}: {most:.6f} throttled under {limit}, which is smaller")
-    return broken
+def _together(found: Found) -> Iterator[str]:
+    """The largest shares that both limits of a name throttle together, in words."""
+    for rate in found.asked.rates:
+        shares = [(one.together_share, one.name) for one in found.suggestions
+                  if one.rate == rate and one.together_share is not None]
+        if shares:
+            share, name = max(shares)
+            yield f"both limits together: at most {share:.6f} of the {rate} throttled ({name})"
 
 
-def _covers(asked: Asked) -> str:
-    if asked.span == WHOLE:
-        return "History: the whole archive."
-    begin, end = asked.span.begin_ms, asked.span.end_ms
-    return ("History:" + (f" from {instant_of(begin)}" if begin != FIRST_MS else "")
-            + (f" to {instant_of(end)}" if end != LAST_MS else "") + ".")
-
-
-def _about(asked: Asked) -> str:
+def _about(found: Found) -> str:
     """What was asked, for the file of policies."""
+    asked = found.asked
     return (f"publish --per {asked.per} --rate {asked.rate} --share {asked.share:g}"
-            f" --headroom {asked.headroom:g}. {_covers(asked)}")
+            f" --headroom {asked.headroom:g}. {found.covers}")
 
 
 def _print_json(found: Found, broken: Sequence[str] | None) -> None:
@@ -249,8 +266,7 @@ def _print_json(found: Found, broken: Sequence[str] | None) -> None:
     print(json.dumps({
         "per": asked.per, "rate": asked.rate, "share": asked.share, "headroom": asked.headroom,
         "suggestions": [one.row() for one in found.suggestions],
-        "curve": [{"cluster": one.cluster, "name": one.name, **asdict(p)}
-                  for one in found.suggestions for p in one.curve],
+        "curve": found.curve,
         "left_out": [{"reason": one.reason, "names": list(one.names)} for one in found.left_out],
         **({} if broken is None else {"verified": not broken, "broken": list(broken)}),
     }, ensure_ascii=False, indent=1))
@@ -259,9 +275,8 @@ def _print_json(found: Found, broken: Sequence[str] | None) -> None:
 def _print(found: Found, curves: bool, every: bool) -> None:
     rows = [one.row() for one in found.suggestions]
     if curves:
-        rows = [{"cluster": one.cluster, "name": one.name, **asdict(p)}
-                for one in found.suggestions for p in one.curve]
-    names = list(rows[0]) if rows else ["cluster", "name", "limit"]
+        rows = found.curve
+    names = list(rows[0]) if rows else ["cluster", "name", "rate", "limit"]
     most = None if every else SHOWN
     write_table(names, (list(_rounded(row).values()) for row in rows), sys.stdout, most,
                 "--all shows every row")
@@ -272,7 +287,7 @@ def _print(found: Found, curves: bool, every: bool) -> None:
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     """Figures for reading."""
-    digits = {"throttled_share": 6, "paused_s": 3, "victim_s": 3, "total": 0}
+    digits = {"throttled_share": 6, "together_share": 6, "paused_s": 3, "victim_s": 3, "total": 0}
     return {
         key: int(value) if key == "total" and value <= MOST else
         round(value, digits[key]) if key in digits else value for key, value in row.items()

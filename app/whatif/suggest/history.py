@@ -7,7 +7,7 @@ time. Records that the job refused as late or repeated are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from app.whatif.suggest.owners import Owners
 
 Rate = Literal["messages", "bytes"]
-AMOUNTS: Mapping[str, str] = {
-    "messages": "coalesce(num_messages, 1)", "bytes": "coalesce(entry_bytes, 0)",
-}
-LIMITS: Mapping[str, str] = {"messages": "publishRateInMsgs", "bytes": "publishRateInBytes"}
+LIMITS: Mapping[Rate, str] = {"messages": "publishRateInMsgs", "bytes": "publishRateInBytes"}
+RATES: tuple[Rate, ...] = tuple(LIMITS)
+BOTH = "both"
 ROWS = 100_000
 """Rows that are read at once."""
 
@@ -38,7 +37,8 @@ RECORDS = """
 CREATE TEMP TABLE records AS
 WITH kept AS (
   SELECT cluster, broker, event_type, topic, partition, starts_with(source_feed, 'kafka') AS kafka,
-    ts_wall_ms, ts_mono_ns, seq, cnx_id, {amount} AS amount, ledger_id, entry_id, source_offset
+    ts_wall_ms, ts_mono_ns, seq, cnx_id, coalesce(num_messages, 1) AS messages,
+    coalesce(entry_bytes, 0) AS bytes, ledger_id, entry_id, source_offset
   FROM events ANTI JOIN (
     SELECT source_partition, source_offset FROM quarantine
     WHERE job = '{job}' AND reason_code IN ({late})
@@ -115,28 +115,30 @@ WITH published AS (
   FROM records WHERE event_type = 'connection_closed'
 ), played AS (
   SELECT name, cluster, run, limiter, {publish} AS kind, ts_mono_ns, seq, topic, ledger_id,
-    entry_id, source_offset, amount, cnx, others, end_ns FROM published
+    entry_id, source_offset, messages, bytes, cnx, others, end_ns FROM published
   UNION ALL
   SELECT name, cluster, run, limiter, {use}, ts_mono_ns, seq, topic, ledger_id, entry_id,
-    source_offset, 0, cnx, 0, end_ns FROM owned WHERE event_type = 'producer_created'
+    source_offset, 0, 0, cnx, 0, end_ns FROM owned WHERE event_type = 'producer_created'
   UNION ALL
   SELECT p.name, p.cluster, p.run, p.limiter, {close}, c.ts_mono_ns, c.seq, '', NULL, NULL, NULL,
-    0, p.cnx, 0, p.end_ns
+    0, 0, p.cnx, 0, p.end_ns
   FROM closed c JOIN (SELECT DISTINCT name, cluster, run, limiter, cnx, end_ns FROM published) p
     ON p.cnx = c.cnx
 )
-SELECT n.id, hash(run, limiter) AS limiter, kind, ts_mono_ns, amount, cnx, others, end_ns
+SELECT n.id, hash(run, limiter) AS limiter, kind, ts_mono_ns, messages, bytes, cnx, others,
+  end_ns
 FROM played p JOIN names n ON n.cluster IS NOT DISTINCT FROM p.cluster AND n.name = p.name
 ORDER BY n.id, run, p.limiter, ts_mono_ns, seq NULLS FIRST, topic, ledger_id NULLS FIRST,
   entry_id NULLS FIRST, source_offset
 """
 
 
-def required(text: str) -> Rate:
-    """UserError for what has no limit."""
-    if text not in LIMITS:
-        raise UserError(f"--rate {text}: has no limit\nallowed: {', '.join(LIMITS)}")
-    return text  # type: ignore[return-value]
+def required(text: str) -> tuple[Rate, ...]:
+    """What is limited; UserError for what has no limit."""
+    found = tuple(rate for rate in RATES if text in (rate, BOTH))
+    if not found:
+        raise UserError(f"--rate {text}: has no limit\nallowed: {', '.join(RATES)}, {BOTH}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,7 @@ class Named:
 class History:
     """The records of an archive that publish limiters see."""
 
-    def __init__(
-        self, settings: Settings, owners: Owners, rate: Rate, span: Span = WHOLE
-    ) -> None:
+    def __init__(self, settings: Settings, owners: Owners, span: Span = WHOLE) -> None:
         """UserError where there is no archive, or no publish in it."""
         warehouse = Warehouse.of(settings)
         warehouse.require()
@@ -166,7 +166,7 @@ class History:
         between = "true" if span == WHOLE else (
             f"ts_wall_ms >= {span.begin_ms} AND ts_wall_ms < {span.end_ms}")
         self._connection.execute(RECORDS.format(
-            amount=AMOUNTS[rate], span=between, job=JOB, late=", ".join(f"'{c}'" for c in LATE),
+            span=between, job=JOB, late=", ".join(f"'{c}'" for c in LATE),
         ))
         self._own(owners)
         for table, key, by in (("levels", "", ""), ("own_levels", "limiter,", ", limiter")):
@@ -192,7 +192,7 @@ class History:
         }))
         self._connection.execute(OWNED)
 
-    def traces(self, wanted: list[Named]) -> Iterator[tuple[Named, Trace]]:
+    def traces(self, wanted: list[Named]) -> Iterator[tuple[Named, Mapping[Rate, Trace]]]:
         """The records of some names, in their order, one name in memory at a time."""
         if not wanted:
             return
@@ -217,7 +217,10 @@ class History:
             yield _trace(held, wanted)
 
 
-def _trace(parts: list[pa.RecordBatch], wanted: list[Named]) -> tuple[Named, Trace]:
+def _trace(
+    parts: list[pa.RecordBatch], wanted: list[Named]
+) -> tuple[Named, Mapping[Rate, Trace]]:
+    """A name, and its records with each amount."""
     rows = pa.Table.from_batches(parts)
 
     def column(name: str) -> np.ndarray:
@@ -226,8 +229,11 @@ def _trace(parts: list[pa.RecordBatch], wanted: list[Named]) -> tuple[Named, Tra
     limiters = column("limiter")
     starts = np.concatenate([[0], np.flatnonzero(np.diff(limiters)) + 1, [len(limiters)]])
     cnx = np.unique(rows.column("cnx").fill_null(0).to_numpy(), return_inverse=True)[1]
-    return wanted[rows.column("id")[0].as_py()], Trace(
+    one = Trace(
         starts.astype(np.int64), column("kind").astype(np.int64), column("ts_mono_ns"),
-        column("amount").astype(np.int64), cnx.astype(np.int64),
+        column(RATES[0]).astype(np.int64), cnx.astype(np.int64),
         rows.column("others").fill_null(0).to_numpy().astype(np.int64), column("end_ns"),
     )
+    return wanted[rows.column("id")[0].as_py()], {
+        rate: replace(one, amount=column(rate).astype(np.int64)) for rate in RATES
+    }

@@ -15,13 +15,13 @@ from app.report.words import percent_text, short
 from app.terminal.counts import counted
 
 if TYPE_CHECKING:
-    from app.whatif.suggest.command import Found
+    from app.whatif.suggest.command import Asked, Found, Suggestion
+    from app.whatif.suggest.history import Rate
 
 DRAWN = 8
 """Names in a chart: so many lines can be told apart."""
 LISTED = 500
 """Names in the table."""
-UNITS = {"messages": "messages/s", "bytes": "bytes/s"}
 Row = dict[str, Any]
 
 
@@ -32,11 +32,15 @@ def write_page(found: Found, out: Path) -> None:
 
 def page(found: Found) -> Page:
     """The content of the page."""
-    asked, limited = found.asked, len(found.suggestions)
-    verdict = f"{counted(limited, 'limit')} on the publishes of each {asked.per}"
-    sections = [_limits(found)]
-    if found.suggestions:
-        sections.append(_curves(found))
+    asked, limited = found.asked, {one.name for one in found.suggestions}
+    verdict = f"Limits on {' and '.join(asked.rates)} for {counted(len(limited), asked.per)}"
+    sections = []
+    for rate in asked.rates:
+        mine = [one for one in found.suggestions if one.rate == rate]
+        sections.append(_limits(asked, rate, mine))
+        if mine:
+            sections.append(_curves(asked, rate, mine))
+    without = {name for one in found.left_out for name in one.names}
     if found.left_out:
         sections.append(Section("left-out", "Without a limit", [
             f"{counted(len(one.names), asked.per)}: {one.reason}." for one in found.left_out
@@ -45,37 +49,40 @@ def page(found: Found) -> Page:
         "Suggested limits", found.covers, verdict,
         [Tile("throttled at most", percent_text(asked.share)),
          Tile("headroom", percent_text(asked.headroom)),
-         Tile("without a limit", f"{sum(len(one.names) for one in found.left_out):,}")],
+         Tile("without a limit", f"{len(without - limited):,}")],
         sections,
     )
 
 
-def _limits(found: Found) -> Section:
-    amount = found.asked.rate
+def _limits(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
     columns = [
-        Column("cluster", "cluster"), Column("name", found.asked.per, "topic"),
-        Column("publishes", "publishes", "number"), Column("total", amount, "number"),
-        Column("needed", f"smallest ({UNITS[amount]})", "number"),
-        Column("limit", f"suggested ({UNITS[amount]})", "number"),
+        Column("cluster", "cluster"), Column("name", asked.per, "topic"),
+        Column("publishes", "publishes", "number"), Column("total", rate, "number"),
+        Column("needed", f"smallest ({rate}/s)", "number"),
+        Column("limit", f"suggested ({rate}/s)", "number"),
         Column("throttled_share", "throttled", "ratio"), Column("pauses", "pauses", "number"),
         Column("victim_s", "others paused", "seconds"),
     ]
-    rows = [one.row() for one in found.suggestions]
+    rows = [one.row() for one in found]
     sentences = [
-        f"Under its smallest limit at most {percent_text(found.asked.share)} of the {amount} of"
-        f" each {found.asked.per} are throttled: they are part of a publish that leaves a balance"
-        " of 0 or less.",
+        f"Under its smallest limit at most {percent_text(asked.share)} of the {rate} of each"
+        f" {asked.per} are throttled: they are part of a publish that leaves a balance of 0 or"
+        " less.",
         "Others paused: time that other topics with a producer on a paused connection wait, summed"
         " over these topics, when no other limit pauses.",
     ]
     if len(rows) > LISTED:
         sentences.append(f"The table omits {len(rows) - LISTED:,} with smaller limits.")
-    grid = Grid("Smallest and suggested limits", columns, rows[:LISTED])
-    return Section("limits", "Limits", sentences, [grid])
+    if rows and "together_share" in rows[0]:
+        columns.append(Column("together_share", "throttled by both", "ratio"))
+        sentences.append(f"Throttled by both: the share of the {rate} under the suggested limits on"
+                         f" {' and '.join(asked.rates)} together, by a replay.")
+    grid = Grid(f"Smallest and suggested limits on {rate}", columns, rows[:LISTED])
+    return Section(f"limits-{rate}", f"Limits on {rate}", sentences, [grid])
 
 
-def _curves(found: Found) -> Section:
-    drawn = found.suggestions[:DRAWN]
+def _curves(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
+    drawn = sorted(found, key=lambda one: -one.limit)[:DRAWN]
     names = _labels([(one.cluster, one.name) for one in drawn])
     rows = [
         {"name": names[one.cluster, one.name], "limit": p.limit,
@@ -84,22 +91,20 @@ def _curves(found: Found) -> Section:
     ]
     marks = [{"name": names[one.cluster, one.name], "limit": one.limit,
               "throttled": 100 * one.throttled_share, "victims": one.victim_s} for one in drawn]
-    unit = UNITS[found.asked.rate]
 
     def chart(field: str, title: str) -> Any:
         def draw(points: Sequence[Row], frame: Frame) -> alt.LayerChart:
-            return _lines(points, marks, frame, field, title, f"limit ({unit})")
+            return _lines(points, marks, frame, field, title, f"limit ({rate}/s)")
         return draw
 
-    more = ("" if len(found.suggestions) <= DRAWN
-            else f" The {DRAWN} {found.asked.per}s with the largest limits.")
-    return Section("curves", "Other limits", [
+    more = "" if len(found) <= DRAWN else f" The {DRAWN} {asked.per}s with the largest limits."
+    return Section(f"curves-{rate}", f"Other limits on {rate}", [
         f"The suggested limits are the diamonds.{more}"
     ], [
-        Chart("Throttled share by limit", f"Share of a {found.asked.per}'s own traffic.", rows,
+        Chart(f"Throttled share by limit on {rate}", f"Share of a {asked.per}'s own {rate}.", rows,
               chart("throttled", "throttled (%)")),
-        Chart("Time of others by limit", "Time that other topics are paused with it.", rows,
-              chart("victims", "others paused (s)")),
+        Chart(f"Time of others by limit on {rate}", "Time that other topics are paused with it.",
+              rows, chart("victims", "others paused (s)")),
     ])
 
 

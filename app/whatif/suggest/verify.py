@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from app.whatif.replay.archive import Archive, Span
 from app.whatif.replay.choice import Choice
 from app.whatif.replay.engine import Engine
 from app.whatif.replay.slices import slices
-from app.whatif.suggest.history import Rate
+from app.whatif.suggest.history import RATES, Rate
 from app.whatif.suggest.owners import Owners, Per
 from state.engine.globs import NAMESPACES, TOPICS
 from state.jobs import DECLARED
@@ -29,22 +29,66 @@ from state.rate_limits.limits import unpartitioned
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.whatif.suggest.command import Found, Limited, Suggestion
 
 VERDICTS = "publish_verdicts"
 EVERY = frozenset({(TOPICS, "**"), (NAMESPACES, "**")})
 """The policies of topics and namespaces in the archive, in whose place the suggestions are."""
 LATER_MS = 86_400_000
 """So long after the newest record no other is waited for."""
-Name = tuple[str, str]
-"""Cluster and name."""
+Amount = tuple[str, str, Rate]
+"""Cluster, name, and what is counted."""
+
+
+def verified(
+    settings: Settings, found: Found, owners: Owners
+) -> tuple[tuple[Suggestion, ...], list[str]]:
+    """The suggestions, with the share that both limits of a name throttle together where both are
+    asked for; and where the job over the archive does not do what they say, in words."""
+    asked = found.asked
+
+    def shares(limits: Mapping[Limited, int]) -> dict[Amount, float]:
+        return throttled(
+            settings, asked.per, found.limited(limits), owners, asked.span) if limits else {}
+
+    broken = [text for rate in asked.rates for text in _broken(found, rate, shares)]
+    if len(asked.rates) == 1:
+        return found.suggestions, broken
+    both = shares(found.limits)
+    return tuple(
+        replace(one, together_share=both.get((one.cluster, one.name, one.rate), 0.0))
+        for one in found.suggestions
+    ), broken
+
+
+def _broken(
+    found: Found, rate: Rate, shares: Callable[[Mapping[Limited, int]], dict[Amount, float]]
+) -> Iterator[str]:
+    """Where the limits on messages or on bytes do not do alone what the suggestions say."""
+    mine = [one for one in found.suggestions if one.rate == rate]
+    kept = shares({(one.name, rate): one.limit for one in mine})
+    for one in mine:
+        share = kept.get((one.cluster, one.name, rate), 0.0)
+        if share > found.asked.share:
+            yield (f"{one.name} ({one.cluster}): {share:.6f} of its {rate} throttled under"
+                   f" {one.limit}")
+    needed: dict[str, int] = {}
+    for one in mine:
+        needed[one.name] = max(needed.get(one.name, 0), one.needed)
+    smaller = {(name, rate): limit - 1 for name, limit in needed.items() if limit > 1}
+    beyond = shares(smaller)
+    for (name, _), limit in smaller.items():
+        most = max((s for (_, n, r), s in beyond.items() if (n, r) == (name, rate)), default=0.0)
+        if most <= found.asked.share:
+            yield f"{name}: {most:.6f} of its {rate} throttled under {limit}, which is smaller"
 
 
 def throttled(
-    settings: Settings, per: Per, rate: Rate, documents: Sequence[Mapping[str, Any]],
-    owners: Owners, span: Span,
-) -> dict[Name, float]:
-    """The share of each name's messages or bytes that the job throttles under some documents,
-    which hold from the begin and are the only ones of topics, namespaces and their groups."""
+    settings: Settings, per: Per, documents: Sequence[Mapping[str, Any]], owners: Owners, span: Span
+) -> dict[Amount, float]:
+    """The share of each name's messages, and of its bytes, that the job throttles under some
+    documents, which hold from the begin and are the only ones of topics, namespaces and their
+    groups."""
     groups = [
         {"scope": "namespace", "name": name, "limits": {"resource_group": group}}
         for name, group in owners.members.items()
@@ -59,42 +103,43 @@ def throttled(
     replaced = EVERY | {(d["scope"], d["name"]) for d in plain}
     archive = Archive(settings, {JOB: operator.route}, span, Choice(replaced=replaced))
     found = slices(archive.counted(), archive.span)
-    total: Counter[Name] = Counter()
-    beyond: Counter[Name] = Counter()
+    total: Counter[Amount] = Counter()
+    beyond: Counter[Amount] = Counter()
     with temporary_folder("weir-suggest-") as folder:
         engine = Engine(archive, {JOB: operator}, settings.idle_advance_ms)
         for _, tables in engine.run(found, folder):
             if VERDICTS in tables:
-                _count(tables[VERDICTS], per, rate, owners, total, beyond)
+                _count(tables[VERDICTS], per, owners, total, beyond)
         # the newest records wait for later ones, of which there are none
         end_ms = max(engine.states.latest_ms, 0) + LATER_MS + settings.allowed_lateness_ms
         for state in engine.states.states.values():
             step = operator.job.step(state, [], end_ms)
             if VERDICTS in step.tables:
                 rows = step.tables[VERDICTS]
-                _count(shaped(rows, TABLES[VERDICTS], operator.constants), per, rate, owners,
-                       total, beyond)
-    return {name: beyond[name] / amount if amount else 0.0 for name, amount in total.items()}
+                _count(shaped(rows, TABLES[VERDICTS], operator.constants), per, owners, total,
+                       beyond)
+    return {which: beyond[which] / amount if amount else 0.0 for which, amount in total.items()}
 
 
 def _count(
-    verdicts: pa.Table, per: Per, rate: Rate, owners: Owners, total: Counter[Name],
-    beyond: Counter[Name],
+    verdicts: pa.Table, per: Per, owners: Owners, total: Counter[Amount], beyond: Counter[Amount]
 ) -> None:
-    """Add the charges of one slice."""
+    """Add the charges of one slice; those that a bucket of the two does not let pass are beyond."""
     limiter = "resource_group" if per == "group" else "topic"
     mine = verdicts.filter(pc.equal(verdicts.column("limiter"), limiter))
-    mine = mine.set_column(
-        mine.schema.get_field_index(rate), rate, mine.column(rate).cast(pa.float64()))
-    summed = mine.group_by(["cluster", "topic", f"{rate}_ok"]).aggregate([(rate, "sum")])
+    passed = pc.and_(mine.column("messages_ok"), mine.column("bytes_ok"))
+    summed = pa.table({
+        "cluster": mine.column("cluster"), "topic": mine.column("topic"), "passed": passed,
+        **{rate: mine.column(rate).cast(pa.float64(), safe=False) for rate in RATES},
+    }).group_by(["cluster", "topic", "passed"]).aggregate([(rate, "sum") for rate in RATES])
     for row in summed.to_pylist():
         base, namespace = unpartitioned(row["topic"])
         name = {"topic": base, "namespace": namespace,
                 "group": owners.members.get(namespace or "")}[per]
         if name is None:
             continue
-        total[row["cluster"], name] += row[f"{rate}_sum"]
-        if not row[f"{rate}_ok"]:
-            beyond[row["cluster"], name] += row[f"{rate}_sum"]
-
-
+        for rate in RATES:
+            which = row["cluster"], name, rate
+            total[which] += row[f"{rate}_sum"]
+            if not row["passed"]:
+                beyond[which] += row[f"{rate}_sum"]

@@ -58,8 +58,10 @@ def test_the_smallest_limit_of_a_trace_by_hand(
     share: str, needed: int, throttled_share: float, make_settings: Make, capsys: Capture
 ) -> None:
     settings = warehouse(make_settings, by_hand())
-    found = answer(capsys, settings, *LITTLE, "--share", share, "--verify")
+    found = answer(
+        capsys, settings, *LITTLE, "--rate", "messages", "--share", share, "--verify")
     (row,) = found["suggestions"]
+    assert "together_share" not in row
     assert row["name"] == "persistent://t/a/x" and row["publishes"] == 10 and row["total"] == 190
     assert (row["needed"], row["limit"]) == (needed, needed)
     assert row["throttled_share"] == pytest.approx(throttled_share)
@@ -68,7 +70,8 @@ def test_the_smallest_limit_of_a_trace_by_hand(
 
 def test_others_are_paused_until_the_debt_is_repaid(make_settings: Make, capsys: Capture) -> None:
     settings = warehouse(make_settings, by_hand())
-    found = answer(capsys, settings, *LITTLE, "--share", "0.6", "--headroom", "3.5")
+    found = answer(
+        capsys, settings, *LITTLE, "--rate", "messages", "--share", "0.6", "--headroom", "3.5")
     (row,) = found["suggestions"]
     # 50 - 100 = -50: 51 tokens at 50 a second, for one other topic on the connection
     assert (row["needed"], row["limit"], row["pauses"]) == (11, 50, 1)
@@ -93,6 +96,56 @@ def test_bytes_are_limited_by_their_own_key(
     ]
 
 
+def test_both_limits_are_in_one_document_and_judged_together(
+    make_settings: Make, capsys: Capture, tmp_path: Path
+) -> None:
+    # 191 messages and 19,010 bytes; each limit throttles one publish of its own
+    rows = [*by_hand()[:-2], publish(10_000, 20, "t/a/x", 100, entry_bytes=10),
+            publish(60_000, 21, "t/a/x", 1, entry_bytes=10_000), by_hand()[-1] | {"seq": 22}]
+    settings = warehouse(make_settings, rows)
+    out, page = tmp_path / "policies.yaml", tmp_path / "page.html"
+    words = [*LITTLE, "--share", "0.53", "--verify", "--out", str(out), "--page", str(page)]
+    found = answer(capsys, settings, *words)
+    assert found["rate"] == "both" and found["verified"] is True
+    assert [(r["rate"], r["total"], r["needed"], r["limit"]) for r in found["suggestions"]] == [
+        ("messages", 191, 11, 11), ("bytes", 19_010, 1001, 1001)]
+    assert [r["throttled_share"] for r in found["suggestions"]] == pytest.approx(
+        [100 / 191, 10_000 / 19_010])
+    assert [r["together_share"] for r in found["suggestions"]] == pytest.approx(
+        [101 / 191, 10_010 / 19_010])
+    assert {p["rate"] for p in found["curve"]} == {"messages", "bytes"}
+    assert yaml.safe_load(out.read_text()) == [{
+        "scope": "topic", "name": "persistent://t/a/x",
+        "limits": {"publishRateInMsgs": 11, "publishRateInBytes": 1001},
+    }]
+    assert main(["policy", "check", str(out)]) == 0
+    assert "Throttled by both" in page.read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert main(["policy", "suggest", "publish", "--warehouse", settings.warehouse, *words]) == 0
+    printed = capsys.readouterr().out
+    assert ("both limits together: at most 0.528796 of the messages throttled (persistent://t/a/x)"
+            "\nboth limits together: at most 0.526565 of the bytes throttled (persistent://t/a/x)"
+            ) in printed
+
+
+@pytest.mark.parametrize("per", ["namespace", "group"])
+def test_both_limits_of_a_namespace_and_of_a_group(
+    per: str, make_settings: Make, capsys: Capture, tmp_path: Path
+) -> None:
+    settings = warehouse(make_settings, by_hand())
+    config, out = tmp_path / "weir.yaml", tmp_path / "policies.yaml"
+    groups = [{"scope": "namespace", "name": "t/a", "limits": {"resource_group": "g"}}]
+    config.write_text(yaml.safe_dump({"source": {"format": "demo"}, "policies": groups}))
+    found = answer(capsys, settings, *LITTLE, "--per", per, "--share", "0", "--verify",
+                   "--out", str(out), "--config", str(config))
+    assert found["verified"] is True
+    assert [r["together_share"] for r in found["suggestions"]] == [0, 0]
+    assert yaml.safe_load(out.read_text()) == [{
+        "scope": SCOPES[per], "name": {"namespace": "t/a", "group": "g"}[per],
+        "limits": {"publishRateInMsgs": 101, "publishRateInBytes": 10_001},
+    }]
+
+
 @pytest.mark.parametrize("seed", range(examples(24)))
 def test_limits_do_to_a_drawn_trace_what_the_job_does(seed: int, make_settings: Make) -> None:
     rng = random.Random(seed)
@@ -103,7 +156,7 @@ def test_limits_do_to_a_drawn_trace_what_the_job_does(seed: int, make_settings: 
                      "release_condition": rng.choice(("target", "positive"))},
     )
     owners = Owners(settings, per)
-    history = History(settings, owners, rate)
+    history = History(settings, owners)
     params = settings.job_params("rate_limits")
     rules = Rules(
         ("saturating", "wrapping", "per_tick").index(params["tokenbucket"]),
@@ -112,10 +165,11 @@ def test_limits_do_to_a_drawn_trace_what_the_job_does(seed: int, make_settings: 
     limits = {one.name: rng.choice((1, 7, 60, 400, 3000)) for one in history.names}
     given = [documents.document(SCOPES[per], name, {LIMITS[rate]: limit})
              for name, limit in limits.items()]
-    of_job = throttled(settings, per, rate, given, owners, WHOLE)
+    of_job = {(cluster, name): share for (cluster, name, of), share in
+              throttled(settings, per, given, owners, WHOLE).items() if of == rate}
     alone = {
-        (one.cluster, one.name): point(trace, limits[one.name], rules).throttled_share
-        for one, trace in history.traces(history.names)
+        (one.cluster, one.name): point(traces[rate], limits[one.name], rules).throttled_share
+        for one, traces in history.traces(history.names)
     }
     assert len(alone) > 1
     assert alone == pytest.approx(of_job)
@@ -131,7 +185,8 @@ def test_the_promise_holds_for_a_drawn_trace_and_the_curve_falls(
     found = answer(capsys, settings, *LITTLE, "--per", per, "--share", str(share), "--verify")
     assert found["broken"] == [] and found["suggestions"]
     for row in found["suggestions"]:
-        own = [p for p in found["curve"] if p["name"] == row["name"]]
+        own = [p for p in found["curve"]
+               if (p["name"], p["rate"]) == (row["name"], row["rate"])]
         assert [p["limit"] for p in own] == sorted({p["limit"] for p in own})
         shares = [p["throttled_share"] for p in own]
         assert shares == sorted(shares, reverse=True)
@@ -144,7 +199,8 @@ def test_a_replay_with_the_file_keeps_the_share(
     """The file as a user takes it: `policy check`, then `replay --policy`."""
     settings = warehouse(make_settings, drawn(3, 1500))
     out, replayed = tmp_path / "policies.yaml", tmp_path / "replayed"
-    found = answer(capsys, settings, *LITTLE, "--share", "0.1", "--out", str(out))
+    found = answer(capsys, settings, *LITTLE, "--rate", "messages", "--share", "0.1",
+                   "--out", str(out))
     assert main(["policy", "check", str(out)]) == 0
     assert main([
         "replay", "--warehouse", settings.warehouse, "--out", str(replayed), "--policy", str(out),
@@ -169,10 +225,12 @@ def test_clusters_share_a_document_that_is_enough_for_each(
     settings = warehouse(make_settings, rows + other)
     out = tmp_path / "policies.yaml"
     found = answer(capsys, settings, *LITTLE, "--out", str(out), "--verify")
-    assert {r["cluster"]: (r["needed"], r["limit"]) for r in found["suggestions"]} == {
-        "c": (101, 201), "d": (201, 201),
+    assert {(r["cluster"], r["rate"]): (r["needed"], r["limit"]) for r in found["suggestions"]} == {
+        ("c", "messages"): (101, 201), ("d", "messages"): (201, 201),
+        ("c", "bytes"): (10_001, 10_001), ("d", "bytes"): (10_001, 10_001),
     }
-    assert [d["limits"] for d in yaml.safe_load(out.read_text())] == [{"publishRateInMsgs": 201}]
+    assert [d["limits"] for d in yaml.safe_load(out.read_text())] == [
+        {"publishRateInMsgs": 201, "publishRateInBytes": 10_001}]
     assert found["verified"] is True
 
 
@@ -183,7 +241,7 @@ def test_names_without_enough_history_are_counted(
             publish(9_000, 92, "t/a/twice", 1)]
     settings = warehouse(make_settings, rows)
     found = answer(capsys, settings, "--min-publishes", "2", "--min-history", "10s")
-    assert [row["name"] for row in found["suggestions"]] == ["persistent://t/a/x"]
+    assert {row["name"] for row in found["suggestions"]} == {"persistent://t/a/x"}
     assert found["left_out"] == [
         {"reason": "fewer than 2 publishes (--min-publishes)",
          "names": ["persistent://t/a/once"]},
@@ -215,15 +273,20 @@ def test_hostile_names_and_extreme_numbers_break_nothing(
     settings = warehouse(make_settings, rows)
     out, page = tmp_path / "p.yaml", tmp_path / "page.html"
     found = answer(capsys, settings, *LITTLE, "--out", str(out), "--page", str(page), "--verify")
-    limited = {row["name"]: row["limit"] for row in found["suggestions"]}
-    assert {f"persistent://{name}" for name in HOSTILE} <= set(limited)
+    limited: dict[str, dict[str, int]] = {}
+    for row in found["suggestions"]:
+        limited.setdefault(row["name"], {})[LIMITS[row["rate"]]] = row["limit"]
+    both, one = set(LIMITS.values()), {LIMITS["messages"]}
+    assert {name: set(limits) for name, limits in limited.items()} == {
+        **{f"persistent://{name}": both for name in HOSTILE},
+        "persistent://t/a/extreme": one, "persistent://t/a/large": one,
+    }
     assert found["verified"] is True
     assert main(["policy", "check", str(out)]) == 0
     path = tmp_path / "weir.yaml"
     path.write_text("warehouse: w\nsource: {format: demo}\npolicies: p.yaml\n", encoding="utf-8")
     kept = {(d["scope"], d["name"]): d["limits"] for d in load_settings(path).policy_dicts()}
-    assert kept == {("topic", name): {"publishRateInMsgs": limit}
-                    for name, limit in limited.items()}
+    assert kept == {("topic", name): limits for name, limits in limited.items()}
     text = page.read_text(encoding="utf-8")
     assert "<script>" not in text and "{{" not in text.replace("{{7*7}}", "")
     assert main(["policy", "suggest", "publish", "--warehouse", settings.warehouse, *LITTLE]) == 0
@@ -231,7 +294,7 @@ def test_hostile_names_and_extreme_numbers_break_nothing(
     found = answer(capsys, settings, *LITTLE, "--rate", "bytes", "--curve", "--verify")
     assert found["verified"] is True
     assert found["left_out"] == [
-        {"reason": "no limit of 64 bits lets enough of it pass",
+        {"reason": "no limit of 64 bits lets enough of its bytes pass",
          "names": ["persistent://t/a/extreme", "persistent://t/a/large"]},
     ]
 
@@ -243,7 +306,9 @@ def test_the_page_has_curves_and_rows_and_loads_nothing(
     page = tmp_path / "page.html"
     answer(capsys, settings, *LITTLE, "--page", str(page))
     text = page.read_text(encoding="utf-8")
-    assert text.count("<svg") == 4 and "Throttled share by limit" in text
+    assert text.count("<svg") == 8
+    for rate in LIMITS:
+        assert f"Throttled share by limit on {rate}" in text and f"suggested ({rate}/s)" in text
     assert "src=" not in text and "http://" not in text.replace("http://www.w3.org", "")
 
 
@@ -264,7 +329,7 @@ def test_a_file_of_others_is_not_overwritten(
 @pytest.mark.parametrize(("words", "said"), [
     (["--per", "user"], "allowed: topic, namespace, group; policy suggest producer-ids"),
     (["--per", "broker"], "allowed: topic, namespace, group"),
-    (["--rate", "requests"], "allowed: messages, bytes"),
+    (["--rate", "requests"], "allowed: messages, bytes, both"),
     (["--share", "1.5"], "--share"), (["--percentile", "101"], "--percentile"),
     (["--share", "0.1", "--percentile", "99"], "leave out one of the two"),
     (["--headroom", "-1"], "--headroom"), (["--headroom", "nan"], "--headroom"),
@@ -296,7 +361,7 @@ def test_a_span_without_publishes_is_refused(make_settings: Make, capsys: Captur
 def test_a_span_is_the_history(make_settings: Make, capsys: Capture) -> None:
     settings = warehouse(make_settings, by_hand())
     found = answer(capsys, settings, *LITTLE, "--to", str(START_MS + 10_000), "--verify")
-    assert [row["needed"] for row in found["suggestions"]] == [11]
+    assert [row["needed"] for row in found["suggestions"]] == [11, 1001]
     assert found["verified"] is True
 
 
@@ -314,8 +379,8 @@ def test_what_was_found_is_the_same_twice(make_settings: Make) -> None:
 
 def test_a_limit_below_what_is_needed_throttles_more(make_settings: Make) -> None:
     settings = warehouse(make_settings, drawn(11))
-    history = History(settings, Owners(settings, "topic"), "messages")
-    for _, trace in history.traces(history.names):
+    history = History(settings, Owners(settings, "topic"))
+    for trace in (t for _, traces in history.traces(history.names) for t in traces.values()):
         needed = smallest(trace, 0.02, Rules())
         assert needed is not None
         assert point(trace, needed, Rules()).throttled_share <= 0.02
