@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Grid
 
+from app.terminal.counts import counted
 from app.terminal.program import PROGRAM
 from app.terminal.sizes import size_text
 
@@ -542,7 +543,7 @@ def duration(ns: int) -> str:
 def _counted(n: int, noun: str) -> str:
     if (n, noun) == (1, "time"):
         return "once"
-    return f"{n:,} {noun if n == 1 else PLURALS.get(noun, noun + 's')}"
+    return counted(n, noun, PLURALS.get(noun, ""))
 
 
 def _was(n: int) -> str:
