@@ -17,6 +17,13 @@ import pytest
 from tests.effort import SLOW, examples
 
 ROOT = Path(__file__).resolve().parent.parent
+# A JVM of a few minutes on few cores: the second compiler, parallel collectors and the verification
+# of the byte code of released jars cost more than they give. Halves the time of a suite that is
+# mostly starts.
+OF_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 
 # Before the first import of pyspark or numba: both read their environment only once.
 os.environ.update(
@@ -26,9 +33,9 @@ os.environ.update(
     SPARK_CONF_DIR=str(ROOT / "conf"),
     SPARK_LOCAL_IP="127.0.0.1",
     OMP_NUM_THREADS="1",
-    # A JVM of a few minutes on few cores: the second compiler and parallel collectors cost more
-    # than they give. Halves the time of a suite that is mostly starts.
-    WEIR_JAVA_OPTIONS="-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    WEIR_JAVA_OPTIONS=f"-Xss4m {OF_JAVA}",  # of sessions of these processes, and of servers
+    SPARK_SUBMIT_OPTS=OF_JAVA,  # of commands that are submitted
+    SPARK_LAUNCHER_OPTS=OF_JAVA,
     TZ="UTC",
 )
 # What a machine is busy with is no property of the code.

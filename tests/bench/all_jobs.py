@@ -23,7 +23,6 @@ from tests.bench import floors
 from tests.bench.result import Result, middle
 from tests.bench.stream import END, Bench, Speed, finished
 from tests.bench.trace import COLUMNS
-from tests.servers.kafka import Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 CONTRACT = "parse floor, whole contract"
 CARRIED = "parse floor, columns carried"
 JOBS_ALONE, KAFKA_FLOOR = "five jobs from JSON lines", "parse floor from Kafka, whole contract"
-FILES_PER_BATCH, BATCHES = 6, 10
-TOPIC, PARTITIONS = "events", 4
+FILES, BATCHES, SMALL_BATCHES = 60, 10, 3
+TOPIC, PARTITIONS = "all-jobs", 4
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ class Demo:
     files_per_batch: int
 
     @classmethod
-    def written(cls, folder: Path, events: int) -> Demo:
+    def written(cls, folder: Path, events: int, batches: int = BATCHES) -> Demo:
         """As the generator writes it, in large batches."""
         trace = plan_trace(load_scenario("demo"), events, 7)
-        return cls(trace, folder, write_files(trace, folder).events, FILES_PER_BATCH)
+        return cls(trace, folder, write_files(trace, folder).events, FILES // batches)
 
     @classmethod
     def in_batches(cls, folder: Path, size: int, batches: int) -> Demo:
@@ -86,8 +85,9 @@ def run(bench: Bench) -> Result:
     Each is run several times, so that the first run, in which a JVM compiles itself, decides
     neither the floors nor the figures.
     """
-    events, rounds = (25_000, 1) if bench.small else (2_000_000, 3)
-    demo = Demo.written(bench.folder / "all-jobs-trace", events)
+    events, rounds, batches = (
+        (20_000, 1, SMALL_BATCHES) if bench.small else (2_000_000, 3, BATCHES))
+    demo = Demo.written(bench.folder / "all-jobs-trace", events, batches)
     result = Result("govern-all", demo.events, bench.small)
     lines, source, policies = demo.lines(bench), demo.source, demo.policies
     found: dict[str, list[Speed]] = {CONTRACT: [], CARRIED: [], JOBS_ALONE: []}
@@ -111,7 +111,7 @@ def run(bench: Bench) -> Result:
         result.add(f"CPU of {kind}", value, "µs per event", spread, "start of the query included")
     value, spread = middle(both)
     result.add("five jobs and the archive", value, spread=spread)
-    kafka, kafka_floor = _from_kafka(bench, demo.trace, rounds)
+    kafka, kafka_floor = _from_kafka(bench, demo.trace, rounds, batches)
     for name, speeds in ((KAFKA_FLOOR, kafka_floor), ("five jobs from Kafka", kafka)):
         value, spread = middle([s.median for s in speeds])
         result.add(name, value, spread=spread)
@@ -127,7 +127,7 @@ def small_batches(bench: Bench) -> Result:
 
     Each is run twice, and the second run counts: in the first a JVM compiles itself.
     """
-    size, batches = (4_000, 5) if bench.small else (5_000, 30)
+    size, batches = (6_000, 3) if bench.small else (5_000, 30)
     folder = bench.folder / "small-batches-trace"
     demo = Demo.in_batches(folder, size, batches)
     result = Result("small-batches", size * batches, bench.small)
@@ -159,12 +159,12 @@ def _with_archive(bench: Bench, source: dict[str, Any], policies: list[dict[str,
     )
 
 
-def _from_kafka(bench: Bench, trace: Any, rounds: int) -> tuple[list[Speed], list[Speed]]:
+def _from_kafka(
+    bench: Bench, trace: Any, rounds: int, batches: int
+) -> tuple[list[Speed], list[Speed]]:
     """All jobs from a real broker, and Spark's parsing of the same topic."""
-    broker = Kafka(bench.folder / "kafka-all-jobs")
-    broker.start()
     ours, floor = [], []
-    try:
+    with bench.broker("kafka-all-jobs") as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         broker.produce_to(TOPIC, (
             (number % PARTITIONS, line)
@@ -172,7 +172,7 @@ def _from_kafka(bench: Bench, trace: Any, rounds: int) -> tuple[list[Speed], lis
         ))
         options = {"kafka.bootstrap.servers": broker.servers, "subscribe": TOPIC,
                    "startingOffsets": "earliest",
-                   "maxOffsetsPerTrigger": str(max(trace.events // BATCHES, 1))}
+                   "maxOffsetsPerTrigger": str(max(trace.events // batches, 1))}
         for number in range(rounds):
             raw = bench.spark.readStream.format("kafka").options(**options).load()
             parsed = floors.parsed(raw.select("value"), None)
@@ -182,8 +182,6 @@ def _from_kafka(bench: Bench, trace: Any, rounds: int) -> tuple[list[Speed], lis
                 policies=trace.policies, idle_advance_ms=600_000,
             )
             ours.append(finished(govern.start(bench.spark, settings, JOBS, END)))
-    finally:
-        broker.stop()
     return ours, floor
 
 

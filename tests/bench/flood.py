@@ -32,7 +32,7 @@ from tests.servers.kafka import Kafka
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOOR = "floor: from_json of the topic, whole contract"
-TOPIC, SHARES = "events", (465, 465, 35, 35)
+TOPIC, SHARES = "flood", (465, 465, 35, 35)
 TIMEOUT_S = 1800
 LARGE, LARGE_BYTES, MOST_BYTES = "one record of 100 MB", 100_000_000, 200_000_000
 OF_BENCH = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS")
@@ -45,9 +45,7 @@ def run(bench: Bench) -> Result:
         "as it comes": {}, "planned as one": {"maxOffsetsPerTrigger": "1000000000"},
     }
     result = Result("flood", events, bench.small)
-    broker = Kafka(bench.folder / "kafka-flood")
-    broker.start()
-    try:
+    with bench.broker("kafka-flood") as broker:
         broker.create_topic(TOPIC, len(SHARES))
         trace = plan_trace(load_scenario("demo"), events, 7)
         places = [p for p, share in enumerate(SHARES) for _ in range(share)]
@@ -58,8 +56,6 @@ def run(bench: Bench) -> Result:
         for name, options in ways.items():
             _catch_up(bench, result, broker, name, options, result.events)
         result.add(FLOOR, result.events / _parsed_by_spark(bench, broker.servers))
-    finally:
-        broker.stop()
     for name in ways:
         result.ratio(f"{name}: caught up, all jobs and the archive", FLOOR)
     return result

@@ -31,7 +31,7 @@ from tests.servers.kafka import Kafka
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PARTITIONS, RATE = 4, 5_000
+PARTITIONS, RATE, SMALL_RATE = 4, 5_000, 2_000
 LIMIT = {"scope": "broker", "name": "*", "limits": {"maxPublishRatePerTopicInMessages": 20}}
 """Busy topics break it all the time; those of the demo are broken only in its incidents."""
 KEPT = ("user", "topic")
@@ -44,13 +44,11 @@ def run(bench: Bench) -> Result:
     """Both, one after the other, each from a topic of its own."""
     result = Result("freshness", 0, bench.small)
     spark = bench.spark or open_session()
-    broker = Kafka(bench.folder / "kafka")
-    broker.start()
     try:
-        for name, jobs in ((ALL, JOBS), (ALONE, ("rate_limits",))):
-            _measure(bench, spark, broker, name, jobs, result)
+        with bench.broker("kafka") as broker:
+            for name, jobs in ((ALL, JOBS), (ALONE, ("rate_limits",))):
+                _measure(bench, spark, broker, name, jobs, result)
     finally:
-        broker.stop()
         if bench.spark is None:
             spark.stop()
     return result
@@ -61,20 +59,20 @@ def _measure(
     result: Result,
 ) -> None:
     """Warm up, produce, stop, read the ages from the log of the tables."""
-    warm_s, measured_s = (6, 5) if bench.small else (45, 60)
-    topic = f"events-{len(jobs)}"
+    warm_s, measured_s, rate = (2, 5, SMALL_RATE) if bench.small else (45, 60, RATE)
+    topic = f"freshness-{len(jobs)}"
     broker.create_topic(topic, PARTITIONS)
     source = {"format": "kafka", "options": {
         "kafka.bootstrap.servers": broker.servers, "subscribe": topic,
         "startingOffsets": "earliest",
     }}
-    policies = [LIMIT, *(p for p in demo(RATE).policies if p["scope"] in KEPT)]
+    policies = [LIMIT, *(p for p in demo(rate).policies if p["scope"] in KEPT)]
     settings = bench.settings(f"freshness-{len(jobs)}", source, policies=policies)
     queries = [govern.start(spark, settings, jobs)]
     if name == ALL:
         queries.append(archive.start(spark, settings))
     produced = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.produce", broker.servers, topic, str(RATE),
+        [sys.executable, "-m", "tests.bench.produce", broker.servers, topic, str(rate),
          str(warm_s + measured_s)], stdout=subprocess.PIPE, text=True,
     )
     try:

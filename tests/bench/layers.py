@@ -24,7 +24,7 @@ from app.stream.operators import Operator, operators
 from state.engine.job import Step
 from state.jobs import JOBS
 from tests.bench import floors
-from tests.bench.all_jobs import CONTRACT, Demo
+from tests.bench.all_jobs import BATCHES, CONTRACT, SMALL_BATCHES, Demo
 from tests.bench.result import Result, middle
 from tests.bench.stream import END, Bench, Speed, finished
 
@@ -39,9 +39,9 @@ HANDED, PACKED_ONLY, SILENT, ALL = (
 
 def run(bench: Bench) -> Result:
     """Layers in turn, several times; the middle of each counts."""
-    events, rounds = (25_000, 1) if bench.small else (2_000_000, 3)
-    size, batches = (4_000, 5) if bench.small else (5_000, 30)
-    large = Demo.written(bench.folder / "layers-large", events)
+    events, rounds, parts = (20_000, 1, SMALL_BATCHES) if bench.small else (2_000_000, 3, BATCHES)
+    size, batches = (6_000, 3) if bench.small else (5_000, 30)
+    large = Demo.written(bench.folder / "layers-large", events, parts)
     small = Demo.in_batches(bench.folder / "layers-small", size, batches)
     floor: list[Speed] = []
     in_large: dict[str, list[Speed]] = {name: [] for name in LAYERS}

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 from deltalake import DeltaTable
 
+from app.setup.demo import demo
+from app.setup.demo_scenario import Asked
 from app.warehouse.tables import TABLES
 from tests.bench.result import Result
 from tests.bench.stream import Bench
 
-ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ("events", "quarantine")
 
 
 def run(bench: Bench) -> Result:
-    """The demo, through `spark-submit.sh`: every job and the archive."""
+    """The demo: every job and the archive."""
     events = 20_000 if bench.small else 300_000
     result = Result("storage", events, bench.small)
     out = bench.folder / "demo"
-    subprocess.run(
-        [ROOT / "spark-submit.sh", "demo", "--events", str(events), "--out", out],
-        check=True, capture_output=True, cwd=ROOT,
-    )
+    with redirect_stdout(StringIO()):
+        demo(out, Asked(events=events))
     sizes = dict(_tables(out / "warehouse"))
     archived = sizes["events"].to_pyarrow_dataset().count_rows()
     names = [name for name in sizes if name not in ARCHIVE]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from app.stream.session import build_session
 from tests.bench.inputs import Input
 from tests.bench.result import middle
 from tests.bench.trace import POLICY, Traffic
+from tests.servers.kafka import Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +31,21 @@ class Bench:
     spark: SparkSession | None
     folder: Path
     small: bool = False
+    shared: Kafka | None = None
+    """A broker that serves already; a benchmark takes topics of its own."""
+
+    @contextmanager
+    def broker(self, name: str) -> Iterator[Kafka]:
+        """The shared broker, or one of this benchmark's own."""
+        if self.shared is not None:
+            yield self.shared
+            return
+        broker = Kafka(self.folder / name)
+        broker.start()
+        try:
+            yield broker
+        finally:
+            broker.stop()
 
     def traffic(self, **more: Any) -> Traffic:
         """Traffic of ten seconds or more, in small runs too."""

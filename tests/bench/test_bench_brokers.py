@@ -1,4 +1,4 @@
-"""The benchmarks that start a broker of their own (tests.servers.kafka) work, on few events."""
+"""The benchmarks with a broker work on few events and the broker of the suite."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import pytest
 
 from tests.bench.stream import Bench
 from tests.bench.test_bench_runs import LONG, NEEDS_A_BROKER, finds_its_figures
+from tests.servers.fixtures import kafka
+from tests.servers.kafka import Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+__all__ = ["kafka"]
 
 
 @pytest.mark.kafka
@@ -19,5 +24,7 @@ if TYPE_CHECKING:
     pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
     for name in sorted(NEEDS_A_BROKER)
 ])
-def test_benchmark_with_a_broker(name: str, spark: SparkSession, tmp_path: Path) -> None:
-    finds_its_figures(name, Bench(spark, tmp_path, small=True), tmp_path / "out")
+def test_benchmark_with_a_broker(
+    name: str, spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    finds_its_figures(name, Bench(spark, tmp_path, small=True, shared=kafka), tmp_path / "out")

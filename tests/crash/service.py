@@ -48,7 +48,7 @@ class Service:
         self._settings = load_settings(config)
         self._said = config.with_name(f"{config.stem}.log")
         confs = ["spark.ui.enabled=false", "spark.executor.memory=512m",
-                 "spark.driver.extraJavaOptions=-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                 "spark.driver.extraJavaOptions=-Xss4m",
                  *confs]
         words = [
             str(ROOT / "spark-submit.sh"), "--master", master,

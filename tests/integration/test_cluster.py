@@ -13,18 +13,24 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
+from app.setup.demo import demo
+from app.setup.demo_scenario import Asked
+from tests.conftest import OF_JAVA
 from tests.servers.process import Server, ServerFailed, free_ports
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-EVENTS = "20000"
-JAVA_OPTIONS = "-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+EVENTS = 20_000
+JAVA_OPTIONS = f"-Xss4m {OF_JAVA}"
 OF_PYTEST = (
     "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS",
 )
@@ -41,7 +47,8 @@ def spark_class(folder: Path) -> list[str]:
     kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
     variables = {
         **kept, "HOME": str(folder), "SPARK_HOME": spark_home, "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m", "SPARK_CONF_DIR": str(folder), "SPARK_LOG_DIR": str(folder),
+        "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": OF_JAVA,
+        "SPARK_CONF_DIR": str(folder), "SPARK_LOG_DIR": str(folder),
     }
     given = [f"{name}={value}" for name, value in variables.items()]
     return ["env", "-i", *given, f"{spark_home}/bin/spark-class"]
@@ -112,10 +119,12 @@ def tables(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def test_a_cluster_finds_what_the_local_run_finds(cluster: str, tmp_path: Path) -> None:
-    weir(*on(cluster), "demo", "--out", str(tmp_path / "cluster"), "--events", EVENTS)
-    weir("--master", "local[2]", "--conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}",
-         "demo", "--out", str(tmp_path / "local"), "--events", EVENTS)
+def test_a_cluster_finds_what_the_local_run_finds(
+    cluster: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The demo on the cluster, and on two cores in the session of the suite."""
+    weir(*on(cluster), "demo", "--out", str(tmp_path / "cluster"), "--events", str(EVENTS))
+    assert demo(tmp_path / "local", Asked(events=EVENTS)) == 0
     local, remote = (tables(tmp_path / name / "warehouse") for name in ("local", "cluster"))
     assert len(local["events"]) > 19_000
     assert local["throttle_events"]

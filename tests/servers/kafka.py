@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -62,6 +63,11 @@ def jars(version: str = VERSION) -> Path:
     return ivy.jars(f"kafka-{version}", DEPENDENCIES.format(version=version))
 
 
+def _cluster_id() -> str:
+    """Sixteen bytes in base64, as Kafka makes them; a dash in front would be an option."""
+    return "K" + secrets.token_urlsafe(16)[1:]
+
+
 class Kafka:
     """One KRaft process, broker and controller; data survive `stop` and `start`."""
 
@@ -81,7 +87,7 @@ class Kafka:
         ) + "".join(f"{key}={value}\n" for key, value in (properties or {}).items()))
         self._format()
         command = [
-            java(), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
+            *java(), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
             "-cp", self._classpath, "kafka.Kafka", str(self._properties),
         ]
@@ -184,11 +190,8 @@ class Kafka:
             return
         quiet = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp",
                  self._classpath, "kafka.tools.StorageTool"]
-        made = subprocess.run([java(), *quiet, "random-uuid"], capture_output=True, text=True,
-                              timeout=60, check=True)
-        cluster_id = made.stdout.strip().splitlines()[-1]
         done = subprocess.run(
-            [java(), *quiet, "format", "-t", cluster_id, "-c", str(self._properties),
+            [*java(), *quiet, "format", "-t", _cluster_id(), "-c", str(self._properties),
              "--add-scram", f"{MECHANISM}=[name={USER},password={PASSWORD}]"],
             capture_output=True, text=True, timeout=60, check=False,
             env={**os.environ, "LC_ALL": "C"},

@@ -60,7 +60,7 @@ class LoggingKafka(Kafka):
         jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
         binding = [str(jar) for jar in jars if jar.name.startswith(BINDING)]
         command = [
-            java(), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            *java(), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={config}",
             "-cp", ":".join([*binding, self._classpath]), "kafka.Kafka", str(self._properties),
         ]
@@ -88,7 +88,7 @@ class LoggingKafka(Kafka):
     def dump(self, segments: Sequence[Path], *flags: str) -> str:
         """What DumpLogSegments prints of some segments."""
         done = subprocess.run(
-            [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            [*java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
              "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", self._classpath,
              "kafka.tools.DumpLogSegments", *flags, "--files", ",".join(map(str, segments))],
             capture_output=True, text=True, timeout=60, check=False,

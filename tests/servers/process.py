@@ -27,10 +27,12 @@ def cache_dir(name: str) -> Path:
     return path
 
 
-def java() -> str:
-    """The Java launcher: that of JAVA_HOME, else the one on the path."""
+def java() -> list[str]:
+    """The Java launcher, that of JAVA_HOME or else the one on the path, and the options that
+    JVMs of tests have (WEIR_JAVA_OPTIONS; none in benchmarks)."""
     home = os.environ.get("JAVA_HOME")
-    return f"{home}/bin/java" if home else "java"
+    options = os.environ.get("WEIR_JAVA_OPTIONS", "").split()
+    return [f"{home}/bin/java" if home else "java", *options]
 
 
 def free_ports(count: int) -> list[int]:

@@ -159,7 +159,7 @@ class Pulsar:
         self._server = Server(
             [
                 "env", *(f"{name}={value}" for name, value in (environment or {}).items()),
-                java(), "-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC",
+                *java(), "-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC",
                 "-Dio.netty.tryReflectionSetAccessible=true",
                 f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}",
                 *(part for name in OPEN for part in ("--add-opens", f"{name}=ALL-UNNAMED")), *jvm,

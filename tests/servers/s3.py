@@ -35,7 +35,7 @@ class S3:
             PROPERTIES.format(key=KEY, secret=SECRET, port=self._port, data=self.data))
         (jar,) = ivy.jars(f"s3proxy-{VERSION}", DEPENDENCY).glob("*.jar")
         self._server = Server(
-            [java(), "-Xmx256m", "-jar", str(jar), "--properties", str(properties)],
+            [*java(), "-Xmx256m", "-jar", str(jar), "--properties", str(properties)],
             folder / "s3proxy.log",
         )
 
