@@ -36,7 +36,7 @@ def test_spark_commits_the_same_rows(
     trace = demo_trace(EVENTS)
     write_files(trace, tmp_path / "events")
     source = {
-        "format": "files", "path": str(tmp_path / "events"), "options": {"maxFilesPerTrigger": "6"}
+        "format": "files", "path": str(tmp_path / "events"), "options": {"maxFilesPerTrigger": "20"}
     }
     settings = {
         commit: make_settings(

@@ -65,8 +65,7 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.root, self.bin, self.calls = folder / "weir", folder / "bin", folder / "calls"
         for name in ("app", "state", "udfs", "conf", "configs"):
-            left_out = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / name, self.root / name, ignore=left_out)
+            shutil.copytree(ROOT / name, self.root / name)  # with what Python has compiled
         for name in ("spark-submit.sh", "requirements.lock"):
             shutil.copy2(ROOT / name, self.root / name)
         self.bin.mkdir()
