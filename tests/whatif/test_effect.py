@@ -225,11 +225,15 @@ def test_numbers_are_those_of_two_replays(
         capsys.readouterr().err)
 
 
-def test_policies_hold_from_the_beginning_whatever_the_run_had(
-    small: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    """The run has taken the tight policies at 50 s only."""
-    copy = ["--warehouse", str(shutil.copytree(small / "warehouse", tmp_path / "warehouse"))]
+def copied(small: Path, folder: Path) -> list[str]:
+    """The option for a copy of the warehouse."""
+    return ["--warehouse", str(shutil.copytree(small / "warehouse", folder / "warehouse"))]
+
+
+@pytest.fixture
+def changed(small: Path, tmp_path: Path) -> list[str]:
+    """The option for a warehouse whose run has taken the tight policies at 50 s only."""
+    copy = copied(small, tmp_path)
     wide, tight = (
         load_settings(small / "weir.yaml", {
             "warehouse": copy[1], "policies": yaml.safe_load((small / name).read_text())})
@@ -241,14 +245,39 @@ def test_policies_hold_from_the_beginning_whatever_the_run_had(
     offsets = tmp_path / "warehouse" / "_weir" / "checkpoints" / "govern" / "offsets"
     offsets.mkdir()
     (offsets / "0").write_text("")
-    found = answer(capsys, small, "wide.yaml", "tight.yaml", "--on", "all", *copy)
+    return copy
+
+
+def test_policies_hold_from_the_beginning_whatever_the_run_had(
+    small: Path, changed: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    found = answer(capsys, small, "wide.yaml", "tight.yaml", "--on", "all", *changed)
     assert found["total"]["throttles"] == moved(0, 1)
     out = tmp_path / "out"
-    assert main(["replay", "--config", str(small / "weir.yaml"), *copy, "--out", str(out),
+    assert main(["replay", "--config", str(small / "weir.yaml"), *changed, "--out", str(out),
                  "--policy", str(small / "tight.yaml")]) == 0
     capsys.readouterr()
     (sums,) = asked(capsys, out, SUMS)
     assert sums["throttles"] == 0  # each version from its time on, as in the run
+
+
+def test_saved_states_that_follow_a_change_of_policies_are_refused(
+    small: Path, changed: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    """No replay of another set begins with them; one under the run's own policies may."""
+    refused = ("the policies of the run have changed while it ran, and its saved states follow "
+               "them\nleave out --saved")
+    for before, after in (("wide.yaml", "tight.yaml"), ("tight.yaml", "tight.yaml")):
+        assert diff(small, before, after, "--on", "all", "--saved", *changed) == 2
+        assert capsys.readouterr().err == f"weir: policy diff: {refused}\n"
+    words = ["replay", "--config", str(small / "weir.yaml"), *changed, "--saved",
+             "--out", str(tmp_path / "out"), "--policy"]
+    assert main([*words, str(small / "wide.yaml")]) == 2
+    assert capsys.readouterr().err == (
+        f"weir: replay: {refused}, or take the policies that it judges by now\n")
+    assert main([*words, str(small / "tight.yaml")]) == 2
+    assert "has no saved states of rate_limits" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_nothing_is_left_behind(

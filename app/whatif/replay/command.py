@@ -51,9 +51,10 @@ def _group(
     if not asked.throughout and all(log.last == policies for log in logs):
         return live_operators(settings, jobs)
     if asked.saved and any(log.versions for log in logs):
+        instead = "" if asked.throughout else ", or take the policies that it judges by now"
         raise UserError(
             f"{asked.command}: the policies of the run have changed while it ran, and its saved "
-            "states follow them\nleave out --saved, or take the policies that it judges by now"
+            f"states follow them\nleave out --saved{instead}"
         )
     return operators(settings, jobs)
 
