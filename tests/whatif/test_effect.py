@@ -280,6 +280,25 @@ def test_saved_states_that_follow_a_change_of_policies_are_refused(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_data_file_of_the_archive_that_is_gone_is_named(
+    small: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copied(small, tmp_path)
+    (file,) = (tmp_path / "warehouse" / "events").rglob("*.parquet")
+    file.unlink()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    out = ["--out", str(tmp_path / "out")]
+    assert diff(small, "wide.yaml", "tight.yaml", "--on", "all", *copy) == 2
+    refused = capsys.readouterr()
+    assert main(["replay", "--config", str(small / "weir.yaml"), *copy, *out]) == 2
+    assert capsys.readouterr() == refused == ("", (
+        f"weir: warehouse: {file} is gone: the archive has been compacted since it was opened\n"
+        "begin again, into another folder\n"))
+    assert not list(temporary.iterdir()) and not (tmp_path / "out").exists()
+
+
 def test_nothing_is_left_behind(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
