@@ -12,8 +12,12 @@ if (HERE / "__init__.py").exists():
     sys.path.insert(0, str(HERE.parent))
 
 try:
+    from app.terminal import driver_stderr
+
+    driver_stderr.take()
     from app.cli import main
 except KeyboardInterrupt:
+    print("weir: interrupted", file=sys.stderr)
     sys.exit(130)
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ class Lines(logging.StreamHandler[TextIO]):
     def live(self) -> bool:
         """Whether there is a line to rewrite: on a terminal, with text.
 
-        Under spark-submit standard error is a pipe to Spark; `spark-submit.sh` sets WEIR_TERMINAL
-        if its own standard error is a terminal.
+        Under spark-submit standard error is a pipe; `spark-submit.sh` sets WEIR_TERMINAL if its
+        own standard error is a terminal.
         """
         at_end = self._out is None and os.environ.get("WEIR_TERMINAL") == "1"
         return isinstance(self.formatter, _Text) and (at_end or self.stream.isatty())

@@ -1,7 +1,8 @@
 """Filters Spark's standard error for `spark-submit.sh`: drops lines without information.
 
-`python stray_lines.py [json]` passes on standard input until its end. With `json` every line is an
-object with time, level and message: lines from outside the log are wrapped in one.
+`python stray_lines.py text|json [PIPE]` passes on standard input until its end. With `json` every
+line is an object with time, level and message: lines from outside the log are wrapped in one. PIPE
+is the path of standard input, which is removed at the end with its folder.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import json
 import signal
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 NOISE = (
     # spark-submit always asks for the vector module, for linear algebra that Weir does not use.
@@ -24,14 +27,21 @@ DYING = 'Exception in thread "stream execution thread for '
 """Begins the stack trace of a query that ends after Spark has stopped, at Ctrl-C. Why a query
 failed is reported by the run."""
 
+TRACE = ("\t", "Caused by: ")
+"""Begin its other lines."""
+OWN = "weir: "
+"""Begins a line of Weir, which the driver may write between two of a stack trace."""
+
 
 def kept(lines: Iterable[str], as_json: bool) -> Iterator[str]:
     """The lines without noise; with `as_json` each is an object."""
     dying = False
     for line in lines:
         text = line.rstrip("\n")
-        dying = text.startswith(DYING) or (dying and text.startswith(("\t", "Caused by: ")))
-        if dying or text.startswith(NOISE) or (as_json and not text.strip()):
+        ours = text.startswith(OWN)
+        dying = text.startswith(DYING) or (dying and (ours or text.startswith(TRACE)))
+        dropped = dying or text.startswith(NOISE) or (as_json and not text.strip())
+        if dropped and not ours:
             continue
         yield (text if not as_json or _is_message(text) else _message(text)) + "\n"
 
@@ -50,16 +60,20 @@ def _message(text: str) -> str:
     return json.dumps({"time": at, "level": "WARNING", "message": text}, ensure_ascii=False)
 
 
-def main(as_json: bool) -> None:
+def main(log_format: str, pipe: str | None = None) -> None:
     """Pass on standard input; signals are ignored, so that Spark's last lines pass, too."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
     sys.stderr.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
-    for line in kept(sys.stdin, as_json):
+    for line in kept(sys.stdin, log_format == "json"):
         sys.stderr.write(line)
         sys.stderr.flush()
+    if pipe is not None:
+        with suppress(OSError):
+            Path(pipe).unlink()
+            Path(pipe).parent.rmdir()
 
 
 if __name__ == "__main__":
-    main("json" in sys.argv[1:])
+    main(*sys.argv[1:])

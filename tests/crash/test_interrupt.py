@@ -5,30 +5,27 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from app.terminal.stray_lines import kept
 from tests.conftest import ROOT
-from tests.crash.test_stop import SUBMIT, jars
+from tests.crash.service import OF_PYTEST
 
 AT_WORK = {"Generated ": "Spark starts", " started: ": "the queries run"}
-# The JVM passes on what Python says, and ends at the same signal: it runs as a user has it.
-OF_SUITE = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
+# The JVM ends at the same signal: it runs as a user has it.
+OF_SUITE = (*OF_PYTEST, "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
 
 
 @pytest.mark.parametrize("sign", AT_WORK, ids=AT_WORK.get)
 def test_ctrl_c_in_the_demo_is_one_line_and_no_stack_trace(sign: str, tmp_path: Path) -> None:
     inherited = {name: text for name, text in os.environ.items() if name not in OF_SUITE}
     process = subprocess.Popen(
-        [str(SUBMIT), "--master", "local[2]", "--conf", "spark.ui.enabled=false",
-         *jars(), str(ROOT / "app" / "main.py"),
-         "demo", "--out", str(tmp_path / "demo"), "--events", "40000"],
+        [str(ROOT / "spark-submit.sh"), "--master", "local[2]", "--conf",
+         "spark.ui.enabled=false", "demo", "--out", str(tmp_path / "demo"), "--events", "40000"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        env={**inherited, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
+        env=inherited,
     )
     timer = threading.Timer(300, process.kill)
     timer.start()
@@ -42,7 +39,7 @@ def test_ctrl_c_in_the_demo_is_one_line_and_no_stack_trace(sign: str, tmp_path: 
         else:
             raise AssertionError(f"the demo ended before {sign!r}\n{''.join(before)}")
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does
-        said = "".join(kept(process.stdout, as_json=False))  # as spark-submit.sh passes it on
+        said = process.stdout.read()
         code = process.wait(60)
     finally:
         timer.cancel()

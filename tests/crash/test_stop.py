@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from app.config.settings import load_settings
-from app.stream.jars import IN_SPARK, coordinates
 from app.stream.run import run
 from app.telemetry import health
 from tests.conftest import ROOT
@@ -27,15 +25,6 @@ from tests.servers.process import free_ports
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]{4,7} +(.*)")
 """A line of the log as text; no other is in it."""
-SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-
-
-def jars() -> list[str]:
-    """Options that give Spark the jars of Delta and Kafka, as the session of the tests has them."""
-    if "WEIR_JARS" in os.environ:
-        found = sorted(Path(os.environ["WEIR_JARS"]).glob("*.jar"))
-        return ["--jars", ",".join(map(str, found))]
-    return ["--packages", ",".join(coordinates()), "--exclude-packages", ",".join(IN_SPARK)]
 
 
 @contextmanager

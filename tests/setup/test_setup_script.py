@@ -57,6 +57,25 @@ trap 'echo "batch finished"; exit 0' TERM
 echo started
 while :; do sleep 0.1; done
 """
+DRIVER = """
+import sys
+from app.terminal import driver_stderr
+driver_stderr.take()
+print("begun", flush=True)
+sys.stdin.read()
+print("weir: interrupted", file=sys.stderr)
+"""
+JVM = f"""#!{sys.executable}
+# Ends before its driver does, which has no other stream of it.
+import subprocess, sys
+print("before", file=sys.stderr, flush=True)
+driver = subprocess.Popen(
+    [sys.executable, "-c", {DRIVER!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+)
+assert driver.stdout.readline() == b"begun\\n"
+sys.exit(130)
+"""
 
 
 class Checkout:
@@ -525,6 +544,20 @@ def test_a_run_on_a_terminal_knows_that_it_is_one(checkout: Checkout) -> None:
         os.close(ours)
     assert process.wait(timeout=20) == 0
     assert b'"message": "started", "terminal": "1"}' in shown
+
+
+def test_what_the_driver_writes_after_the_jvm_has_ended_is_shown(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
+    (home / "bin" / "spark-submit").write_text(JVM, encoding="utf-8")
+    assert checkout.start("--prepare").returncode == 0
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    done = checkout.start("demo", SPARK_HOME=str(home), TMPDIR=str(temporary))
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.splitlines() == ["before", "weir: interrupted"]
+    assert not list(temporary.iterdir())
 
 
 def test_a_signal_for_the_script_reaches_spark(checkout: Checkout) -> None:

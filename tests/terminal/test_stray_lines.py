@@ -22,6 +22,8 @@ Exception in thread "main" java.lang.OutOfMemoryError
 def test_a_query_that_dies_after_spark_leaves_no_stack_trace() -> None:
     lines = DYING.splitlines(keepends=True)
     assert list(kept(lines, as_json=False)) == [lines[0], *lines[5:]]
+    between = [*lines[1:3], lines[0], *lines[3:]]
+    assert list(kept(between, as_json=False)) == [lines[0], *lines[5:]]
 
 
 def test_as_json_every_line_is_an_object() -> None:

@@ -19,6 +19,7 @@ from app.setup.launch.line import Line
 from app.setup.launch.machine import require_java, require_spark_home
 from app.setup.launch.submission import COMPILED_AHEAD, MAIN, Submission, log_format, tidy_words
 from app.stream.jars import coordinates
+from app.terminal import driver_stderr
 
 BUILD = 75
 """Exit code: the environment must be built first."""
@@ -152,7 +153,7 @@ def _become(
 ) -> None:
     """Replace this process: a signal for it reaches Spark, which passes it on to the driver.
 
-    Spark gives Python's two streams to standard output; all that a run writes there is its log.
+    Spark gives Python's output to its own; all that a run writes there is its log.
     """
     environment = dict(environment)
     if not line.alone:
@@ -160,8 +161,12 @@ def _become(
         if is_run and sys.stderr.isatty():
             environment["WEIR_TERMINAL"] = "1"
         as_json = is_run and environment["WEIR_LOG_FORMAT"] == "json"
-        reading, writing = os.pipe()
-        subprocess.Popen(tidy_words(home, as_json), stdin=reading, stdout=sys.stderr.fileno())
+        reading, writing, path = driver_stderr.pipe()
+        if path is not None:
+            environment[driver_stderr.VARIABLE] = str(path)
+        subprocess.Popen(
+            tidy_words(home, as_json, path), stdin=reading, stdout=sys.stderr.fileno()
+        )
         os.close(reading)
         for stream in (1, 2) if is_run else (2,):
             os.dup2(writing, stream)

@@ -181,10 +181,11 @@ def log_format(line: Line) -> str:
     return line.option("--log-format") or os.environ.get("WEIR_LOG_FORMAT") or "text"
 
 
-def tidy_words(home: Home, as_json: bool) -> list[str]:
-    """The command that filters what the JVM and its launcher print past the log."""
+def tidy_words(home: Home, as_json: bool, pipe: Path | None) -> list[str]:
+    """The command that filters what the JVM and its launcher print past the log, from a pipe."""
     script = str(ROOT / "app/terminal/stray_lines.py")
-    return [home.python, "-I", script, *(["json"] if as_json else [])]
+    words = [home.python, "-I", script, "json" if as_json else "text"]
+    return words if pipe is None else [*words, str(pipe)]
 
 
 def _properties(file: Path) -> dict[str, str]:
