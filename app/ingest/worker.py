@@ -1,4 +1,5 @@
-"""What a Python worker of Spark is spared: reading zip files again, looking for garbage in vain."""
+"""What a Python worker of Spark is spared: reading zip files again, looking for garbage in vain,
+clearing the same memory for every batch."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import os
 import zipimport
 from collections.abc import Callable
 from pathlib import Path
+
+from udfs.allocator import keep_freed_memory
 
 Signature = tuple[int, int, int]
 _seen: dict[str, Signature] = {}
@@ -23,6 +26,7 @@ def settle() -> None:
     if not _settled:
         _settled = True
         _keep_directories()
+        keep_freed_memory()
     _set_aside()
 
 

@@ -181,17 +181,14 @@ class Archive:
                 for rows in opened.read_row_group(group, columns, use_threads=False).to_batches():
                     chosen = self._chosen(rows) if self._choice.filters else rows
                     parts.append(chosen.column(CLOCK_COLUMN).drop_null().to_numpy())
-        times = np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
-        begin, end = np.searchsorted(times, (self.span.begin_ms, self.span.end_ms))
-        times = times[begin:end]
-        if not len(times):
-            return {}
-        bins, first = np.unique((times - offset_ms) // BIN_MS, return_index=True)
-        ends = np.append(first[1:], len(times))
-        return dict(zip(
-            bins.tolist(), zip((ends - first).tolist(), times[ends - 1].tolist(), strict=True),
-            strict=True,
-        ))
+        times = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        times = times[(times >= self.span.begin_ms) & (times < self.span.end_ms)]
+        bins = pa.table({"bin": (times - offset_ms) // BIN_MS, "ms": times}).group_by(
+            "bin", use_threads=False
+        ).aggregate([("ms", "count"), ("ms", "max")])
+        columns_of = (bins.column(name).to_pylist() for name in ("bin", "ms_count", "ms_max"))
+        return {bin_: (records, latest_ms)
+                for bin_, records, latest_ms in zip(*columns_of, strict=True)}
 
     def tasks(self, file: DataFile, begin_ms: int) -> Iterator[Task]:
         """The row groups of a file that may have records from `begin_ms` on."""
@@ -248,7 +245,8 @@ class Archive:
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         mine = pc.is_in(batch.column("event_type"), self._kinds)
-        return self._choice.rows(batch.filter(mine))
+        every = mine.true_count == len(mine)
+        return self._choice.rows(batch if every else batch.filter(mine))
 
     def _times(self, batch: pa.RecordBatch) -> Array:
         """The time by which each record has its slice: its wall time, or that of the one before."""

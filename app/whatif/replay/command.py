@@ -24,6 +24,7 @@ from app.whatif.replay.begin import begin_of
 from app.whatif.replay.engine import Engine
 from app.whatif.replay.out import Out
 from app.whatif.replay.slices import Slice, slices
+from udfs.allocator import keep_freed_memory
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -150,6 +151,7 @@ class Replay:
             out.begin(self._archive.version, self._planned, begin.states, begin.applied)
             for line in self.begins:
                 print(line)
+        keep_freed_memory()
         shutil.rmtree(out.spill, ignore_errors=True)
         out.prepare(self._group)
         engine = Engine(self._archive, self._group, self._settings.idle_advance_ms, out.states())

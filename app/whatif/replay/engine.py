@@ -1,9 +1,11 @@
 """The engine of a replay: slice after slice through the cores, in threads of one process.
 
-    files of the next slice are read while shards of this one are judged and its rows are committed
+    files of the next slice are read while shards of this one are judged and rows of the one before
+    are committed
 
 The cores are compiled and run beside each other. What is in memory are the states, the records of
-two slices and what each thread reads; of a file that spans more slices the rest waits on disk.
+two slices, the rows of one and what each thread reads; of a file that spans more slices the rest
+waits on disk.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +24,7 @@ from app.warehouse.saved_states import States
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 from app.whatif.replay.archive import Archive, Blobs, Key
-from app.whatif.replay.slices import Slice, edges
+from app.whatif.replay.slices import Array, Slice, edges
 from app.whatif.replay.spill import Spill
 from state.chunks.operator import PARTS
 
@@ -38,6 +41,27 @@ def due(states: States, blobs: Blobs, stream_ms: int) -> list[Key]:
     sizes = {key: sum(part.size for part in parts) for key, parts in blobs.items()}
     timed = [key for key, at in states.wakes.items() if at <= stream_ms and key not in sizes]
     return [*sorted(sizes, key=lambda key: (-sizes[key], key)), *sorted(timed)]
+
+
+@dataclass
+class _Ahead:
+    """What is read before it is judged."""
+
+    files: list[DataFile]
+    """Those that have not been read, by time."""
+    bounds: Array
+    waiting: Spill
+    first: int
+    """The slice that the engine begins with."""
+    reads: list[Future[dict[int, Blobs]]] = field(default_factory=list)
+
+    def keep_what_was_read(self, current: int) -> None:
+        """Wait for the reads; `current` is the slice that they were for."""
+        for done in as_completed(self.reads):
+            for number, blobs in done.result().items():
+                if number >= self.first:
+                    self.waiting.put(number, blobs, current)
+        self.reads = []
 
 
 class Engine:
@@ -58,29 +82,33 @@ class Engine:
     ) -> Iterator[tuple[Slice, Tables]]:
         """Each slice from the number `first` on with its rows by table; when an answer is asked
         for, `states` are those after the answer before."""
-        bounds = edges(list(found))
-        waiting = Spill(spill)
-        files = list(self._archive.files)
+        ahead = _Ahead(list(self._archive.files), edges(list(found)), Spill(spill), first)
         pool = ThreadPoolExecutor(self._threads)
         try:
-            reads = self._begin_reading(pool, files, found[first], bounds, found[first].begin_ms)
+            ahead.reads = self._begin_reading(pool, ahead, found[first], found[first].begin_ms)
+            steps = self._begin(pool, ahead, found, first)
             for one in found[first:]:
-                for done in as_completed(reads):
-                    for number, blobs in done.result().items():
-                        if number >= first:
-                            waiting.put(number, blobs, one.number)
-                reads = []
-                steps = self._begin_steps(pool, waiting.take(one.number), self._stream_ms)
-                if one.number + 1 < len(found):
-                    following = found[one.number + 1]
-                    reads = self._begin_reading(pool, files, following, bounds, one.end_ms)
                 parts = self._ended(steps)
                 self.states.latest_ms = max(self.states.latest_ms, one.latest_ms)
-                if one.number + 1 == len(found):
+                if one.number + 1 < len(found):
+                    steps = self._begin(pool, ahead, found, one.number + 1)
+                else:
                     self._end(pool, parts)
                 yield one, {name: pa.concat_tables(rows) for name, rows in parts.items()}
         finally:
             pool.shutdown(cancel_futures=True)
+
+    def _begin(
+        self, pool: ThreadPoolExecutor, ahead: _Ahead, found: Sequence[Slice], number: int
+    ) -> dict[Key, Future[Step]]:
+        """Judge a slice as soon as it is read, and read the next: reads take longest, so they come
+        first."""
+        ahead.keep_what_was_read(number)
+        if number + 1 < len(found):
+            ahead.reads = self._begin_reading(
+                pool, ahead, found[number + 1], found[number].end_ms
+            )
+        return self._begin_steps(pool, ahead.waiting.take(number), self._stream_ms)
 
     @property
     def _stream_ms(self) -> int:
@@ -88,14 +116,13 @@ class Engine:
         return max(self.states.latest_ms - self._idle_advance_ms, 0)
 
     def _begin_reading(
-        self, pool: ThreadPoolExecutor, files: list[DataFile], one: Slice, bounds: object,
-        begin_ms: int,
+        self, pool: ThreadPoolExecutor, ahead: _Ahead, one: Slice, begin_ms: int
     ) -> list[Future[dict[int, Blobs]]]:
         """Read the files that a slice needs and that have not been read."""
-        found = []
+        found, files = [], ahead.files
         while files and (files[0].least is None or files[0].least < one.end_ms):
             for task in self._archive.tasks(files.pop(0), begin_ms):
-                found.append(pool.submit(self._archive.read, task, bounds))
+                found.append(pool.submit(self._archive.read, task, ahead.bounds))
         return found
 
     def _begin_steps(
