@@ -186,25 +186,27 @@ def _from_kafka(
 
 
 class Cpu:
-    """CPU seconds of this process's JVM, of its Python workers and of itself while it is open."""
+    """CPU seconds of this process's JVM, of its Python workers and of itself while it is open.
+
+    Those of a process that ends meanwhile are not known; Spark ends workers that rest.
+    """
 
     def __enter__(self) -> Cpu:
-        self.seconds: dict[str, float] = {}
+        self.seconds = dict.fromkeys(("Python workers", "JVM", "driver"), 0.0)
         self._before = _times()
         return self
 
     def __exit__(self, *_: object) -> None:
-        after = _times()
-        for kind in ("Python workers", "JVM", "driver"):
-            self.seconds[kind] = after.get(kind, 0.0) - self._before.get(kind, 0.0)
+        for (kind, process), seconds in _times().items():
+            self.seconds[kind] += seconds - self._before.get((kind, process), 0.0)
 
 
-def _times() -> dict[str, float]:
-    """CPU seconds since they began, those of ended children included."""
-    found: dict[str, float] = {}
+def _times() -> dict[tuple[str, psutil.Process], float]:
+    """CPU seconds of each process since it began, those of its ended children included."""
+    found: dict[tuple[str, psutil.Process], float] = {}
     me = psutil.Process()
     own = me.cpu_times()
-    found["driver"] = own.user + own.system
+    found["driver", me] = own.user + own.system
     for child in me.children(recursive=True):
         try:
             times = child.cpu_times()
@@ -214,5 +216,5 @@ def _times() -> dict[str, float]:
         used = times.user + times.system
         if name == "Python workers":
             used += times.children_user + times.children_system
-        found[name] = found.get(name, 0.0) + used
+        found[name, child] = used
     return found

@@ -7,6 +7,7 @@ batch commits with Spark's Delta writer (`commit: spark`). A run before lets the
 
 from __future__ import annotations
 
+import ast
 import os
 import time
 from pathlib import Path
@@ -21,10 +22,12 @@ from app.stream.shutdown import Stopping, drain
 from state.jobs import JOBS
 from tests.bench.all_jobs import Cpu
 from tests.bench.produce import demo, planned
-from tests.bench.result import Result, middle
+from tests.bench.result import Result
 from tests.bench.stream import END, Bench, finished
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
     from app.config.settings import Settings
 
 AT_ONCE, GATHERED, BY_SPARK = "each batch commits", "rows gather", "Spark commits each batch"
@@ -52,12 +55,15 @@ def run(bench: Bench) -> Result:
             f"commits-{number}", source, policies=trace.policies, trigger_ms=1000, **keys
         )
         with Cpu() as cpu:
-            batches, batch_ms = _run(bench, settings, len(list(folder.iterdir())))
+            query = _run(bench, settings, len(list(folder.iterdir())))
+        speed = finished(query)
+        batches = speed.batches + 1
         versions, files = _sizes(settings)
         result.add(f"{name}: commits an hour", versions * HOUR_S / batches, "commits",
                    note=f"all tables, {batches} batches")
         result.add(f"{name}: files an hour", files * HOUR_S / batches, "files")
-        result.add(f"{name}: batch", batch_ms, "ms", note=f"of {events // batches:,} events")
+        result.add(f"{name}: batch", speed.batch_ms, "ms",
+                   note=f"of {events // batches:,} events")
         for kind in ("driver", "JVM"):
             result.add(f"{name}: CPU of {kind} a batch", 1000 * cpu.seconds[kind] / batches, "ms")
     for what in ("commits an hour", "CPU of driver a batch"):
@@ -80,23 +86,23 @@ def _write(
     return len(lines)
 
 
-def _run(bench: Bench, settings: Settings, files: int) -> tuple[int, float]:
-    """Run until every file is read: the number of batches, and how long one takes (ms)."""
+def _run(bench: Bench, settings: Settings, files: int) -> StreamingQuery:
+    """Run until every file is read."""
     assert bench.spark is not None
     gatherers = Gatherers(bench.spark, settings, True, print)
     query = govern.start(bench.spark, settings, JOBS, writer=gatherers.writer("govern"))
-    took: dict[int, float] = {}
+    read = 0
     try:
-        while query.isActive and len(took) < files:
+        while query.isActive and read < files:
             gatherers.commit_due()
             last = query.lastProgress
-            if last is not None and last["numInputRows"]:
-                took[last["batchId"]] = last["durationMs"]["triggerExecution"]
+            if last is not None:  # the offset of the source is the number of its last file
+                read = ast.literal_eval(last["sources"][0]["endOffset"])["logOffset"] + 1
             time.sleep(LOOK_S)
     finally:
         drain([query], Stopping())
         gatherers.commit_all()
-    return len(took), middle(list(took.values())[1:])[0]
+    return query
 
 
 def _sizes(settings: Settings) -> tuple[int, int]:

@@ -146,11 +146,11 @@ def test_a_silent_century_is_passed_over() -> None:
     records = [ledger(0, 1, 5, 500), cursor(0, "s", "1:4"), cursor(century, "s", "1:3")]
     call_job = Backlog({**PARAMS, **EVERY_SECOND, "check_rows": "backlogged"})
     call_job.step(None, [], 0)
-    began = time.perf_counter()
+    began = time.process_time()
     step = call_job.step(None, [blob(numbered(records))], 0)
     step = call_job.step(step.state, [], T0 + century + 1001)
     assert step.tables["backlog_checks"]["backlog_bytes"].to_pylist() == [100, 100]
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("count", (30_000,))

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 from app.config.source import SourceSettings
+from tests.waiting import wait_for
 
 
 def settings(tmp_path: Path, name: str, **keys: Any) -> Any:
@@ -33,9 +34,8 @@ def assert_polled(adapter: ModuleType, given: Any, folder: Path) -> None:
     with adapter.beside(given, endless=False):
         assert len(list(folder.iterdir())) == 1
     with adapter.beside(given, endless=True, say=lambda _: None):
-        time.sleep(0.4)
+        wait_for(lambda: len(list(folder.iterdir())) > 2)
     count = len(list(folder.iterdir()))
-    assert count > 2
     time.sleep(0.2)
     assert len(list(folder.iterdir())) == count
 

@@ -18,6 +18,7 @@ from app.errors import UserError
 from app.ingest.pollers.kafka.apart import ClientProcess
 from app.ingest.pollers.polling import Unanswered
 from tests.servers.process import free_ports
+from tests.waiting import wait_for
 
 SILENT = """
 import sys, time
@@ -103,9 +104,17 @@ def test_a_segmentation_fault_costs_one_poll(client: ClientProcess) -> None:
 
 
 def test_a_process_that_dies_over_a_call_is_noticed(silent: ClientProcess) -> None:
-    timer = threading.Timer(1.0, lambda: os.kill(silent.pid or 0, signal.SIGABRT))
-    timer.start()
+    def kill() -> None:
+        wait_for(lambda: silent.pid)
+        time.sleep(1)  # it takes the call
+        pid = silent.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGABRT)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
     assert "(SIGABRT)" in ask(silent, 60)
+    thread.join()
     assert silent.pid is None
 
 
@@ -151,7 +160,4 @@ def test_the_process_ends_with_its_client_and_with_its_parent(client: ClientProc
         capture_output=True, text=True, timeout=60, check=False,
     )
     assert parent.returncode == -9, parent.stderr
-    deadline = time.monotonic() + 20
-    while not gone(int(parent.stdout)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert gone(int(parent.stdout))
+    wait_for(lambda: gone(int(parent.stdout)))

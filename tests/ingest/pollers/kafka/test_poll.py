@@ -20,6 +20,7 @@ from app.ingest.pollers.polling import Unanswered
 from tests.ingest.pollers.kafka.answers import AT, P0, P1, WEEK, answers
 from tests.ingest.pollers.pulsar.documents import valid
 from tests.servers.process import free_ports
+from tests.waiting import wait_for
 
 FULL = ["ledger_state", "cursor_state", "cursor_state", "ledger_state", "cursor_state"]
 
@@ -181,14 +182,13 @@ def test_polling_goes_on_after_failures(tmp_path: Path) -> None:
     stop = threading.Event()
     thread = threading.Thread(target=one.run, args=(stop,))
     thread.start()
-    time.sleep(0.12)
+    wait_for(lambda: said)
     client.now = answers()
-    time.sleep(0.4)
+    wait_for(lambda: one.records.is_dir() and len(list(one.records.iterdir())) > 2)
     stop.set()
     thread.join(5)
     assert not thread.is_alive()
     assert "the list of topics: refused" in said[0]
-    assert len(list(one.records.iterdir())) > 2
 
 
 def test_a_folder_belongs_to_one_cluster(tmp_path: Path) -> None:
