@@ -2,12 +2,11 @@
 
     python -m tests.bench [--small] [--out FOLDER] [NAME...]
     python -m tests.bench --table
-    python -m tests.bench --coefficients
 
 Without names all of them run but `suite`, `compile` and `replay_large`. Results go to
 tests/bench/results/NAME.json, each with the machine, its load and the floors that were measured
 beside the figures; small runs write nothing without --out. `--table` measures nothing: it puts the
-results into docs/benchmarks.md; `--coefficients` puts what the command `size` computes with into
+results into docs/benchmarks.md, and what the command `size` computes with into
 app/setup/coefficients.json.
 """
 
@@ -100,22 +99,18 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((*BENCHES, *ALONE)))
     parser.add_argument("--small", action="store_true", help="a few thousand events each")
     parser.add_argument("--out", type=Path, help="where the result files go")
-    parser.add_argument("--table", action="store_true", help="rewrite docs/benchmarks.md")
-    parser.add_argument("--coefficients", action="store_true",
-                        help="rewrite app/setup/coefficients.json")
+    parser.add_argument("--table", action="store_true",
+                        help="rewrite docs/benchmarks.md and app/setup/coefficients.json")
     options = parser.parse_args()
     for name in options.names:
         if name not in {*BENCHES, *ALONE}:
             parser.error(f"{name} is not one of {', '.join((*BENCHES, *ALONE))}")
     environment()
     if options.table:
+        from tests.bench.coefficients import write
         from tests.bench.table import rewrite
 
         rewrite(list(RESULTS))
-        return
-    if options.coefficients:
-        from tests.bench.coefficients import write
-
         write()
         return
     from tests.bench.result import FOLDER, Result

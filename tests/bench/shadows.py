@@ -22,7 +22,7 @@ MOST = 1.25
 
 def run(bench: Bench) -> Result:
     """Rounds of all queries; the middle of each counts."""
-    events, rounds = (25_000, 1) if bench.small else (2_000_000, 3)
+    events, rounds = (25_000, 1) if bench.small else (2_000_000, 7)
     size, batches = (4_000, 5) if bench.small else (5_000, 30)
     demos = {
         "large batch": Demo.written(bench.folder / "shadows-large", events),
