@@ -9,6 +9,7 @@ import pyarrow as pa
 
 Array = np.ndarray
 _NONE = np.zeros(0, np.int64)
+_NO_BITS = np.zeros(0, np.uint8)
 
 
 def offsets_of(array: Any) -> Array:
@@ -51,14 +52,30 @@ def integers(array: Any, null: int | np.int64) -> Array:
 
     Arrow's own cast and fill_null cost more than a small array is worth.
     """
-    start, end = array.offset, array.offset + len(array)
-    valid, values = array.buffers()
-    if pa.types.is_boolean(array.type):
-        found = _bits(values, start, end)
-    else:
-        found = np.frombuffer(values, array.type.to_pandas_dtype(), end)[start:] if end else _NONE
+    found = values_of(array)
     wide = found if found.dtype == np.int64 else found.astype(np.int64)
-    return np.where(_bits(valid, start, end), wide, null) if array.null_count else wide
+    if not array.null_count:
+        return wide
+    return np.where(_bits(array.buffers()[0], array.offset, array.offset + len(array)), wide, null)
+
+
+def values_of(array: Any) -> Array:
+    """Whole numbers or booleans of an array in their own type; any value where there is none."""
+    start, end = array.offset, array.offset + len(array)
+    values = array.buffers()[1]
+    if not end:
+        return _NONE
+    if pa.types.is_boolean(array.type):
+        return _bits(values, start, end)
+    return np.frombuffer(values, array.type.to_pandas_dtype(), end)[start:]
+
+
+def validity_of(array: Any) -> Array:
+    """The bits of an array (uint8) from its `offset` on: 1 where there is a value. Empty where no
+    element is null."""
+    if not array.null_count:
+        return _NO_BITS
+    return np.frombuffer(array.buffers()[0], np.uint8)
 
 
 def _bits(buffer: Any, start: int, end: int) -> Array:

@@ -186,7 +186,7 @@ def from_table(
             if text_numbers and column.type == pa.string() and pa.types.is_integer(wanted(name)):
                 column = _numbers(name, column, block)
             columns[name] = _typed(name, column, block)
-    put_columns(block, slice(None), columns)
+    put_columns(block, np.arange(block.n), columns)
     return _validated(block, limits or Limits(), ingest_ms, jobs)
 
 

@@ -136,47 +136,71 @@ def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
 
 def pack_parsed(
     parsed: Parsed, identity: pa.RecordBatch, routes: Mapping[str, Route], shards: int,
-    ingest_ms: int, left_out: Mapping[str, Array] | None = None, as_spelled: bool = False,
+    ingest_ms: int, as_spelled: bool = False,
 ) -> pa.RecordBatch:
     """Rows of PACKED for parsed records; `identity` has their source_partition and offset."""
-    latest = _latest_ms(parsed)
-    packer_ = _Packer(parsed, identity, ingest_ms)
-    jobs: list[str] = []
-    places: list[int] = []
-    blobs: list[pa.Array] = []
-    for job, route in routes.items():
-        wanted = parsed.job_ok[job]
-        if left_out and job in left_out:
-            wanted = wanted & ~left_out[job]
-        rows = np.flatnonzero(wanted)
+    return Packing(parsed, identity, routes, shards, ingest_ms, as_spelled).rows()
+
+
+class Packing:
+    """The records of one block on their way to the shards."""
+
+    def __init__(
+        self, parsed: Parsed, identity: pa.RecordBatch, routes: Mapping[str, Route], shards: int,
+        ingest_ms: int, as_spelled: bool = False,
+    ) -> None:
+        """See `pack_parsed`."""
+        self._parsed, self._identity, self._routes = parsed, identity, routes
+        self._shards, self._as_spelled = shards, as_spelled
+        self._latest_ms = _latest_ms(parsed)
+        self._packer = _Packer(parsed, identity, ingest_ms)
+
+    def rows(self, left_out: Mapping[str, Array] | None = None) -> pa.RecordBatch:
+        """Rows of PACKED; `left_out`: by job, records that it does not get (bool)."""
+        jobs: list[str] = []
+        places: list[int] = []
+        blobs: list[pa.Array] = []
+        for job, route in self._routes.items():
+            wanted = self._parsed.job_ok[job]
+            if left_out and job in left_out:
+                wanted = wanted & ~left_out[job]
+            for shard, blob in self._blobs(route, np.flatnonzero(wanted)):
+                jobs += [job] * len(shard)
+                places += shard
+                blobs.append(blob)
+            for file in route.payloads.drain() if route.payloads is not None else ():
+                jobs.append(file.address)
+                places.append(0)
+                blobs.append(pa.array([file.body], pa.binary()))
+        latest = self._latest_ms
+        if not jobs and latest is not None:
+            jobs, places, blobs = [CLOCK], [0], [pa.array([b""])]
+        moment = None if latest is None else min(latest, LATEST_MS) * 1000
+        return pa.record_batch(
+            [
+                pa.array(jobs, pa.string()), pa.array(places, pa.int32()),
+                pa.array([moment] * len(jobs), _TS),
+                pa.concat_arrays(blobs) if blobs else pa.array([], pa.binary()),
+            ],
+            schema=_SCHEMA,
+        )
+
+    def _blobs(self, route: Route, rows: Array) -> Iterator[tuple[list[int], pa.Array]]:
+        """Blobs of some records for a job, and the shard of each; large ones are cut."""
         if not len(rows):
-            continue
-        content = _content(parsed, identity, route) if route.assembles else None
-        parts = list(_by_shard(parsed, route, rows, shards, as_spelled))
+            return
+        content = _content(self._parsed, self._identity, route) if route.assembles else None
+        parts = list(_by_shard(self._parsed, route, rows, self._shards, self._as_spelled))
         while parts:
-            found = packer_.blobs(route.columns, parts, content)
+            found = self._packer.blobs(route.columns, parts, content)
             sizes = pc.binary_length(found).to_numpy()
             large = (sizes > BLOB_BYTES) & np.array([len(part.rows) > 1 for part in parts])
-            jobs += [job] * int((~large).sum())
-            places += [part.shard for part, again in zip(parts, large, strict=True) if not again]
-            blobs.append(found.filter(pa.array(~large)))
+            yield (
+                [part.shard for part, again in zip(parts, large, strict=True) if not again],
+                found.filter(pa.array(~large)) if large.any() else found,
+            )
             parts = [half for part, again in zip(parts, large, strict=True) if again
                      for half in part.halves()]
-        for file in route.payloads.drain() if route.payloads is not None else ():
-            jobs.append(file.address)
-            places.append(0)
-            blobs.append(pa.array([file.body], pa.binary()))
-    if not jobs and latest is not None:
-        jobs, places, blobs = [CLOCK], [0], [pa.array([b""])]
-    moment = None if latest is None else min(latest, LATEST_MS) * 1000
-    return pa.record_batch(
-        [
-            pa.array(jobs, pa.string()), pa.array(places, pa.int32()),
-            pa.array([moment] * len(jobs), _TS),
-            pa.concat_arrays(blobs) if blobs else pa.array([], pa.binary()),
-        ],
-        schema=_SCHEMA,
-    )
 
 
 def _latest_ms(parsed: Parsed) -> int | None:

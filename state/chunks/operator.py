@@ -128,7 +128,7 @@ class Chunks(SharedWallJob[Shard]):
     def _read(self, s: Shard, blobs: Sequence[bytes]) -> Records:
         """The records of a batch; their inline payloads join the shard's store."""
         payloads: list[pa.Array] = []
-        new = read_blobs(blobs, s.names, COLUMNS, payloads)
+        new = read_blobs(blobs, s.names, COLUMNS, payloads, (PAYLOAD,))
         n = length(new)
         at = np.full(n, -1, np.int64)
         if n and any(len(p) > p.null_count for p in payloads):

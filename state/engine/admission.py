@@ -30,14 +30,16 @@ class Admission:
     """What one batch brings to a shard, sorted by key and judged as far as the clocks let."""
 
     def __init__(
-        self, s: Shard[Any], records: Records, stream_ms: int, lateness_ns: int,
+        self, s: Shard[Any], records: Records, mine: Array, stream_ms: int, lateness_ns: int,
         idle_advance_ms: int, refused: Refused,
     ) -> None:
+        """`mine`: the records of single keys (bool); others are passed over."""
         self._s, self._stream_ms, self._refused = s, stream_ms, refused
         self._lateness_ns, self._idle_advance_ms = lateness_ns, idle_advance_ms
         known = length(s.waiting)
         self._r = concat([s.waiting, records]) if known else records
         self._is_new = np.arange(length(self._r)) >= known
+        self._mine = np.flatnonzero(np.concatenate([np.ones(known, bool), mine]))
 
     # -- admission ---------------------------------------------------------------------------
 
@@ -61,11 +63,12 @@ class Admission:
     def _by_key(self) -> Iterator[tuple[Pair, Array]]:
         """Keys of the records, and the positions of their records."""
         many = len(self._s.names) + 1
-        both = self._r["cluster"] * many + self._r["broker"]
+        mine = self._mine
+        both = self._r["cluster"][mine] * many + self._r["broker"][mine]
         if not len(both):
             return
         if (both == both[0]).all():
-            yield divmod(int(both[0]), many), np.arange(len(both))
+            yield divmod(int(both[0]), many), mine
             return
         keys, key = np.unique(both, return_inverse=True)
         if len(keys) <= np.iinfo(np.int16).max:
@@ -73,7 +76,7 @@ class Admission:
         starts = np.argsort(key, kind="stable")
         bounds = np.searchsorted(key[starts], np.arange(len(keys) + 1)).tolist()
         for i, one in enumerate(keys.tolist()):
-            yield divmod(one, many), starts[bounds[i] : bounds[i + 1]]
+            yield divmod(one, many), mine[starts[bounds[i] : bounds[i + 1]]]
 
     def _judge_key(self, b: Key, at: Array) -> Array:
         """One key's batch; returns the records that go on waiting."""
@@ -206,13 +209,12 @@ class Admission:
         """The order of records of one key, without repeated ones."""
         if not (run != run[:1]).any() and (time[1:] > time[:-1]).all():
             return np.arange(len(at))
-        rows = take(self._r, at)
-        zero = np.zeros(len(at), np.int64)
-        sort, tied = order.order(zero, run, time, rows, self._s.names, self._s.form.columns)
-        twice = order.repeated(sort, tied, rows)
+        r, zero = self._r, np.zeros(len(at), np.int64)
+        sort, tied = order.order(zero, run, time, r, at, self._s.names, self._s.form.columns)
+        twice = order.repeated(sort, tied, r, at)
         if not len(twice):
             return sort
-        self._refused.add(rows, twice, DUPLICATE, [""] * len(twice))
+        self._refused.add(r, at[twice], DUPLICATE, [""] * len(twice))
         return sort[~np.isin(sort, twice)]
 
     def _floating(self, at: Array) -> Array:

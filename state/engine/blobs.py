@@ -102,13 +102,13 @@ def _describe(
                 least, most = min(least, at), max(most, at)
             kinds[c], bases[c], widths[c] = _NAMES, least, _width(least, most)
         else:
-            least, most, nulls = np.int64(2**63 - 1), NULL, False
+            # one less than NULL is the greatest of all: nulls decide neither bound
+            before, most, nulls = np.int64(2**63 - 1), NULL, False
             for i in range(begin, end):
                 value = column[i]
-                if value == NULL:
-                    nulls = True
-                else:
-                    least, most = min(least, value), max(most, value)
+                before, most = min(before, value - 1), max(most, value)
+                nulls |= value == NULL
+            least = before + 1
             if most == NULL:
                 kinds[c], bases[c], widths[c] = _PLAIN, NULL, 0
             elif not nulls:
@@ -121,6 +121,24 @@ def _describe(
                 widths[c] = _width(least - 1, most)
         size += _padded(widths[c] * (end - begin))
     return size
+
+
+@numba.njit(cache=True, nogil=True)
+def _distances(
+    column: Array, is_text: bool, with_nulls: bool, base: int, place: Array, out: Array
+) -> None:
+    """How far each value of a column, or the place of each name, is from the base."""
+    if is_text:
+        for i in range(len(column)):
+            at = place[column[i]] if column[i] >= 0 else _NONE
+            out[i] = np.uint64(at - base)
+    elif with_nulls:
+        for i in range(len(column)):
+            value = column[i] if column[i] != NULL else base
+            out[i] = np.uint64(value - base)
+    else:
+        for i in range(len(column)):
+            out[i] = np.uint64(column[i] - base)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -226,14 +244,10 @@ def _write(
             for c in range(count):
                 if widths[c] == 0:
                     continue
-                column, base = values[c], bases[c]
-                for i in range(begin, end):
-                    value = column[i]
-                    if is_text[c]:
-                        value = place[value] if value >= 0 else _NONE
-                    elif value == NULL and kinds[c] == _WITH_NULLS:
-                        value = base
-                    scratch[i - begin] = np.uint64(value) - np.uint64(base)
+                _distances(
+                    values[c, begin:end], is_text[c], kinds[c] == _WITH_NULLS, bases[c], place,
+                    scratch,
+                )
                 _put(out, start, widths[c], scratch[: end - begin])
                 start += _padded(widths[c] * (end - begin))
         for i in range(names):

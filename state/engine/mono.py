@@ -103,13 +103,11 @@ def step(
     """Judge a batch of one shard; see `state.engine.job`."""
     refused = Refused(s.form.store.job)
     records = read_blobs(blobs, s.names, s.form.columns)
-    if s.kinds is not None:
-        read = s.kinds[records["event_type"]]
-        if not read.all():
-            records = take(records, read)
+    kind = records["event_type"]
+    read = np.ones(len(kind), bool) if s.kinds is None else s.kinds[kind]
     _change_configured(s)
-    records = stars.taken(s, records, refused)
-    Admission(s, records, stream_ms, lateness_ns, idle_advance_ms, refused).admit()
+    mine = read & ~stars.taken(s, records, read, refused)
+    Admission(s, records, mine, stream_ms, lateness_ns, idle_advance_ms, refused).admit()
     tables: dict[str, list[pa.Table]] = {}
     for b in s.keys.values():
         if isinstance(b, Key):

@@ -54,10 +54,11 @@ def runs(key: Array, records: Records) -> Array:
 
 
 def order(
-    key: Array, run: Array, time: Array, records: Records, names: Names, columns: Sequence[str]
+    key: Array, run: Array, time: Array, records: Records, at: Array, names: Names,
+    columns: Sequence[str],
 ) -> tuple[Array, Array]:
     """Positions of the rows in judging order, and those of rows that share key, run and time with
-    the row before them."""
+    the row before them; `at` is where each row is among the records."""
     n = len(time)
     if n < 2:
         return np.arange(n), np.zeros(n, bool)
@@ -74,15 +75,16 @@ def order(
     group = np.cumsum(~tied)
     inside = np.flatnonzero(member)
     subset = rows[inside]
-    keys = [_comparable(name, records, subset, names) for name in _tie_columns(columns)]
+    keys = [_comparable(name, records, at[subset], names) for name in _tie_columns(columns)]
     levels = [level for columns_ in keys for level in columns_]
     rows[inside] = subset[np.lexsort((*reversed(levels), group[inside]))]
     return rows, tied
 
 
-def repeated(rows: Array, tied: Array, records: Records) -> Array:
+def repeated(rows: Array, tied: Array, records: Records, at: Array) -> Array:
     """Rows (by position) that repeat feed, broker and seq of an earlier row of the same key and
-    time."""
+    time. `rows` and `tied` are what `order` answers; `at` is where each row is among the records.
+    """
     if not tied.any():
         return np.zeros(0, np.int64)
     member = tied.copy()
@@ -90,10 +92,10 @@ def repeated(rows: Array, tied: Array, records: Records) -> Array:
     inside = np.flatnonzero(member)
     group = np.cumsum(~tied)[inside]
     subset = rows[inside]
-    known = records["has_seq"][subset] != 0
+    known = records["has_seq"][at[subset]] != 0
     group, subset = group[known], subset[known]
     identity = np.stack(
-        [group, *(records[name][subset] for name in ("seq", "source_feed", "broker"))]
+        [group, *(records[name][at[subset]] for name in ("seq", "source_feed", "broker"))]
     )
     _, first = np.unique(identity, axis=1, return_index=True)
     return np.delete(subset, first)

@@ -87,16 +87,17 @@ class Records(MutableMapping[str, Array]):
 
 def read_blobs(
     blobs: Sequence[bytes], names: Names, columns: tuple[str, ...],
-    payloads: list[pa.Array] | None = None,
+    payloads: list[pa.Array] | None = None, more: tuple[str, ...] = (),
 ) -> Records:
     """The records of blobs with their names interned; `event_type` is the position of its kind.
 
-    `payloads` takes the payloads of each blob (null where a record has none).
+    `payloads` takes the payloads of each blob (null where a record has none); `more` are columns
+    that are 0 for now.
     """
     parts = [Blob(blob) for blob in blobs]
-    every = (*columns, *SHIPPED, "held")
+    every = (*columns, *SHIPPED, "held", *more)
     data = np.empty((len(every), sum(part.length for part in parts)), np.int64)
-    data[-1] = 0
+    data[every.index("held"):] = 0
     where, at = _places(columns), 0
     for part in parts:
         part.read(where, names.intern_utf8(*part.names()), data, at)

@@ -11,21 +11,21 @@ import numpy as np
 from state.engine.documents import Star, policy_of
 from state.engine.kernel import Array
 from state.engine.key import Closed, Key
-from state.engine.records import Records, take
+from state.engine.records import Records
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY
 from state.engine.worlds import EVERY_CLUSTER, KEYS, STAR, Shard
 from state.events import EVERY_BROKER
 
 
-def taken(s: Shard[Any], records: Records, refused: Refused) -> Records:
-    """Keep the stars among records; returns the other records."""
-    policy = records["event_type"] == POLICY
-    if not policy.any():
-        return records
-    star = policy & (records["broker"] == s.names.intern_one(EVERY_BROKER))
+def taken(s: Shard[Any], records: Records, read: Array, refused: Refused) -> Array:
+    """Keep the stars among the records that are read; returns which records they are (bool)."""
+    star: Array = read & (records["event_type"] == POLICY)
     if not star.any():
-        return records
+        return star
+    star &= records["broker"] == s.names.intern_one(EVERY_BROKER)
+    if not star.any():
+        return star
     known = {(x.cluster, x.feed, x.seq, x.policy.wall_ms) for x in s.stars}
     at = np.flatnonzero(star)
     for i in at[np.lexsort((records["source_offset"][at], records["policy_json"][at]))]:
@@ -40,7 +40,7 @@ def taken(s: Shard[Any], records: Records, refused: Refused) -> Records:
         found = policy_of(s.names, int(records["policy_json"][i]), wall)
         s.stars.append(Star(s.next_star, cluster, found, feed, seq))
         s.next_star += 1
-    return take(records, ~star)
+    return star
 
 
 _ONE = ("cluster", "text", "wall_ms", "feed", "seq", "has_seq")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +25,7 @@ from app.ingest.parsing.layout import (
     TEXTS,
 )
 from state.events import SCHEMA
-from udfs.arrow import null_mask, offsets_of
+from udfs.arrow import null_mask, offsets_of, validity_of, values_of
 from udfs.checksum import digest
 
 Array = np.ndarray
@@ -160,34 +161,74 @@ def _or_nulls(array: pa.Array | None, n: int, kind: pa.DataType) -> pa.Array:
     return pa.nulls(n, kind) if array is None else array
 
 
-def put_columns(block: Block, rows: Array | slice, columns: Mapping[str, pa.Array]) -> None:
-    """Write columns of the contract's types, of the length of `rows`, into a block.
+@numba.njit(cache=True, nogil=True)
+def _put_numbers(
+    rows: Array, values: Array, valid: Array, offset: int, here: np.uint64, numbers: Array,
+    present: Array, negative: Array,
+) -> None:
+    """Numbers of a column into rows; `valid` as `udfs.arrow.validity_of`."""
+    for i in range(len(rows)):
+        row, at = rows[i], offset + i
+        if len(valid) and not valid[at >> 3] >> np.uint8(at & 7) & 1:
+            numbers[row] = 0
+            continue
+        numbers[row] = values[i]
+        present[row] |= here
+        if values[i] < 0:
+            negative[row] |= here
 
-    Text is added to the distinct values of the block, other values replace what is there.
+
+@numba.njit(cache=True, nogil=True)
+def _put_codes(
+    rows: Array, values: Array, valid: Array, offset: int, here: np.uint64, first: int,
+    blank: Array, codes: Array, present: Array, empty: Array,
+) -> None:
+    """Positions among distinct texts, which get the positions from `first` on, into rows."""
+    for i in range(len(rows)):
+        row, at = rows[i], offset + i
+        if len(valid) and not valid[at >> 3] >> np.uint8(at & 7) & 1:
+            codes[row] = -1
+            continue
+        codes[row] = first + values[i]
+        present[row] |= here
+        if blank[values[i]]:
+            empty[row] |= here
+
+
+def put_columns(block: Block, rows: Array, columns: Mapping[str, pa.Array]) -> None:
+    """Write columns of the contract's types into some rows of a block, one value for each row.
+
+    Text is added to the distinct values of the block, other values replace what is there; a column
+    without values changes nothing.
     """
     for name, array in columns.items():
+        if array.null_count == len(array):
+            continue
         c = INDEX[name]
         kind, slot, here = COLUMN_KIND[c], COLUMN_SLOT[c], np.uint64(1) << np.uint64(c)
-        valid = ~null_mask(array)
-        block.present[rows] |= valid * here
         if kind == TEXT:
             distinct = _encoded(array)
+            indices = distinct.indices
             known = block.dictionaries[slot]
-            codes = distinct.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            blank = np.diff(offsets_of(distinct.dictionary)) == 0
-            if blank.any():
-                block.empty[rows] |= (valid & blank[codes]) * here
-            block.codes[slot, rows] = np.where(valid, codes + np.int32(len(known)), np.int32(-1))
+            _put_codes(
+                rows, values_of(indices), validity_of(indices), indices.offset, here, len(known),
+                np.diff(offsets_of(distinct.dictionary)) == 0, block.codes[slot], block.present,
+                block.empty,
+            )
             values = [known, distinct.dictionary] if len(known) else [distinct.dictionary]
             block.dictionaries[slot] = pa.concat_arrays(values)
         elif kind == BINARY:
             block.payload = array
+            block.present[rows] |= ~null_mask(array) * here
         elif kind == TEXTS:
             block.marker_ids = array
+            block.present[rows] |= ~null_mask(array) * here
         else:
-            values = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-            block.numbers[slot, rows] = values
-            block.negative[rows] |= (values < 0) * here
+            numbers = values_of(array).astype(np.int64, copy=False)
+            _put_numbers(
+                rows, numbers, validity_of(array), array.offset, here, block.numbers[slot],
+                block.present, block.negative,
+            )
 
 
 def _encoded(array: pa.Array) -> pa.DictionaryArray:

@@ -105,7 +105,7 @@ def _decode_rows(block: Block, strings: Any, status: Array, payloads: _Payloads)
     columns = {name: pa.concat_arrays(column) for name, column in zip(NAMES, parts, strict=True)}
     _put_payloads(block, rows, columns.pop("payload"), payloads)
     _put_markers(block, rows, columns.pop("marker_ids"))
-    put_columns(block, rows, {n: one for n, one in columns.items() if one.null_count < len(one)})
+    put_columns(block, rows, columns)
 
 
 def _decode_part(block: Block, strings: Any, status: Array, rows: Array) -> list[pa.Array]:

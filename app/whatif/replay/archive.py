@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.errors import UserError
-from app.ingest.contract import from_table
-from app.ingest.routing import CLOCK, Route, needed, pack_parsed
+from app.ingest.contract import DIGESTS, from_table
+from app.ingest.routing import CLOCK, Packing, Route, needed
 from app.terminal.moments import instant_of
 from app.warehouse import manifest
 from app.warehouse.data_files import DataFile, data_files
@@ -31,6 +31,7 @@ from app.warehouse.saved_states import Position
 from app.whatif.replay.choice import EVERYTHING, Choice
 from app.whatif.replay.refused import LeftOut
 from app.whatif.replay.untimed import Untimed
+from state.engine.blobs import SOURCE_COLUMNS
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -44,6 +45,11 @@ CLOCK_COLUMN = "ts_wall_ms"
 ROWS = 50_000
 """Rows that are packed at once."""
 ROWS_WITH_PAYLOAD = 1_000
+MORE_ROWS = 4
+"""How many times that, at most, where rows of several slices lie side by side."""
+_ALWAYS = {*SOURCE_COLUMNS, *DIGESTS, CLOCK_COLUMN, "cluster", "event_type", "ingest_ms", "topic"}
+"""Columns that every batch has."""
+_NO_EDGES = np.zeros(0, np.int64)
 BIN_MS = 1000
 """Where slices may be cut."""
 
@@ -206,15 +212,12 @@ class Archive:
     def read(self, task: Task, edges: Array) -> dict[int, Blobs]:
         """The blobs of a task by slice; slice i is from `edges[i]` to before `edges[i + 1]`."""
         found: dict[int, Blobs] = {}
-        held: dict[int, list[pa.RecordBatch]] = {}
-        for batch in self._batches(task):
-            for number, rows in _sliced(batch, self._times(batch), edges):
-                parts = held.setdefault(number, [])
-                parts.append(rows)
-                if sum(p.num_rows for p in parts) >= self._rows:
-                    self.pack(held.pop(number), found.setdefault(number, {}))
-        for number, parts in held.items():
-            self.pack(parts, found.setdefault(number, {}))
+        for batch in self._batches(task, edges):
+            place = np.searchsorted(edges, self._times(batch), side="right") - 1
+            numbers = np.unique(place)
+            pack = self._packing(batch)
+            for number in numbers[(numbers >= 0) & (numbers < len(edges) - 1)].tolist():
+                pack(found.setdefault(number, {}), place != number if len(numbers) > 1 else None)
         return found
 
     def whole(
@@ -226,22 +229,24 @@ class Archive:
         for file in self.files:
             for task in self.tasks(file, FIRST_MS):
                 for batch in self._batches(task):
-                    self.pack([batch if keep is None else keep(batch)], blobs)
+                    self._packing(batch if keep is None else keep(batch))(blobs)
         latest = self.counted().latest_ms
         plain = {key: [blob.to_pybytes() for blob in parts] for key, parts in blobs.items()}
         return plain, int(latest.max()) if len(latest) else 0
 
-    def _batches(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """Rows of the jobs' kinds that are chosen."""
+    def _batches(self, task: Task, edges: Array = _NO_EDGES) -> Iterator[pa.RecordBatch]:
+        """Rows of the jobs' kinds that are chosen; the more slices they are of, the more at once,
+        so that what each slice gets of them is not much less."""
         with self.open(task.file) as opened:
-            there = set(opened.schema_arrow.names)
-            columns = [name for name in self._columns if name in there]
+            about = opened.metadata.row_group(task.row_group)
+            rows = self._rows * min(_slices_of(about, edges), MORE_ROWS)
             for batch in opened.iter_batches(
-                self._rows, [task.row_group], columns, use_threads=False
+                rows, [task.row_group], _with_values(opened, about, self._columns),
+                use_threads=False,
             ):
-                rows = self._chosen(batch)
-                if rows.num_rows:
-                    yield rows
+                chosen = self._chosen(batch)
+                if chosen.num_rows:
+                    yield chosen
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         mine = pc.is_in(batch.column("event_type"), self._kinds)
@@ -255,32 +260,46 @@ class Archive:
             return wall.to_numpy()
         return self._untimed.filled(batch, wall)
 
-    def pack(self, parts: Sequence[pa.RecordBatch], into: Blobs) -> None:
-        """Validate, route and pack rows of `events`."""
-        batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-        if not batch.num_rows:
-            return
-        parsed = from_table(batch, list(self._routes))
-        ingest_ms = int(pc.max(batch.column("ingest_ms")).as_py())
-        packed = pack_parsed(
-            parsed, batch, self._routes, self.shards, ingest_ms, self._left_out.rows(batch),
-            self._as_spelled,
+    def _packing(self, batch: pa.RecordBatch) -> Callable[..., None]:
+        """Validate rows of `events`; the answer routes and packs them into blobs, but for those
+        that are outside (bool)."""
+        names = list(self._routes)
+        ingest_ms = pc.max(batch.column("ingest_ms")).as_py() or 0
+        packing = Packing(
+            from_table(batch, names), batch, self._routes, self.shards, ingest_ms, self._as_spelled
         )
-        columns = (packed.column(name) for name in ("job", "shard", "blob"))
-        for job, shard, blob in zip(*columns, strict=True):
-            if job.as_py() != CLOCK:
-                into.setdefault((job.as_py(), shard.as_py()), []).append(blob.as_buffer())
+        refused = self._left_out.rows(batch)
+
+        def pack(into: Blobs, outside: Array | None = None) -> None:
+            left_out = refused if outside is None else {
+                job: outside | refused[job] if job in refused else outside for job in names
+            }
+            packed = packing.rows(left_out)
+            columns = (packed.column(name) for name in ("job", "shard", "blob"))
+            for job, shard, blob in zip(*columns, strict=True):
+                if job.as_py() != CLOCK:
+                    into.setdefault((job.as_py(), shard.as_py()), []).append(blob.as_buffer())
+
+        return pack
 
 
-def _sliced(
-    batch: pa.RecordBatch, times: Array, edges: Array
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows by slice; those outside of all slices are left out."""
-    place = np.searchsorted(edges, times, side="right") - 1
-    numbers = np.unique(place)
-    for number in numbers[(numbers >= 0) & (numbers < len(edges) - 1)].tolist():
-        yield number, (
-            batch if len(numbers) == 1 else batch.take(pa.array(np.flatnonzero(place == number)))
-        )
+def _slices_of(about: Any, edges: Array) -> int:
+    """How many slices the rows of a row group may belong to, as its statistics have it."""
+    clock = next(column for column in map(about.column, range(about.num_columns))
+                 if column.path_in_schema == CLOCK_COLUMN)
+    known = clock.statistics
+    if known is None or not known.has_min_max:
+        return 1
+    first, last = np.searchsorted(edges, [known.min, known.max], side="right")
+    return int(last - first) + 1
 
 
+def _with_values(opened: pq.ParquetFile, about: Any, columns: Sequence[str]) -> list[str]:
+    """Those of some columns that a row group has, without optional ones in which all is null."""
+    there = set(opened.schema_arrow.names)
+    found = (about.column(place) for place in range(about.num_columns))
+    empty = {
+        column.path_in_schema for column in found
+        if column.statistics is not None and column.statistics.null_count == about.num_rows
+    } - _ALWAYS
+    return [name for name in columns if name in there - empty]
