@@ -75,7 +75,6 @@ class SourceSettings(Model):
     format: Literal[
         "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "kafka_producers", "pulsar",
         "pulsar_messages", "pulsar_admin", "files", "delta", "demo",
-        "pulsar_admin", "files", "delta", "demo",
     ]
     path: str | None = None
     options: dict[str, str] = {}

@@ -11,7 +11,7 @@ from app.warehouse.read_only import TABLE_FUNCTIONS
 HEAD = """\
 # Queries
 
-Written by `python -m app.docs` from `app/queries`; change those.
+Written by `python -m app.docs` from `app/warehouse/questions`; change those.
 
 `query` runs a ready question by its name, or a SQL statement, with DuckDB over the Delta tables,
 without Spark. [tables.md](tables.md) has the tables and views.

@@ -57,6 +57,18 @@ def test_the_readme_shows_the_two_commands_to_begin_with():
     assert [p.values[0] for p in ALL][:2] == [["./spark-submit.sh", "demo"], ["./test.sh"]]
 
 
+def test_the_readme_quotes_the_output_of_the_demo():
+    quoted = blocks(ROOT / "README.md", "text")[0].splitlines()
+    shown = blocks(ROOT / "docs" / "demo.md", "text")[0].splitlines()
+    assert [line for line in quoted if line not in shown] == []
+
+
+def test_the_readme_links_every_page_but_the_runbooks():
+    linked = set(re.findall(r"\]\((docs/[^)#]+\.md)", (ROOT / "README.md").read_text("utf-8")))
+    pages = {str(page.relative_to(ROOT)) for page in PAGES[1:] if page.parent.name != "runbooks"}
+    assert linked == pages
+
+
 @pytest.mark.parametrize("words", ALL)
 def test_every_command_and_option_that_is_shown_exists(words):
     if words[0] == "./test.sh":
