@@ -1,7 +1,7 @@
-"""Regroups Arrow batches to a suitable size, whatever size Spark passes.
+"""Regroups Arrow batches to a size that suits the stage.
 
-Spark has one limit of rows per Arrow batch for every Python stage. The stateful operator takes a
-row per blob, so that its limit must be small (`app.stream.session`); parsing wants many records at
+Spark has one limit of rows per Arrow batch for all Python stages. The stateful operator takes one
+row per blob and needs a small limit (`app.stream.session`); parsing works best on many records at
 once.
 """
 
@@ -18,9 +18,9 @@ BYTES = 32 << 20
 def regrouped(
     batches: Iterator[pa.RecordBatch], rows: int = ROWS, most_bytes: int = BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of up to `rows` and about `most_bytes`, in their order.
+    """The rows in batches of up to `rows` rows and about `most_bytes` bytes, in their order.
 
-    A batch that is larger already passes as it is; batches of different columns are not joined.
+    A larger batch passes unchanged; batches with different columns are not joined.
     """
     held: list[pa.RecordBatch] = []
     count = size = 0

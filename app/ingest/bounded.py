@@ -1,7 +1,7 @@
-"""The packer in a catch-up: how far the rows of a batch move the stream's clock.
+"""The packer during a catch-up: bounds how far the rows of a batch move the stream's clock.
 
 Runs in a Python worker. The driver passes the bound (`app.stream.catch_up`) as a local property of
-Spark; without it the rows are as the packer makes them.
+Spark; without it the packer's rows are unchanged.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from app.ingest.sources.raw import Batches, Step
 
 BOUND = "weir.clock.bound"
-"""Local property of a batch that leaves records behind: a wall time (ms), or UNKNOWN."""
+"""Local property of a batch that leaves records in the source: a wall time (ms), or UNKNOWN."""
 UNKNOWN = ""
-"""A partition of the batch has not been seen before: the clock stays where it is."""
+"""The batch has a partition that was not read before: the clock does not move."""
 _CLOCK = Message(Kind.CLOCK).address
 
 
 def bounded(pack: Step) -> Step:
-    """The packer with the clock of its rows bounded, if the driver has set a bound for the batch.
+    """The packer, with the clock of its rows bounded if the driver has set a bound for the batch.
 
-    A task reads one partition, and adds a row with the latest time of it.
+    A task reads one partition and adds a row with the latest time in it.
     """
 
     def packed(batches: Batches) -> Batches:
@@ -74,7 +74,7 @@ def _noting(batches: Batches, note: Callable[[str], None]) -> Batches:
 
 
 def _moments(latest_ms: int | None, bound_ms: int | None, count: int) -> pa.Array:
-    """The time of each row; null leaves the clock where it is."""
+    """The time of each row; null does not move the clock."""
     known = latest_ms is not None and bound_ms is not None
     moment = min(latest_ms, bound_ms) * 1000 if known else None  # type: ignore[type-var]
     return pa.array([moment] * count, pa.timestamp("us", tz="UTC"))

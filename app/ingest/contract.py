@@ -1,7 +1,7 @@
-"""The event contract: records in, columns and verdicts out.
+"""The event contract: turns records into columns and verdicts.
 
-`parse` takes JSON as a source gives it, `from_table` records that are columns already. Neither
-raises for anything that a record may contain: an unusable record is a row of `Parsed.bad`.
+`parse` takes JSON from a source, `from_table` records that are columns already. Neither raises for
+the contents of a record: an unusable record is a row of `Parsed.bad`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from udfs.topics import normal_topic
 
 Array = np.ndarray
 DIGESTS = ("payload_bytes", "payload_crc32")
-"""Columns in addition to the contract's: what the archive keeps of a payload."""
+"""Columns that the archive adds to the contract's: length and checksum of a payload."""
 _INTEGER = r"^-?(0|[1-9][0-9]{0,18})$"
 
 
@@ -57,7 +57,7 @@ class Parsed:
 
     @property
     def n(self) -> int:
-        """How many records, the bad ones included."""
+        """Number of records, refused ones included."""
         return self.block.n
 
     @cached_property
@@ -81,9 +81,9 @@ class Parsed:
 
     @cached_property
     def archivable(self) -> Array:
-        """Records for `events` (bool): valid, and some job could apply them.
+        """Records for `events` (bool): valid, and applicable by some job.
 
-        A valid record that no job reads is included, or no table would have it.
+        Valid records that no job reads are included; otherwise no table would have them.
         """
         return self.valid & ((self.verdicts.applies != 0) | (self.verdicts.missing_clock == 0))
 
@@ -103,7 +103,9 @@ class Parsed:
 
     @cached_property
     def topic(self) -> pa.DictionaryArray:
-        """Topic names in their one spelling: with scheme (not Kafka's) and partition's ending."""
+        """Topic names in their canonical spelling: with scheme (except Kafka's) and the ending of a
+        partition.
+        """
         codes, names = self.block.text("topic")
         partition = np.where(self.block.has("partition"), self.block.number("partition"), -1)
         partition = np.maximum(partition, -1)
@@ -119,7 +121,9 @@ class Parsed:
 
 @numba.njit(cache=True, nogil=True)
 def distinct(keys: Array, codes: Array) -> tuple[Array, Array]:
-    """Number of each key in order of appearance (-1 where the code is null); first rows."""
+    """Number of each key in order of appearance (-1 if its code is null), and the first row of
+    each.
+    """
     n = len(keys)
     places = 64
     while places < 2 * n:
@@ -167,11 +171,11 @@ def from_table(
     table: pa.Table | pa.RecordBatch, jobs: Sequence[str], limits: Limits | None = None,
     ingest_ms: int | None = None, text_numbers: bool = False,
 ) -> Parsed:
-    """Validate records that come as columns of the contract; others are ignored, absent ones null.
+    """Validate records that are columns of the contract. Other columns are ignored, missing ones
+    are null.
 
-    `payload_bytes` and `payload_crc32` describe payloads that are absent. With
-    `text_numbers` text in a column of integers is taken, where it is one. Raises UserError for a
-    column of another type.
+    `payload_bytes` and `payload_crc32` describe payloads that are absent. With `text_numbers` a
+    column of integers may contain text of digits. Raises UserError for a column of another type.
     """
     block = new_block(table.num_rows)
     if DIGESTS[0] in table.column_names:
@@ -197,7 +201,7 @@ def _validated(block: Block, limits: Limits, ingest_ms: int | None, jobs: Sequen
 
 
 def _typed(name: str, column: pa.Array, block: Block) -> pa.Array:
-    """A column in the type of the contract; integers beyond 32 bits become BAD_TYPE."""
+    """A column in the type of the contract; integers beyond 32 bits get the reason BAD_TYPE."""
     expected = wanted(name)
     kind = column.type
     if kind == expected or pa.types.is_null(kind):
@@ -221,12 +225,12 @@ def _typed(name: str, column: pa.Array, block: Block) -> pa.Array:
 
 
 def wanted(name: str) -> pa.DataType:
-    """Type of a column of the contract."""
+    """The type of a column of the contract."""
     return SCHEMA.field(name).type
 
 
 def _numbers(name: str, column: pa.Array, block: Block) -> pa.Array:
-    """Text as integers; what is none, or none of 64 bits, becomes BAD_TYPE."""
+    """Text as integers; text that is no 64-bit integer gets the reason BAD_TYPE."""
     fits = pc.match_substring_regex(column, _INTEGER)
     values = [
         int(v) if ok and -(2**63) <= int(v) < 2**63 else None

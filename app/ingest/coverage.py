@@ -1,7 +1,7 @@
-"""How much of each broker and minute was read, and the gaps that its feed has announced.
+"""Counts the records of each broker and minute, and the gaps that feeds announce.
 
-Counted where the archive parses every record anyway: one query sees each record of a warehouse, and
-commits its counts with its files, so a repeated micro-batch counts nothing twice.
+The archive counts because it parses every record of the warehouse once. It commits the counts with
+its files, so a repeated micro-batch counts nothing twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from state.events import EVERY_BROKER, KIND_INDEX
 COUNTS, GAPS = "coverage_counts", "coverage_gaps"
 MINUTE_MS = 60_000
 LATEST_MS = 253_402_300_799_999
-"""9999-12-31: records of a later wall time, or of none, count in minute 0."""
+"""9999-12-31: records with a later wall time, or without one, count in minute 0."""
 _GAP = KIND_INDEX["gap"]
 
 
@@ -27,13 +27,13 @@ class Coverage:
     """Counts of one task."""
 
     def __init__(self, blind_ms: Mapping[str, int]) -> None:
-        """`blind_ms` has, by job, how long it is blind after a gap."""
+        """`blind_ms` has, by job, the time for which it is blind after a gap."""
         self._blind_ms = blind_ms
         self._counts: dict[tuple[str, str, int], list[int]] = {}
         self._gaps: list[dict[str, Any]] = []
 
     def add(self, parsed: Parsed) -> None:
-        """Count records that name a broker, and keep the gaps among them."""
+        """Count records that name a broker, and collect their gaps."""
         block = parsed.block
         (cluster, clusters), (broker, brokers) = (block.text(n) for n in ("cluster", "broker"))
         wall = block.number("ts_wall_ms")
@@ -73,7 +73,7 @@ class Coverage:
                 self._gaps.append({**gap, "job": job, "blind_until_ms": until})
 
     def tables(self) -> dict[str, pa.Table]:
-        """Rows of the tables that have any."""
+        """Rows of each table that has any."""
         found = {}
         if self._counts:
             keys, values = list(self._counts), list(self._counts.values())

@@ -1,8 +1,7 @@
-"""The messages from the packer to the operator, and from the operator to the committer.
+"""Messages from the packer to the operator, and from the operator to the committer.
 
-Both travel as rows of a name and a blob. Most rows carry records for a job, or rows of a table, and
-have its name. The others are notes; the first character of their name is one that no job and no
-table begins with.
+A message is a row with a name and a blob. Most rows carry records of a job or rows of a table and
+have its name. The name of any other kind begins with a character that begins no job and no table.
 """
 
 from __future__ import annotations
@@ -13,15 +12,17 @@ from typing import Any
 
 
 class Kind(Enum):
-    """Kinds of messages; the value begins the message's address."""
+    """Kinds of messages; the value is the first character of the name."""
 
     DATA = ""
     """Records for a job, or rows of a table."""
     CLOCK = "@"
-    """Only the row's time: a batch without records for these jobs. In a catch-up with the latest
-    time (ms) of a source partition, which goes on to the committer."""
+    """Only the time of the row, for a batch without records of these jobs. During a catch-up it
+    carries the latest time (ms) of a source partition, which the operator passes on to the
+    committer.
+    """
     FILE = "+"
-    """A data file that a task has written becomes part of the named table."""
+    """A data file, written by a task, that becomes part of the named table."""
     LATE = "!"
     """The `idle_advance_ms` (ms) that would have kept records which came too late."""
 
@@ -31,7 +32,7 @@ _NOTES = {kind.value: kind for kind in Kind if kind.value}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One row: its kind, the job or table it is for, and what it carries."""
+    """A row: its kind, the job or table that it is for, and its blob."""
 
     kind: Kind
     name: str = ""

@@ -1,8 +1,8 @@
-"""Payloads of chunks: staged in files while their message is incomplete, joined when it is whole.
+"""Payloads of chunks: staged in files while their message is incomplete, joined when it is
+complete.
 
-Tasks write and read the files, the driver only makes them part of the tables. A file is named
-after the records whose payloads it holds, so that a repeated micro-batch writes the same file
-again.
+Tasks write and read the files; the driver only adds them to the tables. The name of a file follows
+from the records whose payloads it has, so a repeated micro-batch writes the same file again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ Array = np.ndarray
 STAGED = "chunk_payloads"
 WHOLE = "chunk_messages"
 GROUP_BYTES = 4 << 20
-"""Payload bytes of a row group of a staged file: what is read for one chunk of it."""
+"""Payload bytes of a row group of a staged file, the unit that is read for one chunk."""
 SLICE_BYTES = 32 << 20
-"""Payload bytes of messages that are joined and written at once; a larger message goes alone."""
+"""Payload bytes of messages that are joined and written at once; a larger message is written alone.
+"""
 OPEN_FILES = 16
 _TEXT = re.compile(rb'("payload"\s*:\s*)"((?:[^"\\]|\\.)*)"?')
 _OTHER = re.compile(rb'("payload"\s*:\s*)(?!")([^,}\s][^,}]*)')
@@ -59,7 +60,7 @@ class Files:
     storage: dict[str, str]
 
     def writer(self, path: str, schema: pa.Schema, **options: Any) -> pq.ParquetWriter:
-        """A writer of a new file; nothing is compressed twice."""
+        """A writer of a new file, without compression of payloads."""
         common = {"compression": "snappy", "use_dictionary": False, "write_statistics": False}
         if "://" not in self.root:
             file = Path(self.root) / path
@@ -85,13 +86,15 @@ class Files:
 
 @dataclass
 class Payloads:
-    """Where the payloads of a warehouse wait and where whole messages go; works inside tasks."""
+    """The payloads of a warehouse: where they wait, and where complete messages go. Works inside
+    tasks.
+    """
 
     staged: Files
     whole: Files
     inline_bytes: int
     largest_bytes: int
-    """Messages that declare more are not assembled."""
+    """Messages that declare a larger size are not assembled."""
     _added: list[Message] = field(default_factory=list)
     _open: OrderedDict[str, tuple[pq.ParquetFile, Array]] = field(default_factory=OrderedDict)
 
@@ -104,8 +107,9 @@ class Payloads:
         return added
 
     def stage(self, rows: pa.Table, identity: bytes | None = None) -> str:
-        """Write rows of `chunk_payloads`; answers their file. The rows name it, unless
-        `identity` does."""
+        """Write rows of `chunk_payloads` into a file; returns its name, which follows from the rows
+        or from `identity`.
+        """
         if identity is None:
             positions = rows.select(["cluster", "topic", "ledger_id", "entry_id"])
             sums = [zlib.crc32(p) for p in rows.column("payload").to_pylist()]
@@ -176,7 +180,7 @@ def _groups(payloads: Any, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _cuts(sizes: Array, most: int) -> Iterator[tuple[int, int]]:
-    """Stretches of rows of up to so many bytes each; at least one row."""
+    """Ranges of rows of up to a number of bytes each, of at least one row."""
     begin, total = 0, 0
     for i, size in enumerate(sizes.tolist()):
         if i > begin and total + size > most:
@@ -188,7 +192,8 @@ def _cuts(sizes: Array, most: int) -> Iterator[tuple[int, int]]:
 
 
 def joined(rows: pa.Table, source: Payloads | None = None) -> pa.Table:
-    """Messages with their payload instead of where their chunks are; null where one is missing."""
+    """Messages with their payload in place of the places of their chunks; null if one is missing.
+    """
     files, numbers, inline = (rows.column(name).to_pylist() for name in PARTS)
     payloads = [
         None if parts is None else _message(parts, numbers[i], inline[i], source)

@@ -54,9 +54,9 @@ class Findings:
     wrong: dict[str, Array]
     """By position column, which of its codes hold no position (the last one is for null)."""
     wrong_markers: Array
-    """Rows whose `marker_ids` hold something else than entries."""
+    """Rows whose `marker_ids` are not all positions of entries."""
     policy_problems: list[str | None]
-    """By code of `policy_json`; also of documents that hold without a key."""
+    """By code of `policy_json`; includes documents of which only unknown keys are refused."""
 
 
 def bad_rows(block: Block, found: Findings) -> pa.Table:

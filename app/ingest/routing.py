@@ -1,9 +1,9 @@
-"""Routing: valid records to the shards of the jobs that read them, packed as Arrow blobs.
+"""Routing: packs valid records as Arrow blobs for the shards of the jobs that read them.
 
 Runs in a Python worker, one Arrow batch of raw records at a time. A blob has the columns of a job
-(`state.engine.blobs`), so 64-bit integers and nulls travel as they are and a name crosses the
-shuffle once per blob. Every row of the answer carries the latest wall time of
-the valid records of its batch: Spark derives the stream's clock from it.
+(`state.engine.blobs`), so 64-bit integers and nulls stay exact and a name crosses the shuffle once
+per blob. Every row carries the latest wall time of the valid records of its batch, from which Spark
+derives the stream's clock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from udfs.users import user_of
 Array = np.ndarray
 PACKED = "job string, shard int, ts timestamp, blob binary"
 CLOCK = Message(Kind.CLOCK).address
-"""Job of a row that carries nothing but the latest wall time."""
+"""Job name of a row that has only the latest wall time."""
 LATEST_MS = 253_402_300_799_999
 """9999-12-31: later wall times do not move the stream's clock."""
 _TS = pa.timestamp("us", tz="UTC")
@@ -46,7 +46,7 @@ _SCHEMA = pa.schema(
 PRINCIPAL = "principal"
 TOPIC = "topic"
 FILLED = ("home", "ingest_ms")
-"""Columns of a blob that no block has."""
+"""Columns of a blob that are not columns of a block."""
 POLICY = KIND_INDEX["policy"]
 DISPATCH = KIND_INDEX["dispatch"]
 PLACES = ("payload_file", "payload_row")
@@ -57,9 +57,9 @@ BLOB_BYTES = 3 << 19
 
 @dataclass(frozen=True)
 class Route:
-    """What a job takes: its columns, and the columns whose values name its key.
+    """The records that a job takes: its columns, and the columns of its key.
 
-    With `assembles` the payloads of chunks travel as well; `payloads` stages the large ones.
+    With `assembles` payloads of chunks travel as well; `payloads` stages the large ones.
     """
 
     columns: tuple[str, ...]
@@ -71,7 +71,7 @@ class Route:
 
 
 _NUMBER, _TEXT, _OWN, _LATER = np.int64(0), np.int64(1), np.int64(2), np.int64(3)
-"""Where a column of a blob comes from."""
+"""Origins of a blob's column."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -106,9 +106,9 @@ def packer(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: raw records in, rows of PACKED out.
 
-    `live` = the records are read for the first time, so one far in the future is refused.
-    `as_spelled`: a topic goes to the shard of its name as it is in the record, as in layout 1 of
-    the manifest; else to that of its full name.
+    With `live` records are read for the first time, so one far in the future is refused. With
+    `as_spelled` a topic belongs to the shard of its name as the record spells it, as in layout 1 of
+    the manifest; otherwise to that of its full name.
     """
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -121,9 +121,8 @@ def packer(
 
 
 def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
-    """Columns of `events` that these jobs need to be packed again, and the kinds that they read.
-
-    Of records that have been validated before; what is not needed need not be read.
+    """Columns of `events` that these jobs need to pack records again, and the kinds that they read.
+    The records have been validated before.
     """
     kinds = [kind for kind in KINDS if set(readers(kind.name)) & set(routes)]
     wanted = {*COMMON, "partition", "ts_wall_ms", "ts_mono_ns"}
@@ -211,7 +210,7 @@ def _latest_ms(parsed: Parsed) -> int | None:
 
 @dataclass(frozen=True)
 class _Part:
-    """Records that go to a shard of a job: their rows, and whether each is at home there."""
+    """Records for a shard of a job: their rows, and whether the shard is the home of each."""
 
     shard: int
     home: Array
@@ -254,8 +253,9 @@ def _by_shard(
 
 
 def _for_all(parsed: Parsed, rows: Array, everywhere: tuple[str, ...]) -> Array:
-    """Positions in `rows` of the records for every shard: of some kinds, and the policies that
-    hold for every broker of their cluster."""
+    """Positions in `rows` of the records for every shard: records of some kinds, and policies for
+    every broker of a cluster.
+    """
     kinds = parsed.kind[rows]
     found = np.flatnonzero(
         np.isin(kinds, [KIND_INDEX[kind] for kind in everywhere]) | (kinds == POLICY)
@@ -272,17 +272,17 @@ def _for_all(parsed: Parsed, rows: Array, everywhere: tuple[str, ...]) -> Array:
 
 @dataclass(frozen=True)
 class _Content:
-    """Payloads of a block that travel: those that stay in the blob, and the rows of a file."""
+    """The payloads of a block that travel: inside the blob, or as rows of a file."""
 
     inline: Array
     """Per record, whether its payload goes into the blob (bool)."""
     file: str | None = None
     row: Array | None = None
-    """Per record, the row of the file, -1 without."""
+    """Per record, the row of the file; -1 without one."""
 
 
 def _content(parsed: Parsed, identity: pa.RecordBatch, route: Route) -> _Content:
-    """Which payloads of chunks go where; stages those that are too long for the blob."""
+    """Decide where payloads of chunks travel, and stage those that are too long for the blob."""
     block, store = parsed.block, route.payloads
     sizes, _ = block.digests
     chunk = (parsed.kind == DISPATCH) & (block.number("num_chunks") > 1) & parsed.valid
@@ -334,7 +334,7 @@ class _Packer:
         self._marker_ids: Array | None = None
 
     def _add(self, values: pa.StringArray) -> int:
-        """Distinct names of a column; answers the position of the first."""
+        """Add the distinct names of a column; returns the position of the first."""
         first = self._known
         self._names.append(values)
         self._known += len(values)
@@ -354,7 +354,7 @@ class _Packer:
         return self._numbered(pc.binary_join(lists, ",").dictionary_encode())
 
     def _column(self, name: str, content: _Content | None) -> Array | None:
-        """A column of one job alone that is not taken from the block as it is (per record)."""
+        """A column that only one job has and that differs from the block's (per record)."""
         if name == "marker_ids":
             if self._marker_ids is None:
                 self._marker_ids = self._markers()

@@ -1,4 +1,5 @@
-"""The record-local rules of the contract (section 6), and what they compare records with."""
+"""The rules on single records of the contract (section 6), and the values that they compare with.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,9 @@ POLLED, KAFKA = 1, 2
 
 
 class Masks(NamedTuple):
-    """Bit sets and tables of the compiled pass; arguments, so that no cache outlives them."""
+    """Bit sets and tables of the compiled pass. They are arguments, so that no compiled cache
+    outlives them.
+    """
 
     required: Array
     """By kind, the last one for an unknown kind."""

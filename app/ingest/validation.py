@@ -1,7 +1,7 @@
-"""The record-local rules of the contract (section 6), applied to a whole block at once.
+"""The rules on single records of the contract (section 6), applied to a whole block at once.
 
-One compiled pass over bit sets and numbers; names, positions and policies are validated once
-per distinct value before it. Reasons are written out only for the records that failed.
+One compiled pass over bit sets and numbers. Before it, names, positions and policies are validated
+once per distinct value. Reasons are written only for the records that failed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from udfs.topics import INCOMPLETE, NOT_PERSISTENT, classify_topics
 Array = np.ndarray
 
 class _Flags(NamedTuple):
-    """What was found per distinct value, by the codes of the column; the last is for null."""
+    """Findings per distinct value, by the codes of the column; the last one is for null."""
 
     kind: Array
     feed: Array
@@ -84,7 +84,7 @@ class Verdicts:
     """The result of the rules for each record of a block."""
 
     valid: Array
-    """Every rule but MISSING_CLOCK holds (bool); of a policy, if only keys are unknown, too."""
+    """Every rule but MISSING_CLOCK holds (bool). A policy with unknown keys only is valid."""
     applies: Array
     """Jobs that could apply the record, enabled or not: bit j is job j of `JOBS` (uint8)."""
     missing_clock: Array
@@ -103,7 +103,8 @@ def _validate(
     numbers: _Numbers, masks: Masks, enabled: np.uint8, latest: int, failed: Array,
     missing: Array, applies: Array, no_clock: Array, kinds: Array, kafka: Array,
 ) -> None:
-    """Set a bit per failed rule in `failed` (the caller sets UNPARSEABLE), and the others."""
+    """Set a bit per failed rule in `failed` (the caller sets UNPARSEABLE), and the other results.
+    """
     none = np.uint64(0)
     for i in range(len(failed)):
         if failed[i]:
@@ -213,7 +214,7 @@ def validate(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Verdic
 
 
 def _policy(text: str) -> tuple[str | None, bool]:
-    """The mistake in a document, and whether the rest of it holds."""
+    """The mistake in a document, and whether the rest of it applies."""
     document, wrong = policies.parse_document(text)
     return (wrong, False) if document is None else (policies.unknown_limits(document), True)
 
@@ -243,7 +244,7 @@ def _wrong_positions(positions: pa.Array, lowest_entry: int) -> Array:
 
 
 def _wrong_markers(block: Block) -> Array:
-    """Rows whose `marker_ids` hold something else than positions of entries."""
+    """Rows whose `marker_ids` are not all positions of entries."""
     lists = block.marker_ids
     if lists is None or lists.null_count == len(lists):
         return np.zeros(0, np.int64)

@@ -1,5 +1,6 @@
-"""What a Python worker of Spark is spared: reading zip files again, looking for garbage in vain,
-clearing the same memory for every batch."""
+"""Saves a Python worker of Spark repeated work: rereading zip files, useless garbage collections,
+clearing the same memory for every batch.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ _settled = False
 _task: int | None = None
 _tasks = 0
 OFTEN = 8
-"""Tasks of a process before each of which its objects are set aside; later ones at powers of 2."""
+"""Number of tasks of a process before each of which its objects are set aside; later only at powers
+of 2.
+"""
 
 
 def settle() -> None:
-    """Called wherever a task enters Weir's code; does something once per process and task."""
+    """Called where a task enters Weir's code; acts once per process and once per task."""
     global _settled
     if not _settled:
         _settled = True
@@ -31,12 +34,12 @@ def settle() -> None:
 
 
 def _set_aside() -> None:
-    """Take what lives before a task out of the collector's sight.
+    """Exempt the objects that live before a task from garbage collection.
 
     Spark has a worker collect garbage after every task, which visits each of the hundred thousands
-    of objects of numba, pyarrow and pandas: 70 to 100 ms a task, four times a micro-batch. What is
-    set aside and becomes garbage later is lost, so it is done as often as code is still loaded, and
-    ever more seldom afterwards.
+    of objects of numba, pyarrow and pandas: 70 to 100 ms a task, four times a micro-batch. Exempted
+    objects that become garbage later are never freed, so this is done often while code is still
+    loaded, and ever less often afterwards.
     """
     global _task, _tasks
     task = _this_task()
@@ -55,11 +58,11 @@ def _this_task() -> int:
 
 
 def _keep_directories() -> None:
-    """Let importers of zip files read a file's directory again only when the file has changed.
+    """Let zip importers reread a file's directory only if the file has changed.
 
-    Spark has every task forget what its worker knows of modules (`importlib.invalidate_caches`),
-    and before Python 3.12 an importer then reads the directory of its zip again at once. Spark's
-    own jar is on the path of every worker: 130 to 300 ms a task, three times a micro-batch.
+    Spark clears its worker's import caches in every task (`importlib.invalidate_caches`), and
+    before Python 3.12 an importer then rereads the directory of its zip at once. Spark's own jar is
+    on the path of every worker: 130 to 300 ms a task, three times a micro-batch.
     """
     importer = zipimport.zipimporter
     again: Callable[[zipimport.zipimporter], None] | None
@@ -71,7 +74,7 @@ def _keep_directories() -> None:
 def _changed_only(
     again: Callable[[zipimport.zipimporter], None],
 ) -> Callable[[zipimport.zipimporter], None]:
-    """The method, called only for files that are not as they were at the last call."""
+    """The method, called only for files that have changed since the last call."""
 
     def invalidate_caches(self: zipimport.zipimporter) -> None:
         place = f"{self.archive}{os.sep}{self.prefix}"

@@ -1,9 +1,9 @@
-"""Maintenance of a warehouse: compaction, retention, and the removal of what nobody needs.
+"""Maintenance of a warehouse: compaction, retention, and removal of unneeded files.
 
-The commands `maintain` and `forget`, and the process that runs beside `run`. Start with `upkeep`:
-it takes the tables one by one; `compaction`, `retention`, `vacuum` and `logs` each do one thing to
-a table. `forgetting` puts pseudonyms in the place of names.
-Imports `app.warehouse`, `app.config`, `app.background` and the payloads of `app.ingest`.
+The commands `maintain` and `forget`, and the process beside `run`. Start with `upkeep`, which
+maintains one table after the other; `compaction`, `retention`, `vacuum` and `logs` each do one
+step. `forgetting` replaces names by pseudonyms. Imports `app.warehouse`, `app.config`,
+`app.background` and the payloads of `app.ingest`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def maintain(settings: Settings, dry_run: bool = False, as_json: bool = False) -> int:
-    """Maintain every table of the warehouse of `settings`; 1 if one could not be."""
+    """Maintain every table of the warehouse of `settings`; returns 1 if one could not be
+    maintained.
+    """
     from app.maintain.command import maintain_command
 
     return maintain_command(settings, dry_run, as_json)
@@ -26,7 +28,9 @@ def forget(
     settings: Settings, names: Mapping[str, Sequence[str]], dry_run: bool = False,
     erase: bool = False, as_json: bool = False,
 ) -> int:
-    """Replace names, by kind, in every table of the warehouse; 1 if one table could not be done."""
+    """Replace names, by kind, in every table of the warehouse; returns 1 if a table could not be
+    done.
+    """
     from app.maintain.forget_command import forget_command
 
     return forget_command(settings, names, dry_run, erase, as_json)

@@ -1,5 +1,6 @@
-"""One round of maintenance in a process of its own, for the run beside it: settings come as JSON on
-the standard input, the standard output is one line with the problems."""
+"""One round of maintenance in a process of its own, beside a run. Settings come as JSON on standard
+input; standard output is one line with the problems.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from app.warehouse.run_lock import Busy, only_maintenance
 
 
 def main() -> int:
-    """Maintain the warehouse; 2 if that is refused."""
+    """Maintain the warehouse; returns 2 if that is refused."""
     os.nice(NICENESS)
     settings = Settings.model_validate_json(sys.stdin.read())
     try:

@@ -18,8 +18,9 @@ MODULE = "app.maintain"
 def beside(
     settings: Settings, endless: bool, say: Callable[[str], None]
 ) -> AbstractContextManager[None]:
-    """A context in which tables are maintained, if that is configured and the run has no end;
-    problems go to `say`."""
+    """A context in which tables are maintained, if configured and if the run has no end. Problems
+    go to `say`.
+    """
     interval_ms = settings.maintenance.interval_ms
     if interval_ms is None or not endless:
         return nullcontext()

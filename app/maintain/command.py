@@ -1,4 +1,4 @@
-"""The command `maintain`: one round, and a table of what it did."""
+"""The command `maintain`: one round, and a table of its effects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def maintain_command(settings: Settings, dry_run: bool = False, as_json: bool = False) -> int:
-    """Maintain the warehouse, or print what that would do; 1 if a table could not be."""
+    """Maintain the warehouse, or print what would be done; returns 1 if a table could not be
+    maintained.
+    """
     require_delta_rs(settings.warehouse)
     Warehouse.of(settings).require()
     with nullcontext() if dry_run else only_maintenance(settings):

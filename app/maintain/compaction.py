@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from app.config.maintenance import MaintenanceSettings
 
 LEFT_ALONE = (STAGED,)
-"""Tables whose rows are known by their file and place in it."""
+"""Tables whose rows are referenced by file and place."""
 PASSES = 4
-"""A merged file may complete the next tier."""
+"""Most passes: a merged file may complete the next tier."""
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What a compaction did."""
+    """Effects of a compaction."""
 
     before: int = 0
-    """Files that were merged."""
+    """Number of merged files."""
     after: int = 0
-    """Files that came of them."""
+    """Number of files that replaced them."""
 
 
 def planned(opened: Opened, settings: MaintenanceSettings, now_ms: int) -> Merged:
-    """What a compaction would begin with."""
+    """The first merges of a compaction."""
     if opened.name in LEFT_ALONE:
         return Merged()
     groups = merges(data_files(opened.delta), settings.file_bytes, now_ms)
@@ -39,8 +39,9 @@ def planned(opened: Opened, settings: MaintenanceSettings, now_ms: int) -> Merge
 
 
 def compact(opened: Opened, settings: MaintenanceSettings, now_ms: int) -> Merged:
-    """Merge what can be merged; files that another process has replaced meanwhile stay as they
-    are."""
+    """Merge files until no tier is full. Files that another process has replaced meanwhile are left
+    alone.
+    """
     before = after = 0
     for _ in range(0 if opened.name in LEFT_ALONE else PASSES):
         groups = merges(data_files(opened.delta), settings.file_bytes, now_ms)

@@ -1,8 +1,8 @@
-"""Replaces files of a table in one commit, while others append to it.
+"""Replaces files of a table in one commit, beside writers that append to it.
 
-delta-rs does not refuse a commit that removes a file which another commit has removed since: rows
-merged twice would be in the table twice. So the files are looked for in the newest version, and
-the commit is accepted only as the version after that one; else both are repeated.
+delta-rs does not refuse a commit that removes a file which another commit has already removed, so
+rows merged twice would be in the table twice. Therefore the files are looked up in the newest
+version, and the commit is accepted only as the version after that one; otherwise both are repeated.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ LONGEST_PAUSE_S = 0.05
 
 
 def clock_ms() -> int:
-    """The time at which replaced files leave the table (ms since the epoch)."""
+    """Time at which replaced files are marked as removed (ms since the epoch)."""
     return time.time_ns() // 1_000_000
 
 
 def exchange(
     opened: Opened, gone: Sequence[DataFile], added: Sequence[AddAction], data_change: bool
 ) -> bool:
-    """Replace files by others; False if one of them has left the table meanwhile, or if others
-    commit without a pause. With `data_change` rows leave the table."""
+    """Replace files by others. Returns False if one of them has left the table meanwhile, or if
+    other writers commit without a pause. `data_change` states that rows leave the table.
+    """
     delta = opened.delta
     folder = opened.warehouse.folder
     if added and folder is not None:

@@ -1,4 +1,6 @@
-"""The command `forget`: puts pseudonyms in the place of names, and says what keeps them still."""
+"""The command `forget`: replaces names by pseudonyms, and lists the places that may still hold
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def forget_command(
     settings: Settings, names: Mapping[str, Sequence[str]], dry_run: bool = False,
     erase: bool = False, as_json: bool = False,
 ) -> int:
-    """Forget names, given by their kind; 1 if a table could not be done."""
+    """Forget names, given by their kind; returns 1 if a table could not be done."""
     require_delta_rs(settings.warehouse)
     wanted = [
         name for kind, texts in names.items() for text in texts for name in Name.given(kind, text)
@@ -51,7 +53,7 @@ def forget_command(
 
 
 def still_named(settings: Settings, erase: bool) -> list[str]:
-    """What may keep the names after the command, a line each."""
+    """Places that may hold the names after the command, one line each."""
     history, idle = (
         f"{ms // MINUTE_MS} min" for ms in (settings.maintenance.history_ms, settings.idle_state_ms)
     )

@@ -1,8 +1,8 @@
-"""Puts pseudonyms in the place of names, in every table and page of a warehouse.
+"""Replaces names by pseudonyms in every table and page of a warehouse.
 
-Rows stay, so that counts, alerts and what other clients waited for stay explained. A file that
-names nobody is left alone; another is written anew and exchanged in one commit, beside writers and
-readers. What a batch has written remains known to be written.
+Rows stay, so that counts, alerts and pauses of other clients stay explained. Only files that hold a
+name are rewritten, each exchanged in one commit, beside writers and readers. Batch numbers stay in
+the log, so batches stay written once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 PASSES = 10
-"""Files that another process has merged meanwhile are looked for again."""
+"""Most passes: files that another process has merged meanwhile are looked up again."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Forgotten:
     rows: int = 0
     """Rows that held one of the names."""
     files: int = 0
-    """Files that were written anew, or would be."""
+    """Files that were rewritten, or would be."""
     problem: str | None = None
 
 
@@ -57,9 +57,10 @@ def refuse(settings: Settings, erase: bool) -> None:
 def forget(
     settings: Settings, names: Sequence[Name], dry_run: bool, erase: bool
 ) -> tuple[list[Forgotten], list[str]]:
-    """Replace the names in every table and page; what was found in each table, and the pages.
+    """Replace the names in every table and page. Returns what was found in each table, and the
+    pages.
 
-    With `erase` the history goes as well: old files and commits, which `maintain` keeps for
+    With `erase` the history is removed as well: old files and commits, which `maintain` keeps for
     `history_ms`.
     """
     warehouse = Warehouse.of(settings)
@@ -76,7 +77,7 @@ def forget(
 
 
 class _Table:
-    """One table and the names that leave it."""
+    """One table and the names to replace."""
 
     def __init__(self, settings: Settings, opened: Opened, names: Sequence[Name]) -> None:
         self._own: MaintenanceSettings = settings.maintenance
@@ -85,7 +86,9 @@ class _Table:
         self._values = replacements(names, opened.table)
 
     def forget(self, dry_run: bool, erase: bool) -> Forgotten:
-        """Replace the names; what was found. UserError if others do not let it end."""
+        """Replace the names; returns what was found. UserError if other writers keep it from
+        ending.
+        """
         rows = files = 0
         for _ in range(PASSES):
             found, done = self._look(dry_run)
@@ -99,8 +102,9 @@ class _Table:
         return Forgotten(self._opened.name, rows, files)
 
     def _look(self, dry_run: bool) -> tuple[Forgotten, bool]:
-        """Replace the names in the files of the newest version; what was found, and whether every
-        file could be exchanged."""
+        """Replace the names in the files of the newest version. Returns what was found, and whether
+        every file could be exchanged.
+        """
         rows = files = 0
         done = True
         there = data_files(self._opened.delta)
@@ -117,8 +121,9 @@ class _Table:
         return self._rewriter.replace([file], data_change=True, values=self._values)
 
     def _shorten(self, erase: bool) -> None:
-        """Let the log begin with the rows as they are: earlier commits have the least and greatest
-        names of the files that were replaced."""
+        """Start the log with the present rows: earlier commits have the least and greatest names of
+        the files that were replaced.
+        """
         if erase:
             at_once = self._own.model_copy(update={"history_ms": 0, "orphans_ms": 0})
             vacuum.vacuum(self._opened, at_once, dry_run=False)
@@ -126,7 +131,7 @@ class _Table:
 
 
 def _pages(settings: Settings, names: Sequence[Name], dry_run: bool) -> list[str]:
-    """The pages of audits that hold one of the names; they have pseudonyms afterwards."""
+    """Replace the names in the pages of audits; returns the pages that held one."""
     found = []
     for page in file_names(settings, PAGES):
         text = new = read_text(settings, f"{PAGES}/{page}") or ""

@@ -1,5 +1,6 @@
-"""Files below `_weir` that an interrupted command has left behind: copies of checkpoints and small
-files that were never finished."""
+"""Removes files below `_weir` that interrupted commands have left: unfinished copies of checkpoints
+and small files.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def sweep(settings: Settings, dry_run: bool) -> list[Path]:
-    """Remove what is older than `orphans_ms` and of no use to any start; answers the paths.
+    """Remove leftovers older than `orphans_ms` that no start can use; returns their paths.
 
-    Checkpoints of queries stay, also of those that the configuration no longer has: their jobs
-    continue there when they come back.
+    Checkpoints of queries that the configuration no longer has stay: their jobs continue there when
+    they come back.
     """
     root = local_path(settings.warehouse)
     if root is None or not (root / "_weir").is_dir() or run_lock.at_work(settings):

@@ -1,7 +1,7 @@
-"""Keeps the log of a table short: properties, checkpoints, and the removal of old commits.
+"""Keeps the log of a table short: properties, checkpoints, and removal of old commits.
 
-A checkpoint has every transaction number, so that batches which were committed are still known when
-their commits are gone.
+A checkpoint has every transaction number, so batches stay written once after their commits are
+removed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LogSize:
 
 
 def size(opened: Opened) -> LogSize:
-    """How long the log of a table is."""
+    """The length of a table's log."""
     files = _files(opened)
     numbered = [match for info in files if (match := _NUMBERED.match(info.base_name))]
     checkpoint = max((int(match[1]) for match in numbered if not match[2]), default=-1)
@@ -41,7 +41,7 @@ def size(opened: Opened) -> LogSize:
 
 
 def outdated(opened: Opened, settings: MaintenanceSettings) -> dict[str, str]:
-    """The properties of a table that are not as they are configured."""
+    """Properties of a table that differ from the configured ones."""
     there = opened.delta.metadata().configuration
     return {
         key: value for key, value in log_properties(settings.history_ms).items()
@@ -50,7 +50,7 @@ def outdated(opened: Opened, settings: MaintenanceSettings) -> dict[str, str]:
 
 
 def shorten(opened: Opened, settings: MaintenanceSettings, before: LogSize) -> None:
-    """Write a checkpoint if one is due, and remove what no version of the history needs."""
+    """Write a checkpoint if one is due, and remove commits that no version of the history needs."""
     if before.since_checkpoint >= CHECKPOINT_COMMITS:
         _write_checkpoint(opened)
     # The properties in force are those of the version that is open.
@@ -60,7 +60,9 @@ def shorten(opened: Opened, settings: MaintenanceSettings, before: LogSize) -> N
 
 def begin_anew(opened: Opened, erase: bool) -> None:
     """Write a checkpoint, after which `shorten` can remove all earlier commits once they are older
-    than the history. With `erase` they go now: only while nobody follows the table."""
+    than the history. With `erase` they are removed now, which is safe only while nobody reads the
+    table.
+    """
     _write_checkpoint(opened)
     for info in _files(opened) if erase else ():
         version = _VERSIONS.match(info.base_name)

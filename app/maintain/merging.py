@@ -1,9 +1,9 @@
-"""Which files of a table are merged into one: those of about the same size, oldest first.
+"""Selects files of a table to merge: those of about the same size, oldest first.
 
-Files are merged only with files of their own tier, the one below having eight times smaller files,
-and only once there are MOST of them. So a row is written again once a tier and not in every round,
-and a partition has fewer than MOST small files a tier. Neighbours in time are merged, which
-keeps the range of times of a file narrow.
+A tier has files up to STEP times larger than the tier below. Files are merged only within their
+tier, and only once there are MOST of them. So a row is rewritten once per tier and not in every
+round, and a partition has fewer than MOST small files per tier. Neighbours in time are merged,
+which keeps the range of times of a file narrow.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from app.warehouse.data_files import DataFile
 
 MOST = 8
-"""So many files of one tier are merged."""
+"""Number of files of one tier that are merged."""
 SMALLEST_BYTES = 16 << 10
 STEP = 8
-"""A tier has files up to so many times larger than the tier below."""
+"""Ratio of the file sizes of two neighbouring tiers."""
 FILES_AT_ONCE = 1000
 SETTLED_MS = 120_000
-"""Files younger than this stay: what follows a table reads them first."""
+"""Younger files are not merged, so that followers of the table read them first."""
 CLOSED_MS = 86_400_000
-"""A partition that got no file for so long is merged whole."""
+"""A partition that got no file for this time is merged whole."""
 
 
 def merges(files: Sequence[DataFile], file_bytes: int, now_ms: int) -> list[list[DataFile]]:

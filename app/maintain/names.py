@@ -1,8 +1,8 @@
-"""Names of persons: where tables hold them, and the SQL that puts a pseudonym in their place.
+"""Names of persons: the columns that hold them, and the SQL that replaces them by pseudonyms.
 
-Columns of names and labels are compared as a whole, and so are the strings of policy documents.
-Texts, such as raw records and summaries of alerts, are searched for the name between characters
-that are no letters, digits or underscores.
+Columns of names and labels are compared as a whole, and so are the strings of policy documents. In
+texts, such as raw records and summaries of alerts, a name counts between characters that are no
+letters, digits or underscores.
 """
 
 from __future__ import annotations
@@ -42,24 +42,26 @@ _AROUND = {
     "producer": ("", r"(?:-[0-9]+)?"),
     "topic": (r"(?:[a-z-]+://)?", r"(?:-partition-[0-9]+)?"),
 }
-"""What may stand before and after a name of a kind: `User:` of a principal, the number of a
-message in its uuid, scheme and partition of a topic."""
+"""What may precede and follow a name of a kind: `User:` of a principal, the number of a message in
+its uuid, scheme and partition of a topic.
+"""
 _ESCAPES = r"\\[nrtbf]"
 
 
 @dataclass(frozen=True)
 class Name:
-    """A name to be forgotten, and the pseudonym that takes its place."""
+    """A name to forget, and its pseudonym."""
 
     kind: str
     text: str
-    """Without what `_AROUND` allows around it."""
+    """The name without what `_AROUND` allows around it."""
     pseudonym: str = field(default_factory=lambda: f"forgotten-{secrets.token_hex(6)}")
 
     @classmethod
     def given(cls, kind: str, text: str) -> list[Name]:
-        """A name as a user writes it, such as User:alice or persistent://acme/orders/created; two
-        of one pseudonym where a colon may end a prefix or be part of the name."""
+        """A name as a user writes it, such as User:alice or persistent://acme/orders/created. If a
+        colon may end a prefix or belong to the name, there are two names with one pseudonym.
+        """
         before, after = _AROUND.get(kind, ("", ""))
         short = re.sub(rf"\A{before}", "", text)
         if kind == "topic":
@@ -70,7 +72,7 @@ class Name:
         return [name] if kind == "topic" or short == text else [name, replace(name, text=text)]
 
     def without(self, column: TableColumn, value: str) -> str:
-        """SQL of a value of a column with the pseudonym in place of the name."""
+        """SQL of a column's value with the pseudonym in place of the name."""
         if column.name in (*COLUMNS[self.kind], *VALUES):
             return _each(column.type, value, self._whole)
         if column.name in DOCUMENTS:
@@ -78,20 +80,20 @@ class Name:
         return self._inside(value) if column.name in TEXTS else value
 
     def replaced(self, text: str) -> str:
-        """A text of any length with the pseudonym in place of the name."""
+        """A text with the pseudonym in place of the name."""
         pattern = rf"(?:(?<={_ESCAPES})|(?<!\w)){self._any_spelling}(?!\w)"
         return re.sub(pattern, lambda _: self._new, text)
 
     @property
     def _new(self) -> str:
-        """What takes the place: a topic keeps its namespace, so that it keeps its tenant."""
+        """The pseudonym; that of a topic keeps its namespace, and so its tenant."""
         if self.kind != "topic":
             return self.pseudonym
         return "".join(self.text.rpartition("/")[:2]) + self.pseudonym
 
     @property
     def _spellings(self) -> list[str]:
-        """The name as texts have it: plain, as JSON and as HTML."""
+        """The name as texts spell it: plain, in JSON and in HTML."""
         escaped = json.dumps(self.text)[1:-1]
         upper = re.sub(r"\\u[0-9a-f]{4}", lambda found: rf"\u{found[0][2:].upper()}", escaped)
         plain = json.dumps(self.text, ensure_ascii=False)[1:-1]
@@ -121,7 +123,7 @@ class Name:
 
 
 def replacements(names: Iterable[Name], table: Table) -> dict[str, str]:
-    """By column of a table that may hold one of the names: SQL of its value without them."""
+    """By column that may hold one of the names: SQL of its value without them."""
     found: dict[str, str] = {}
     for column in table.columns:
         value = stored = f'"{column.name}"'
@@ -133,7 +135,7 @@ def replacements(names: Iterable[Name], table: Table) -> dict[str, str]:
 
 
 def _each(kind: pa.DataType, value: str, replace: Callable[[str], str]) -> str:
-    """SQL that replaces in a text, or in every text of a list or of the values of a map."""
+    """SQL that replaces in a text, or in every text of a list or of a map's values."""
     if pa.types.is_list(kind):
         return f"list_transform({value}, lambda e: {replace('e')})"
     if pa.types.is_map(kind):

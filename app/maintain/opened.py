@@ -1,4 +1,4 @@
-"""A table under maintenance: its definition, its log and its place."""
+"""A table under maintenance: its definition, its log and its location."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 CLOCKS = ("ingest_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms", "made_ms")
-"""Columns by which rows of tables that are no job's grow old."""
+"""Columns that give the age of rows in tables that belong to no job."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A table of a warehouse at the version that `delta` has."""
+    """A table of a warehouse at the version of `delta`."""
 
     warehouse: Warehouse
     name: str
@@ -32,12 +32,12 @@ class Opened:
 
     @property
     def location(self) -> str:
-        """Where it is."""
+        """Its path."""
         return self.warehouse.location(self.name)
 
     @property
     def clock(self) -> str | None:
-        """The column by which its rows grow old."""
+        """The column that gives the age of its rows."""
         return clock_of(self.table)
 
     @cached_property
@@ -51,7 +51,7 @@ class Opened:
 
 
 def clock_of(table: Table) -> str | None:
-    """The column by which the rows of a table grow old; None if there is none."""
+    """The column that gives the age of a table's rows; None if there is none."""
     if table.job is not None:
         return "ts_wall_ms"
     return next((name for name in CLOCKS if name in table.names), None)

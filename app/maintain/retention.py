@@ -1,8 +1,8 @@
-"""Rows that are older than configured leave their table.
+"""Removes rows that are older than configured.
 
-A file whose rows are all too old leaves as a whole; one that has newer rows as well is written anew
-without the old ones. The limit is a midnight (UTC), so that this happens once a day. Rows without a
-time are as old as their file.
+A file whose rows are all too old is removed whole; one with newer rows is rewritten without the old
+ones. The limit is a midnight (UTC), so that this happens once a day. Rows without a time are as old
+as their file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DONE = "_weir/maintenance.json"
 """The midnight up to which each rule has been applied."""
 NEVER = (STAGED, RELEASES)
-"""Tables whose rows leave when no message needs them."""
+"""Tables whose rows are removed when no message needs them."""
 KEPT = {
     "alerts": ("number", "SELECT max(number) FROM alerts GROUP BY alert, labels"),
     "quality_results": (
@@ -40,12 +40,13 @@ KEPT = {
         " GROUP BY cluster, broker, topic, p.user"
     ),
 }
-"""Rows that stay at any age, as values of a column: the newest of an alert, a table, or a broker's
-topic and user."""
+"""Rows that stay at any age, by the columns that identify them: the newest row of an alert, of an
+audited table, or of a broker's topic and user.
+"""
 
 
 def check(settings: Settings) -> None:
-    """UserError for a rule that no table can follow."""
+    """UserError for a rule that does not fit its table."""
     for number, rule in enumerate(settings.maintenance.retention):
         where = f"maintenance.retention.{number}"
         allowed = [name for name in TABLES if name not in NEVER]
@@ -62,7 +63,7 @@ def check(settings: Settings) -> None:
 
 
 class Rules:
-    """The configured rules of a warehouse, and how far each has been applied."""
+    """The configured rules of a warehouse, and the midnight up to which each has been applied."""
 
     def __init__(self, settings: Settings, now_ms: int) -> None:
         self._settings = settings
@@ -70,7 +71,7 @@ class Rules:
         self._done: dict[str, int] = json.loads(read_text(settings, DONE) or "{}")
 
     def apply(self, opened: Opened, dry_run: bool) -> int:
-        """Take the rows that are too old out of a table; how many these are."""
+        """Remove rows that are too old from a table; returns their number."""
         left = 0
         gone: list[str] = []
         for rule in self._settings.maintenance.retention:
@@ -96,7 +97,7 @@ class _Cut:
         self, settings: Settings, opened: Opened, rule: Retention, before_ms: int,
         gone: Sequence[str],
     ) -> None:
-        """`gone` has the conditions of rows that are not there any more."""
+        """`gone` has the conditions of rows that were already removed."""
         self._opened = opened
         self._rewriter = Rewriter(opened, settings.maintenance.memory_bytes)
         self._before_ms = before_ms
@@ -117,7 +118,7 @@ class _Cut:
         self.old = " AND ".join(conditions)
 
     def apply(self, dry_run: bool) -> tuple[int, bool]:
-        """The number of rows that leave, and whether all of them could."""
+        """Apply the rule. Returns the number of removed rows, and whether all could be removed."""
         gone: list[DataFile] = []
         rows, whole = 0, True
         for file in data_files(self._opened.delta, self._opened.clock):
@@ -132,7 +133,9 @@ class _Cut:
         return rows, whole
 
     def _old_rows(self, file: DataFile) -> int:
-        """How many rows of a file are too old; the file is read only if its log does not say."""
+        """Number of rows of a file that are too old; the file is read only if its log does not show
+        it.
+        """
         timed = file.untimed == 0 and file.least is not None and file.most is not None
         if timed and file.least is not None and file.least >= self._before_ms:
             return 0

@@ -1,7 +1,7 @@
-"""Puts one file in the place of some, with their rows in the order of the table, in bounded memory.
+"""Rewrites files of a table as one file, with rows in the order of the table, in bounded memory.
 
-DuckDB sorts and spills to disk what exceeds the memory; rows pass in batches. Nothing is part of
-the table before `app.maintain.exchange` commits it.
+DuckDB sorts and spills to disk; rows pass in batches. The new file becomes part of the table when
+`app.maintain.exchange` commits it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from app.warehouse.relations import GLOB, literal, sealed
 ROWS_AT_ONCE = 131_072
 BYTES_AT_ONCE = 32 << 20
 LONGEST_STAT = 200
-"""Characters of a text in the log; longer ones are left out, readers then open the file."""
+"""Longest text (characters) in the statistics of the log; for longer ones readers open the file."""
 
 
 class Rewriter:
@@ -37,12 +37,12 @@ class Rewriter:
         self._limits = {"memory_limit": f"{memory_bytes // 1_000_000}MB", "threads": "1"}
 
     def count(self, files: Sequence[DataFile], where: str, params: Mapping[str, Any]) -> int:
-        """How many rows of the files fulfil a condition."""
+        """Number of rows of the files that fulfil a condition."""
         with self._connect() as connection:
             return _count(connection, self._source(connection, files), where, params)
 
     def count_changed(self, files: Sequence[DataFile], values: Mapping[str, str]) -> int:
-        """How many rows of the files have another value than the SQL of a column gives."""
+        """Number of rows of the files whose value differs from the SQL of a column."""
         with self._connect() as connection:
             source = self._source(connection, files)
             there = _columns(connection, source)
@@ -54,9 +54,10 @@ class Rewriter:
         params: Mapping[str, Any] | None = None, *, data_change: bool,
         values: Mapping[str, str] | None = None,
     ) -> bool:
-        """Put a file with the rows that fulfil a condition in the place of some, or none if there
-        are no such rows. `values` has, by column, SQL for what takes the place of the stored value.
-        False: the table is as it was, for the reasons of `exchange`."""
+        """Replace files by one with the rows that fulfil a condition, or by none if there are no
+        such rows. `values` has, by column, SQL that replaces the stored value. Returns False, with
+        the table unchanged, for the reasons of `exchange`.
+        """
         made = self.write(files, where, params, data_change, values)
         if exchange(self._opened, files, [made] if made else [], data_change):
             return True
@@ -69,7 +70,9 @@ class Rewriter:
         params: Mapping[str, Any] | None = None, data_change: bool = False,
         values: Mapping[str, str] | None = None,
     ) -> AddAction | None:
-        """Write that file, which is not part of the table yet; None if there are no such rows."""
+        """Write that file, which is not yet part of the table; returns None if there are no such
+        rows.
+        """
         with self._connect() as connection:
             add_functions(connection, where)
             source = self._source(connection, files)
@@ -119,7 +122,9 @@ class Rewriter:
     def _source(
         self, connection: duckdb.DuckDBPyConnection, files: Sequence[DataFile]
     ) -> str:
-        """What DuckDB reads: a view of the files as they are stored, and when they were written."""
+        """The view that DuckDB reads: the stored rows of the files, and when the files were
+        written.
+        """
         paths = [file.plain_path for file in files]
         root = self._opened.warehouse.folder and str(
             (self._opened.warehouse.folder / self._opened.name).resolve()
@@ -158,14 +163,14 @@ def _columns(connection: duckdb.DuckDBPyConnection, source: str) -> set[str]:
 
 
 def _rows_at_once(files: Sequence[DataFile]) -> int:
-    """Rows of one batch: fewer where they are large."""
+    """Rows of one batch; fewer if they are large."""
     rows = sum(file.rows or 0 for file in files) or ROWS_AT_ONCE
     per_row = max(sum(file.bytes for file in files) // rows, 1)
     return max(min(ROWS_AT_ONCE, BYTES_AT_ONCE // per_row), 1)
 
 
 def _statistics(metadata: Any) -> str:
-    """Delta statistics from the footer of a Parquet file: of columns that are no lists or maps."""
+    """Delta statistics from the footer of a Parquet file, without columns of lists and maps."""
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
     nulls: dict[str, int] = {}

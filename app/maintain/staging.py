@@ -1,4 +1,4 @@
-"""Maintenance of `chunk_payloads`: files that no message needs any more leave the table."""
+"""Maintenance of `chunk_payloads`: removes files that no message needs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 KEPT_HOURS = 1
-"""Time for which the data files of removed rows stay, for running readers."""
+"""Hours for which data files of removed rows stay, for running readers."""
 
 
 def sweep(settings: Settings, kept_hours: int = KEPT_HOURS) -> int:
-    """Take the files whose rows have all been released out of the table, and delete what left it
-    longer ago than `kept_hours`. Answers how many files were taken out.
+    """Remove files whose rows have all been released from the table, and delete those that left it
+    more than `kept_hours` ago. Returns the number of removed files.
 
     A query may run meanwhile: only files that its state has released are touched.
     """

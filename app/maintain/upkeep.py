@@ -1,4 +1,4 @@
-"""One round of maintenance: every table in turn, then what is left behind beside them."""
+"""One round of maintenance: every table in turn, then leftover files beside them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 FAILURES = (UserError, DeltaError, OSError, duckdb.Error, pa.ArrowException)
-"""What keeps one table from its maintenance and no other."""
+"""Errors that stop the maintenance of one table only."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Kept:
     rows_removed: int = 0
     """Rows that were too old."""
     files_removed: int = 0
-    """Files of no version that can be read, removed from storage."""
+    """Files of no readable version, deleted from storage."""
     bytes_removed: int = 0
     log_bytes: int = 0
     log_bytes_after: int | None = 0
@@ -50,16 +50,16 @@ class Kept:
 
 @dataclass(frozen=True)
 class Round:
-    """What one round did."""
+    """Effects of one round."""
 
     tables: list[Kept]
     leftovers: list[Path]
 
 
 def upkeep(settings: Settings, dry_run: bool = False) -> Round:
-    """Maintain every table; what one table does not allow is its `problem`.
+    """Maintain every table. The `problem` of a table has the error that stopped its maintenance.
 
-    The caller holds the maintenance of the warehouse (`run_lock.only_maintenance`).
+    The caller holds the lock of maintenance (`run_lock.only_maintenance`).
     """
     now_ms = time.time_ns() // 1_000_000
     retention.check(settings)
@@ -76,7 +76,7 @@ def _table(
     settings: Settings, warehouse: Warehouse, name: str, rules: retention.Rules, now_ms: int,
     dry_run: bool,
 ) -> Kept | None:
-    """A table's maintenance; None while nothing has been written to it."""
+    """Maintain a table; returns None if it does not exist."""
     kept = Kept(name)
     try:
         delta = warehouse.open(name)
@@ -93,7 +93,7 @@ def _table(
 
 
 def problem_of(error: Exception) -> str:
-    """The first line of what keeps a table from its maintenance."""
+    """First line of an error."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
@@ -137,8 +137,9 @@ def _files(opened: Opened) -> tuple[int, int]:
 
 
 def _sweep_payloads(settings: Settings) -> None:
-    """Take released payloads out of their table, unless a run does so, or a batch that released
-    them may come again."""
+    """Remove released payloads from their table, unless a run does so, or an unfinished batch may
+    release them again.
+    """
     queries = checkpoints.found(settings)
     if STAGED not in TABLES or run_lock.at_work(settings):
         return

@@ -1,7 +1,7 @@
-"""Removes data files that no version of the history needs.
+"""Deletes data files that no version of the history needs.
 
-Files that were replaced stay for the history, since readers may be at work on them. A file that no
-version names may be that of a task whose batch has not been committed yet: it stays longer.
+Replaced files stay for the history, because readers may use them. A file that no version names may
+belong to a batch that is not yet committed, so it stays longer.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Removed:
-    """Files that were removed, or would be."""
+    """Files that were deleted, or would be."""
 
     files: int
     bytes: int
 
 
 def vacuum(opened: Opened, settings: MaintenanceSettings, dry_run: bool) -> Removed:
-    """Remove replaced files older than the history, and files of no version older than
-    `orphans_ms`."""
+    """Delete replaced files older than the history, and files of no version older than
+    `orphans_ms`.
+    """
     hours = [(-(-settings.history_ms // HOUR_MS), False),
              (-(-max(settings.orphans_ms, settings.history_ms) // HOUR_MS), True)]
     opened.delta.update_incremental()

@@ -1,8 +1,8 @@
-"""The command `policy`: policies as code, checked, shown and compared, without Spark.
+"""The command `policy`: checks, shows and compares policies, without Spark.
 
-Start with `command`; `resolve` finds what holds for a topic or a principal and where it comes from,
-`shadows` what never can, `words` compares two sets of documents. Imports `app.warehouse` and
-`app.config`.
+Start with `command`. `resolve` finds the limits of a topic or principal and the documents that set
+them, `overridden` finds documents without effect, and `words` compares two sets of documents.
+Imports `app.warehouse` and `app.config`.
 """
 
 from app.policy.command import check, diff, show, valid

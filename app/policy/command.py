@@ -1,4 +1,4 @@
-"""The command `policy`: reads documents, and prints what is asked of them."""
+"""The command `policy`: reads documents and prints the answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def documents_of(path: Path) -> Policies:
-    """The documents of a configuration, of a file or folder of policies."""
+    """The documents of a configuration, or of a file or folder of policies."""
     if not path.exists() and not any(sign in str(path) for sign in "*?["):
         raise UserError(f"{path}: cannot be read (No such file or directory)")
     if path.is_file() and not _is_list(path):
@@ -44,7 +44,7 @@ def documents_of(path: Path) -> Policies:
 
 
 def _shadows_of(path: Path) -> list[Policies]:
-    """The policies of the shadows of a configuration."""
+    """The documents of a configuration's shadows."""
     if not path.is_file() or _is_list(path):
         return []
     return list(shadows_written(read_yaml(path, dict), str(path), path.parent).values())
@@ -60,7 +60,7 @@ def _is_list(path: Path) -> bool:
 
 
 def _given(files: Sequence[Path]) -> Policies:
-    """The documents of files, folders and configurations together."""
+    """The documents of several files, folders and configurations together."""
     every = [documents_of(path) for path in files]
     if len(every) == 1:
         return every[0]
@@ -71,8 +71,9 @@ def _given(files: Sequence[Path]) -> Policies:
 
 
 def check(files: Sequence[Path], as_json: bool = False) -> int:
-    """Print every mistake of policy documents, and what is without effect in them; 2 with
-    mistakes, 1 with findings, else 0."""
+    """Print every mistake in policy documents, and documents without effect. Returns 2 with
+    mistakes, 1 with findings, else 0.
+    """
     every = [_given(files), *(one for path in files for one in _shadows_of(path))]
     mistakes = [{"file": m.one.file, "line": m.line, "key": _key(m.one, m.key), "text": m.text}
                 for found in every for m in found.mistakes]
@@ -112,7 +113,7 @@ def _findings(found: Policies) -> Iterable[dict[str, Any]]:
 
 
 def diff(before: Path, after: Path, as_json: bool = False) -> int:
-    """Print the limits that differ between two sets of documents; 0."""
+    """Print the limits that differ between two sets of documents; returns 0."""
     found_changes = changes(valid(before), valid(after))
     if as_json:
         print(json.dumps([change.plain() for change in found_changes], indent=2))
@@ -125,8 +126,9 @@ def diff(before: Path, after: Path, as_json: bool = False) -> int:
 
 
 def valid(path: Path) -> list[Written]:
-    """The documents in force of a configuration, of a file or folder of policies; UserError for
-    mistakes in them."""
+    """The documents in force of a configuration, or of a file or folder of policies. UserError for
+    mistakes in them.
+    """
     found = documents_of(path)
     if found.mistakes:
         raise UserError.of_many([str(m) for m in found.mistakes], f"{PROGRAM} policy check {path}")
@@ -137,7 +139,7 @@ def show(
     settings: Settings, config: Path | None, name: str, at_ms: int | None = None,
     cluster: str | None = None, as_json: bool = False,
 ) -> int:
-    """Print what holds for a topic or principal and where it comes from; 0."""
+    """Print the limits of a topic or principal and where each comes from; returns 0."""
     found = documents_of(config) if config is not None else Policies()
     kind = "topic" if _is_topic(name, found.in_force) else "principal"
     from app.warehouse.last_policies import last_policies
@@ -167,7 +169,9 @@ def show(
 
 
 def _is_topic(name: str, found: Sequence[Written]) -> bool:
-    """A name with slashes, or one that documents have as a topic's; others are principals."""
+    """Whether a name is a topic: it has two slashes, or documents have it as a topic. Others are
+    principals.
+    """
     if "://" in name or name.count("/") >= 2:
         return True
     return any(source_of(one.document) == ("topic", name) for one in found)

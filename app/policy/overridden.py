@@ -1,4 +1,4 @@
-"""Documents of a configuration that no name can ever be judged by."""
+"""Documents of a configuration that stronger documents override for every name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from state.engine.globs import LEVELS, NAMESPACES, TENANTS, TOPICS
 PUBLISH = ("publishRateInMsgs", "publishRateInBytes")
 PER_TOPIC = ("maxPublishRatePerTopicInMessages", "maxPublishRatePerTopicInBytes")
 ORDER = ("broker", TENANTS, NAMESPACES, TOPICS)
-"""Levels of limits of a topic, the weaker first; a name is a pattern that only it matches."""
+"""Levels of a topic's limits, the weakest first. A name is a pattern that matches only itself."""
 
 
 def overridden(found: Sequence[Written]) -> Iterator[tuple[Written, str, Written]]:
-    """Limits that stronger documents override for every name: document, key and the other one."""
+    """Limits that stronger documents override for every name: document, key and the stronger
+    document.
+    """
     for one in found:
         for key, what in _limits(one):
             other = next((b for b in found if _overrides(b, one, what)), None)
@@ -62,5 +64,5 @@ def _level(one: Written) -> Source | None:
 
 
 def _topics(scope: str, name: str) -> str:
-    """The topics that a document of a level may be about, as a pattern."""
+    """The pattern of the topics that a document of a level applies to."""
     return {TENANTS: f"**://{name}/*/**", NAMESPACES: f"**://{name}/**"}.get(scope, name)

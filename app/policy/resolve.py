@@ -1,8 +1,9 @@
-"""What holds for a topic or a principal: each limit, the document that sets it and those below.
+"""The limits of a topic or principal: each limit, the document that sets it and those that it
+overrides.
 
-The rules are the broker's: the publish rates of a topic come from one level, topic over namespace
-over broker; a type of backlog quota from the first level that has it. Within a level the documents
-of the configuration make one, key by key, until the stream brings one for the name.
+The rules are the broker's. The publish rates of a topic come from one level: topic over namespace
+over broker. Each type of backlog quota comes from the first level that has it. Within a level the
+documents of the configuration are merged key by key, until the stream brings one for the name.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Said:
     value: Any
     document: str
     where: str
-    """File and line, or where in the archive."""
+    """File and line, or the place in the archive."""
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
@@ -44,7 +45,7 @@ class Said:
 
 @dataclass
 class Held:
-    """A limit in force, and what is said of it below; None: nothing says it."""
+    """A limit in force, and the limits that it overrides; None if no document sets it."""
 
     limit: str
     said: list[Said] = field(default_factory=list)
@@ -56,7 +57,7 @@ class Held:
 
 
 class Levels:
-    """The documents of a configuration and those that the stream said last."""
+    """The documents of a configuration and the last ones of the stream."""
 
     def __init__(self, found: Sequence[Written], stream: Mapping[Source, LastPolicy]) -> None:
         self._own = {source_of(one.document): one for one in found}
@@ -64,7 +65,7 @@ class Levels:
         self._stream = stream
 
     def topic(self, name: str) -> list[Held]:
-        """The limits of a topic; those of a broker are the ones for all brokers."""
+        """The limits of a topic; of brokers only the limits for all of them."""
         full = split_partition(full_topic_name(name))[0]
         parts = split_topic(full)
         namespace = f"{parts.tenant}/{parts.namespace}" if parts and "/" in name else None
@@ -94,7 +95,7 @@ class Levels:
 
     def _rates(self, levels: Sequence[Mapping[str, list[Said]]],
                broker: Mapping[str, list[Said]]) -> Iterator[Held]:
-        """A level counts whole: the rate that it lacks is off."""
+        """Publish rates come from one level: a rate that this level lacks is off."""
         first = next((i for i, level in enumerate(levels) if any(
             level.get(key) and level[key][0].value != -1 for key in PUBLISH)), len(levels))
         for key, other in zip(PUBLISH, PER_TOPIC, strict=True):
@@ -105,7 +106,7 @@ class Levels:
             yield Held(key, said + broker.get(other, []))
 
     def _level(self, scope: str, name: str) -> dict[str, list[Said]]:
-        """What is said of a name on its own level by limit, what is in force first."""
+        """The limits that a level has for a name, the one in force first."""
         found: dict[str, list[Said]] = {}
         documents = [self._many[s] for s in matching(self._many, scope, name)]
         written = [one for d in documents for one in self._own.values() if one.document is d]

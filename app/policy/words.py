@@ -25,7 +25,7 @@ class Change:
     change: str
     """set, removed, raised, lowered or changed."""
     where: str
-    """File and line of the document that says it, the later one where both do."""
+    """File and line of the document that sets it; if both do, of the later one."""
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""

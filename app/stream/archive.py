@@ -1,9 +1,8 @@
-"""Archive: every usable record in `events`, every refused one in `quarantine`.
+"""The archive: usable records go to `events`, refused ones to `quarantine`.
 
-Tasks write their Parquet files themselves and the driver makes them part of the tables in one
-commit each: no record goes through the JVM's rows or the driver. A task that is repeated leaves
-files that no table names. With `commit: spark` Spark's Delta writer
-writes the same rows.
+Tasks write Parquet files, and the driver adds those of a micro-batch to each table in one commit,
+so no record passes through the rows of the JVM or through the driver. A repeated task leaves files
+that no table names. With `commit: spark` Spark's Delta writer writes the same rows.
 """
 
 from __future__ import annotations
@@ -87,7 +86,8 @@ def quarantine_rows(
 ) -> pa.Table:
     """One row per rule that a record of the batch broke.
 
-    A payload in its text is replaced by length and CRC-32, unless `archive_payload` is set.
+    In the record's text a payload is replaced by its length and CRC-32, unless `archive_payload` is
+    set.
     """
     bad = parsed.bad
     row = bad.column("row")
@@ -109,7 +109,7 @@ def quarantine_rows(
 
 
 def _texts(parsed: Parsed, batch: pa.RecordBatch, rows: pa.Array) -> list[bytes | None]:
-    """The text of some records; those that came as columns get one, without the payload."""
+    """The text of some records. Records that arrived as columns get a text without the payload."""
     if "value" in batch.schema.names:
         texts: list[bytes | None] = batch.column("value").take(rows).to_pylist()
         return texts
@@ -171,7 +171,7 @@ def file_writer(
 def _files(
     table: Table, parts: list[pa.Table], root: str, storage: dict[str, str]
 ) -> pa.RecordBatch:
-    """Write the rows, one file per partition of the table; answers rows of WRITTEN."""
+    """Write one file per partition of the table; returns rows of WRITTEN."""
     rows = pa.concat_tables(parts).unify_dictionaries()
     days: list[Any] = [None]
     if table.partition_by:
@@ -275,7 +275,7 @@ def unpack_rows(batches: Batches) -> Batches:
 
 
 class Archivist:
-    """Commits what the tasks have written: called once per micro-batch, on the driver."""
+    """Commits the files of the tasks: called once per micro-batch, on the driver."""
 
     def __init__(self, writer: Writer, by_spark: bool) -> None:
         self._writer = writer
@@ -319,7 +319,7 @@ def start(
     spark: SparkSession, settings: Settings, trigger: dict[str, Any] | None = None,
     ending: bool = False,
 ) -> StreamingQuery:
-    """Start the archive of the source; `ending`: with what the source holds now."""
+    """Start the archive of the source. With `ending` it stops at the source's present end."""
     writer = Writer(settings, checkpoints.ARCHIVE, spark)
     writer.prepare(list(WRITES))
     limits, blind_ms = Limits(settings.max_future_ms), settings.blind_after_gap_ms()

@@ -1,10 +1,10 @@
-"""Which query runs which jobs, so that a job continues where it was, whatever else has changed.
+"""Assigns jobs to queries so that every job continues where it stopped.
 
-A query's progress in the source, and the state of its jobs, lie in its checkpoint. So a job stays
-with the query that has run it. Jobs that are new to a warehouse begin at the source's start in
-a query of their own. Where the configuration splits a query, or leaves out some of its jobs,
-its checkpoint is copied: each part continues from the same record, and jobs that are left out wait
-there. Jobs that have come to different places are never joined.
+A query's checkpoint holds its progress in the source and the state of its jobs, so a job stays with
+the query that has run it. A job that is new to the warehouse gets a query of its own, which begins
+at the start of the source. If the configuration splits a query or leaves out some of its jobs, the
+checkpoint is copied: each part continues at the same record, and jobs that are left out wait there.
+Jobs with different progress are never joined.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """A query that is split: the jobs `kept` stay, each of `apart` gets a query of its own."""
+    """A split of a query: the jobs `kept` stay, each of `apart` gets a query of its own."""
 
     query: str
     kept: tuple[str, ...]
@@ -33,7 +33,7 @@ class Split:
 
 @dataclass
 class Plan:
-    """The queries of a run, and what has to change for them."""
+    """The queries of a run, and the splits that precede them."""
 
     queries: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Jobs by query, of those that run."""
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def running(self) -> dict[str, tuple[str, ...]]:
-        """Jobs by query of all queries to run; the last is the archive, with itself as its job."""
+        """Jobs by query of all queries to run. The archive is the last, with itself as its job."""
         return {**self.queries, **({ARCHIVE: (ARCHIVE,)} if self.archive else {})}
 
     @property
@@ -55,18 +55,19 @@ class Plan:
 
     @property
     def touched(self) -> list[str]:
-        """The queries that no other run may use meanwhile: those that run, and those to split."""
+        """The queries that no other run may use meanwhile: those to run and those to split."""
         return list(dict.fromkeys([*self.running, *(split.query for split in self.splits)]))
 
     @property
     def own(self) -> dict[str, tuple[str, ...]]:
-        """Of `running`, the queries that have a checkpoint of their own, or begin one; until the
-        split the others have that of the query they come from."""
+        """The queries of `running` that have a checkpoint of their own or begin one. Before the
+        split the others have the checkpoint of the query that they come from.
+        """
         apart = {name for split in self.splits for name in split.apart}
         return {name: jobs for name, jobs in self.running.items() if name not in apart}
 
     def notes(self) -> list[str]:
-        """Unexpected effects on these queries, a sentence each."""
+        """Effects on these queries that a user may not expect, one sentence each."""
         found = [
             f"{split.query} is split: " + "; ".join(
                 f"{name} continues with {', '.join(jobs)}"
@@ -83,17 +84,17 @@ class Plan:
 
 
 def query_name(group: Sequence[str]) -> str:
-    """A job that runs alone gives its query its name; all of them together are `govern`."""
+    """The name of a query: that of its only job, or `govern` for all jobs together."""
     if len(group) == 1:
         return group[0]
     return "govern" if set(group) == set(JOBS) else "govern-" + "-".join(group)
 
 
 def plan(settings: Settings, only: Sequence[str] | None = None) -> Plan:
-    """The queries for the configured groups of jobs and the archive, of those in `only` if given.
+    """The queries for the configured groups of jobs and the archive, restricted to `only` if given.
 
-    Raises UserError where `only` names what is no job of the configuration, or a part of the jobs
-    of a query that has begun. The settings stay whole: which records the archive keeps must not
+    Raises UserError if `only` names a job that is not configured, or a part of the jobs of a query
+    that has begun. The settings are not restricted: the records that the archive keeps must not
     depend on the jobs of this run.
     """
     allowed = [*settings.jobs, ARCHIVE]
@@ -173,8 +174,9 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def known(settings: Settings) -> dict[str, tuple[str, ...]]:
-    """Jobs by query, of the queries that have begun; from the names of the checkpoints where there
-    is no manifest, or one of an earlier version."""
+    """Jobs by query, of the queries that have begun. Without a manifest, or with one of an earlier
+    version, they follow from the names of the checkpoints.
+    """
     kept = manifest.load(settings)
     if kept is not None and kept.queries is not None:
         return {name: tuple(jobs) for name, jobs in kept.queries.items()}
@@ -203,9 +205,9 @@ def _jobs_of(query: str) -> tuple[str, ...]:
 
 
 def apply(settings: Settings, made: Plan) -> None:
-    """Split the queries that the plan splits, and record which query runs which jobs.
+    """Split the queries that the plan splits, and record the jobs of each query.
 
-    Raises UserError where a batch of a query to be split has not ended.
+    Raises UserError if a batch of a query to be split has not ended.
     """
     queries = {
         name: jobs for name, jobs in known(settings).items()

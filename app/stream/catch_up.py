@@ -1,13 +1,13 @@
-"""Catch-up: the stream's clock waits for the slowest partition while a source lags.
+"""Catch-up: while a source lags, the stream's clock waits for the slowest partition.
 
-A trigger that cannot take all that waits takes a share of every partition that has records, and
-the shares are not equally far in time. Of such a batch each task returns the latest time of its
-partition to the driver, and in the next the clock does not pass the least of them. A partition
-that is in no share has been read to its end and is not waited for.
+A trigger that cannot take all waiting records takes a share of every partition that has some, and
+the shares end at different event times. Each task returns the latest time of its partition to the
+driver, and in the next batch the clock does not pass the earliest of these times. A partition
+without a share has been read to its end and is not waited for.
 
 The driver passes the bound to the tasks (`app.ingest.bounded`) as a local property of Spark. A
-bound may differ when a batch is repeated: Spark keeps the clock of a batch with its offsets, and
-what a batch is bound by only decides the clock of later ones.
+repeated batch may have another bound: Spark keeps the clock of a batch with its offsets, and the
+bound of a batch affects only the clock of later ones.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 
 class CatchUp:
-    """The bound of the stream's clock, batch by batch: on the driver, for one query."""
+    """The bound of one query's clock, batch by batch, on the driver."""
 
     def __init__(
         self, spark: SparkSession, settings: Settings, query: str, shares: Shares
     ) -> None:
-        """`shares` is how this run divides a trigger; a batch that has not ended may be of an
-        earlier run, with another limit."""
+        """`shares` is how this run divides a trigger. An unfinished batch may come from an earlier
+        run with another limit.
+        """
         self._context = spark.sparkContext
         self._settings, self._query, self._shares = settings, query, shares
         self._again = checkpoints.planned(settings, query)
@@ -45,7 +46,7 @@ class CatchUp:
         self._latest_ms: dict[str, int] = {}
 
     def begin(self, batch: int) -> None:
-        """Pass to the tasks of a batch how far they may move the clock."""
+        """Pass the bound of the clock to the tasks of a batch."""
         lagging = self._shares.lagging(*self._ends_around(batch), self._most)
         if len(lagging) < 2:
             self._latest_ms.clear()
@@ -56,7 +57,7 @@ class CatchUp:
         self._context.setLocalProperty(BOUND, bound)
 
     def end(self, batch: int, bodies: Iterable[Any]) -> None:
-        """Take in the times that the tasks of a batch have returned."""
+        """Record the times that the tasks of a batch have returned."""
         for body in bodies:
             for found, ms in json.loads(body.to_pybytes()).items():
                 partition = self._shares.partition(found)
@@ -66,7 +67,7 @@ class CatchUp:
             checkpoints.keep_most_records(self._settings, self._query, self._most)
 
     def _ends_around(self, batch: int) -> tuple[Document, Document]:
-        """Where a batch begins and where it ends."""
+        """Offsets at which a batch begins and ends."""
         if self._ends is not None and self._ends[0] == batch - 1:
             before = self._ends[1]
         else:

@@ -1,4 +1,4 @@
-"""What waits in a source beyond a query's last batch, and in what time the query catches up."""
+"""The number of records that wait in a source, and the time until a query has caught up."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ MINUTE_S, HOUR_S = 60, 3600
 
 
 def waiting(progress: Any) -> int | None:
-    """How many records a batch has left behind when it was planned, by Spark's report of it; None
-    for a source that does not report offsets by topic and partition."""
+    """Records that a batch left in the source when it was planned, from Spark's report of it. None
+    for a source that does not report offsets by topic and partition.
+    """
     found = [_behind(source) for source in progress.get("sources") or ()]
     known = [count for count in found if count is not None]
     return sum(known) if known else None
@@ -40,15 +41,16 @@ def _offsets(report: str) -> dict[tuple[str, str], int] | None:
 
 
 def caught_up_s(before: int | None, now: int, batch_ms: int) -> float | None:
-    """Seconds until nothing waits, at the speed of the last batch; None while more comes than is
-    processed. `before` waited one batch earlier."""
+    """Seconds until no record waits, at the speed of the last batch. None if more records arrive
+    than are processed. `before` is the number that waited one batch earlier.
+    """
     if before is None or before <= now or not batch_ms:
         return None
     return now * batch_ms / 1000 / (before - now)
 
 
 def text(now: int, seconds: float | None) -> str:
-    """Both in words."""
+    """Both figures in words."""
     if seconds is None:
         return f"{now:,} records wait"
     return f"{now:,} records wait, caught up in {_duration(seconds)}"

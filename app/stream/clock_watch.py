@@ -1,7 +1,7 @@
-"""Notices that the wall clock was set back.
+"""Detects that the wall clock was set back.
 
-Spark waits for the next batch of a query with a pause until the wall clock shows its time: after a
-step back by an hour it would wait for an hour.
+Spark schedules the next batch of a query by the wall clock: after a step back by an hour it would
+pause for an hour.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 
 LEAST_S = 5.0
-"""A smaller step is waited for."""
+"""Smaller steps are ignored; the pause that they cause is short."""
 
 
 class ClockWatch:
-    """Compares the wall clock with one that nobody sets."""
+    """Compares the wall clock with the monotonic clock."""
 
     def __init__(
         self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
@@ -23,7 +23,7 @@ class ClockWatch:
         self._apart_s = wall() - steady()
 
     def step_back_s(self) -> float:
-        """By how much the wall clock was set back since the last call (s); 0 if it was not."""
+        """Seconds by which the wall clock was set back since the last call; 0 if it was not."""
         apart_s = self._wall() - self._steady()
         back_s = self._apart_s - apart_s
         if 0 <= back_s < LEAST_S:

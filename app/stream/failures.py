@@ -1,4 +1,4 @@
-"""Classifies a failed query: an error the user can fix, a passing one, or an internal error."""
+"""Classifies a failed query: a user error, a passing error or an internal error."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class QueryFailed(Exception):
 
 
 class RecordsGone(UserError):
-    """Kafka does not have the records that come next."""
+    """Kafka no longer has the records that come next."""
 
 
 class Passing(Exception):
@@ -95,7 +95,7 @@ class Passing(Exception):
     what = "Kafka does not answer"
     remedy = "start again when it does: the run continues where it was"
     endless = True
-    """Whether a run without an end starts the query again however often."""
+    """Whether a run without an end restarts the query any number of times."""
 
 
 class PulsarPassing(Passing):
@@ -146,7 +146,7 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
 
 
 def without_secrets(text: str, settings: Settings) -> str:
-    """The text with every secret of the options of the source and of the throttle feed masked."""
+    """The text with every secret of the source's and the throttle feed's options masked."""
     source, feed = settings.source, settings.throttle_feed
     if source is not None:
         text = _masked(text, source.options, source.reader_options())

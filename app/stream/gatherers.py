@@ -1,4 +1,4 @@
-"""The rows of a run that gather for common commits: committed when they are due, and at its end."""
+"""Commits the gathered rows of a run when they are due, and at its end."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Gatherers:
     def __init__(
         self, spark: SparkSession, settings: Settings, gathers: bool, warn: Callable[[str], None]
     ) -> None:
-        """Without `gathers` every batch commits its rows, as in a run that has an end."""
+        """Without `gathers` every batch commits its rows, as in a run with `--available-now`."""
         self._spark, self._settings, self._warn = spark, settings, warn
         self._gathers = gathers and gathering.possible(settings)
         self._writers: dict[str, GatheringWriter] = {}
 
     def writer(self, query: str) -> Writer:
-        """The writer of a query, the same one when the query starts again."""
+        """The writer of a query; a restarted query gets the same one."""
         if not self._gathers:
             return Writer(self._settings, query, self._spark)
         if query not in self._writers:
@@ -36,13 +36,14 @@ class Gatherers:
         return self._writers[query]
 
     def commit_due(self) -> None:
-        """Commit what has waited long enough; after a failure it is tried again an interval later.
+        """Commit rows that have waited for their interval. A failed commit is repeated an interval
+        later.
         """
         for query, writer in self._writers.items():
             self._guarded(query, writer.commit_due)
 
     def commit_all(self) -> None:
-        """Commit what is left at the end of a run."""
+        """Commit the remaining rows at the end of a run."""
         for query, writer in self._writers.items():
             self._guarded(query, writer.commit_all)
 

@@ -47,7 +47,8 @@ def frame(
     raw: Raw, settings: Settings, group: Sequence[str], log: PolicyLog | None = None,
     shadows: Mapping[str, ShadowLog] | None = None,
 ) -> DataFrame:
-    """The answers of a group of jobs to the records of a source as a streaming frame of ANSWERS."""
+    """The answers of a group of jobs to the records of a source, as a streaming frame of ANSWERS.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -72,22 +73,23 @@ def frame(
 
 
 COMMITS = 3
-"""Tables that are appended to at a time: each waits for its file system most of the time."""
+"""Number of tables that are appended to concurrently: each commit mostly waits for the file system.
+"""
 
 
 class Committer:
-    """Writes what the operator answered: called once per micro-batch, on the driver."""
+    """Writes the answers of the operator: called once per micro-batch, on the driver."""
 
     def __init__(
         self, writer: Writer, group: dict[str, Operator],
         on_late: Callable[[int], None] | None = None, feed: ThrottleFeed | None = None,
         catch_up: CatchUp | None = None, policies: PolicyChanges | None = None,
     ) -> None:
-        """`on_late` gets the `idle_advance_ms` that would have kept late records.
+        """`on_late` gets the `idle_advance_ms` that would have kept the late records.
 
-        `feed` takes the throttle commands, before the tables do: see `app.stream.throttle_feed`.
-        `catch_up` bounds the clock, for a source that can lag in some of its partitions.
-        `policies` brings changes of the policies to the batches.
+        `feed` publishes the throttle commands before the tables are written: see
+        `app.stream.throttle_feed`. `catch_up` bounds the clock of a source that can lag in some
+        partitions. `policies` brings changed policies to the batches.
         """
         self._writer, self._policies, self._group = writer, policies, group
         self._constants = {
@@ -157,7 +159,7 @@ class Committer:
 
 
 def _unheard(text: str) -> None:
-    """Of a query that is no part of a service."""
+    """Receiver of late records for a query outside a service."""
 
 
 def start(
@@ -166,10 +168,10 @@ def start(
     name: str | None = None, writer: Writer | None = None, ending: bool = False,
     watch: PolicyWatch | None = None,
 ) -> StreamingQuery:
-    """Start the query of a group of jobs, under the name that holds their progress.
+    """Start the query of a group of jobs under its name, which identifies its checkpoint.
 
-    Without a `writer` every micro-batch commits its rows. `ending`: with what the source holds now.
-    `watch` has the policies as their files are now.
+    Without a `writer` every micro-batch commits its rows. With `ending` the query stops at the
+    source's present end. `watch` has the policies of the files as they are now.
     """
     name = name or query_name(group)
     writer = writer or Writer(settings, name, spark)

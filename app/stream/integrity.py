@@ -1,8 +1,8 @@
-"""Checks before a run continues that tables and checkpoints still fit each other.
+"""Checks, before a run continues, that tables and checkpoints fit each other.
 
-A query's checkpoint records the last batch that it has written to each table. A table that has lost
-it (a log file emptied by a loss of power, a folder that was deleted) would miss those rows for
-ever, and a query without its checkpoint would process everything a second time.
+The checkpoint of a query records the last batch that was written to each table. A table that has
+lost this batch (a log file emptied by a loss of power, a deleted folder) would miss its rows for
+ever. A query that has lost its checkpoint would process everything a second time.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 SHARED = "quarantine"
-"""The table of every query, whose rows do not belong to one query."""
+"""The table that every query writes; its rows belong to no single query."""
 PUT_BACK = "put it back from a copy of the same time as the tables, or take another warehouse"
 
 
 def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
-    """Refuse queries whose tables or checkpoint have lost what the other still has."""
+    """Raise UserError for queries whose tables and checkpoint do not fit each other."""
     for problem in problems(settings, queries):
         raise UserError(problem)
 
 
 def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What does not fit, with its remedy; `queries` has the jobs of each query, and the archive."""
+    """What does not fit, each with its remedy. `queries` has the jobs of each query, the archive
+    included.
+    """
     for query, jobs in queries.items():
         tables = tables_of(settings, jobs)
         if not checkpoints.begun(settings, query):
@@ -57,7 +59,7 @@ def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterat
 
 
 def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
-    """The tables that only these jobs write; `events` of the archive."""
+    """The tables that only these jobs write; for the archive, `events`."""
     if list(jobs) == [ARCHIVE]:
         return ["events"]
     found = [
@@ -84,7 +86,7 @@ def _without_checkpoint(settings: Settings, query: str, tables: Sequence[str]) -
 
 
 def _lost(settings: Settings, query: str, name: str, commit: Commit) -> Iterator[str]:
-    """Whether a table has lost the last batch that the query has written to it."""
+    """The problem of a table that has lost the last batch that the query has written to it."""
     from deltalake.exceptions import DeltaError
 
     path = path_in(settings, name)
@@ -115,9 +117,9 @@ def _lost(settings: Settings, query: str, name: str, commit: Commit) -> Iterator
 
 
 def _newest_batch(settings: Settings, name: str, commit: Commit) -> int | None:
-    """The newest batch that a table has of a query, -1 for none; None where there is no table.
+    """The newest batch of a query in a table: -1 for none, None without a table.
 
-    A commit at the end of the log whose file is not whole is no part of the table.
+    An incomplete commit file at the end of the log is no part of the table.
     """
     table = _opened(settings, name)
     if table is None:
@@ -127,8 +129,9 @@ def _newest_batch(settings: Settings, name: str, commit: Commit) -> int | None:
 
 
 def _unfinished(settings: Settings, name: str) -> Iterator[str]:
-    """A commit at the end of a table's log whose file is not whole, where nothing is lost: its
-    batch has not ended and is processed again."""
+    """The problem of an incomplete commit file at the end of a log whose batch has not ended: the
+    batch is processed again, so no row is lost.
+    """
     path = path_in(settings, name)
     file = unfinished_commit(path) if local_path(settings.warehouse) else None
     if file is not None:
@@ -139,22 +142,25 @@ def _unfinished(settings: Settings, name: str) -> Iterator[str]:
 
 
 def _kept(settings: Settings, query: str, commit: Commit, has: int) -> bool:
-    """Whether a table whose newest batch is `has` lacks nothing that will not come again: a batch
-    that has not ended is processed once more."""
+    """Whether a table whose newest batch is `has` is complete but for a batch that has not ended,
+    which is processed again.
+    """
     again = commit.batch > checkpoints.last_ended(settings, query)
     return has >= (commit.before if again else commit.batch)
 
 
 def _waits(settings: Settings, query: str, name: str, commit: Commit, has: int) -> bool:
-    """Whether the rows of a lost commit are still in the files that they were gathered in, which
-    are removed after the commit is on disk."""
+    """Whether the rows of a lost commit are still in their gathered files, which are removed only
+    after the commit is on disk.
+    """
     if local_path(settings.warehouse) is None:
         return False
     return any(has < batch <= commit.batch for batch in Gathered(settings, query).batches(name))
 
 
 def _remedy(settings: Settings, query: str, path: str, commit: Commit, has: int) -> str:
-    """How the lost batch comes back: from the query, where it is its last one, else from a copy."""
+    """How to restore the lost batch: from the query if it is its last one, otherwise from a copy.
+    """
     empty, unfinished = empty_commits(path), unfinished_commit(path)
     there = f", whose log has an empty file ({empty[-1]})" if empty else ""
     if unfinished is not None and not empty:

@@ -1,6 +1,6 @@
-"""Which jars Spark needs, and fetching them once.
+"""The jars that Spark needs, downloaded once.
 
-Importing this needs the standard library only: the set-up asks before there is an environment.
+Imports the standard library only: it is used before the environment exists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ IN_SPARK = (
     "org.apache.hadoop:*", "org.apache.logging.log4j:*", "org.apache.parquet:*", "org.lz4:*",
     "org.roaringbitmap:*", "org.scala-lang.modules:*", "org.slf4j:*", "org.xerial.snappy:*",
 )
-"""What Spark itself brings, in its own versions: three quarters of the download left out."""
+"""Artifacts that Spark ships in its own versions; leaving them out saves three quarters of the
+download.
+"""
 
 
 def _version(package: str) -> str:
@@ -37,8 +39,8 @@ def _version(package: str) -> str:
 def coordinates() -> tuple[str, ...]:
     """Maven coordinates of the jars that fit the installed pyspark and delta-spark.
 
-    The Kafka connector is taken from the first release of the Spark line: those of one line are
-    compatible, and the later ones are not in every mirror.
+    The Kafka connector is that of the first release of the Spark line: the releases of a line are
+    compatible, and not every mirror has the later ones.
     """
     line = ".".join(_version("pyspark").split(".")[:2])
     return (
@@ -48,9 +50,9 @@ def coordinates() -> tuple[str, ...]:
 
 
 def fetch(folder: Path, options: list[str]) -> list[Path]:
-    """Resolve the jars through Spark's own Ivy (so with its cache and settings) into `folder`.
+    """Resolve the jars through Spark's own Ivy, with its cache and settings, into `folder`.
 
-    `options` are spark-submit's, for mirrors. The folder appears complete or not at all.
+    `options` are those of spark-submit, for mirrors. The folder appears complete or not at all.
     """
     from pyspark.java_gateway import launch_gateway
 

@@ -1,4 +1,4 @@
-"""The jobs that this version runs: name, core, route and tables of each."""
+"""The jobs of this version as operators: name, core, route and tables of each."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Operator:
     constants: dict[str, pa.Scalar]
     """Columns that are the same for every output row of the job."""
     payloads: Payloads | None = None
-    """Where payloads of messages wait, if they are assembled and files can be written."""
+    """Where message payloads wait; None unless they are assembled and files can be written."""
     stamp: Stamp = field(default_factory=Stamp)
-    """The `params_hash` of rows where policies have changed."""
+    """The `params_hash` of rows; it changes with the policies."""
     shadows: Mapping[str, Job] = field(default_factory=dict)
-    """Cores that judge by other policies beside the job; part of it."""
+    """Cores of the job that judge by shadow policies."""
     stamps: Mapping[str, Stamp] = field(default_factory=dict)
-    """The `params_hash` of rows of each shadow."""
+    """The `params_hash` of the rows of each shadow."""
 
     def stamp_of(self, table: str) -> Stamp:
-        """The `params_hash` of the rows of one of its tables."""
+        """The `params_hash` of the rows of one of the job's tables."""
         return ShadowStamp(self.stamps) if TABLES[table].live else self.stamp
 
 
@@ -53,10 +53,10 @@ def operators(
     settings: Settings, jobs: Sequence[str], in_stream: bool = False,
     log: PolicyLog | None = None, shadows: Mapping[str, ShadowLog] | None = None,
 ) -> dict[str, Operator]:
-    """The operators of some jobs, configured; those `in_stream` may write files.
+    """The configured operators of some jobs. Only those `in_stream` may write files.
 
-    With the `log` of a query they judge by its policies, each from its time on. Of `shadows` take
-    part the jobs that have tables for them.
+    With the `log` of a query they judge by its policy versions, each from its time on. A shadow
+    applies to the jobs that have tables for shadows.
     """
     documents = texts(settings.policy_dicts() if log is None else log.first)
     found = {}
@@ -104,7 +104,7 @@ def _shadow(job: Declaration, params: Mapping[str, Any], name: str, own: ShadowL
 
 
 def live_logs(settings: Settings, jobs: Sequence[str]) -> dict[str, PolicyLog | None]:
-    """By job the policies that its query has judged by; None where none has."""
+    """By job, the policy versions that its query has judged by; None if it has judged by none."""
     known = assignment.known(settings)
     queries = {job: query for query, every in known.items() for job in every}
     return {
@@ -113,8 +113,9 @@ def live_logs(settings: Settings, jobs: Sequence[str]) -> dict[str, PolicyLog | 
 
 
 def live_operators(settings: Settings, jobs: Sequence[str]) -> dict[str, Operator]:
-    """The operators of some jobs under the policies that their queries have judged by, each version
-    from its time on; under those of the configuration where no query has judged."""
+    """The operators of some jobs under the policy versions that their queries have judged by, each
+    from its time on; under the configured policies if no query has judged.
+    """
     found: dict[str, Operator] = {}
     for job, log in live_logs(settings, jobs).items():
         found |= operators(settings, [job], log=log)

@@ -1,8 +1,9 @@
-"""Changes of the policies in a running query: taken at the begin of a batch, before it judges.
+"""Changes of the policies during a query, applied at the beginning of a batch.
 
 A version is written to the checkpoint first (`app.warehouse.policy_log`), then passed to the tasks,
 then to the table `policies` with the rows of its batch. It holds from 1 ms after the newest event
-time that the stream had shown when the batch began: no key has judged anything of that time.
+time that the stream had shown at the beginning of the batch, so no key has judged a record of that
+time.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ class PolicyChanges:
         self._refused = 0
 
     def _shadow(self, name: str) -> ShadowLog:
-        """The log of a new shadow: it has judged as the query has, and with the next batch its own
-        policies are a change; in a query without a batch it begins with them."""
+        """The log of a new shadow. Its past is the query's, and its own policies are a change that
+        the next batch takes. In a query without a batch it begins with its own policies.
+        """
         batch = checkpoints.last_planned(self._settings, self._query) + 1
         log, now = self.log, self._watch.now
         if not batch:
@@ -70,11 +72,13 @@ class PolicyChanges:
 
     @property
     def _taken(self) -> list[int]:
-        """How many versions there are."""
+        """Number of versions."""
         return [len(log.taken) for log in (self.log, *(s.log for s in self.shadows.values()))]
 
     def begin(self, batch: int, group: dict[str, Operator]) -> None:
-        """Take what has changed, unless the batch was planned earlier, and pass it to the tasks."""
+        """Take the changes, unless the batch was planned earlier, and pass the versions to the
+        tasks.
+        """
         if batch != self._again:
             self._take(batch)
         if self._taken == self._at_start:
@@ -91,7 +95,7 @@ class PolicyChanges:
         ))
 
     def _take(self, batch: int) -> None:
-        """Begin the versions that files have and logs have not."""
+        """Begin the versions that the files have and the logs do not."""
         now, said = self._watch.now, []
         if now.policies != self.log.last:
             self.log = self._next(self.log, now.policies, now, batch)
@@ -111,7 +115,7 @@ class PolicyChanges:
         policy_log.keep(self._settings, self._query, self.log, self.shadows)
 
     def _next(self, log: PolicyLog, policies: Policies, now: Read, batch: int) -> PolicyLog:
-        """A log with the version that holds from the begin of a batch on."""
+        """A log with one more version, which holds from the beginning of a batch on."""
         watermark_ms = checkpoints.watermark_ms(self._settings, self._query, batch)
         return log.with_next(
             self._settings, policies, batch,
@@ -119,7 +123,9 @@ class PolicyChanges:
         )
 
     def rows(self, batch: int) -> pa.Table:
-        """Rows of the table for a batch: versions that it begins with, and refused edits."""
+        """Rows of the table `policies` for a batch: the versions that it begins with, and refused
+        edits.
+        """
         refused = self._watch.refused[self._refused:]
         self._refused += len(refused)
         found: list[dict[str, Any]] = [

@@ -1,7 +1,7 @@
-"""Versions of the policies on their way to the tasks of a batch.
+"""Passes policy versions to the tasks of a batch.
 
-The cores of a query are made with the versions that it had when it started. Later ones are passed
-to the tasks as a local property of Spark, as long as the query runs; without any there is none.
+The cores of a query are created with the versions that it had at its start. Later versions are
+passed to the tasks as a local property of Spark; without later versions the property is not set.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from app.stream.operators import Operator
 
 VERSIONS = "weir.policies"
-"""Local property of a batch: versions and hashes, as JSON."""
+"""Local property of a batch: versions and hashes as JSON."""
 Hashes = Sequence[tuple[int, str]]
-"""From which event time on (ms) rows have which `params_hash`."""
+"""Event times (ms), each with the `params_hash` of the rows from then on."""
 
 
 def written(
     versions: Sequence[Version], hashes: Mapping[str, Hashes],
     shadows: Mapping[str, Sequence[Version]],
 ) -> str:
-    """The property: all versions of a query, the hashes of each job, and the versions of each
-    shadow."""
+    """The value of the property: all versions of a query, the hashes of each job, and the versions
+    of each shadow.
+    """
     return json.dumps([
         _plain(versions), hashes, {name: _plain(its) for name, its in shadows.items()},
     ])
@@ -59,7 +60,7 @@ class Follower:
         self._known: str | None = None
 
     def follow(self) -> None:
-        """Called before a core is."""
+        """Update the cores; called before a core is used."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -76,13 +77,13 @@ class Follower:
 
 
 class Stamp:
-    """The `params_hash` of rows, by their time where policies have changed."""
+    """The `params_hash` of rows, by their time if policies have changed."""
 
     def __init__(self, hashes: Hashes = ()) -> None:
         self.hashes = hashes
 
     def stamped(self, rows: pa.Table) -> pa.Table:
-        """Rows with their hash, if it is not one for all."""
+        """The rows with a column of their hashes, unless one hash holds for all."""
         if len(self.hashes) < 2 or "ts_wall_ms" not in rows.column_names:
             return rows
         return rows.append_column("params_hash", self.of(rows))
@@ -96,14 +97,14 @@ class Stamp:
 
 
 class ShadowStamp(Stamp):
-    """The `params_hash` of rows of shadows, each of which has policies of its own."""
+    """The `params_hash` of the rows of shadows, each by its own policies."""
 
     def __init__(self, of_shadows: Mapping[str, Stamp]) -> None:
         super().__init__()
         self.of_shadows = of_shadows
 
     def stamped(self, rows: pa.Table) -> pa.Table:
-        """Rows with their hashes."""
+        """The rows with a column of their hashes."""
         whose = rows.column(WHOSE.name)
         found = pa.nulls(len(rows), pa.string())
         for name, stamp in self.of_shadows.items():

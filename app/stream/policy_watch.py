@@ -1,7 +1,7 @@
-"""The policies of the configuration, read again when their files change.
+"""Rereads the policies of the configuration when their files change.
 
-An edit is taken if the whole configuration is valid. A bad one leaves what was in force, and is
-reported once.
+An edit is taken if the whole configuration is valid. An invalid one leaves the policies in force
+and is reported once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 GIT_S = 5.0
 Stamps = dict[str, tuple[int, int] | None]
-"""By file its time of change (ns) and size; None = it is not there."""
+"""Modification time (ns) and size of each file; None for a missing file."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Origin:
 
     config: Path
     reload: Callable[[], Settings]
-    """Reads it again; a UserError for a bad one."""
+    """Rereads the configuration; raises UserError for an invalid one."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Refusal:
 
 @dataclass
 class PolicyWatch:
-    """What the files have now; without an origin it never changes."""
+    """The current policies of the files; without an origin they never change."""
 
     settings: Settings
     say: Callable[[str], None]
@@ -70,7 +70,8 @@ class PolicyWatch:
         self.now = self._read(self.settings)
 
     def look(self) -> None:
-        """Read the files again if they have changed, and have not since the last look."""
+        """Reread the files if they have changed and are now stable: unchanged since the last look.
+        """
         if self.origin is None or time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + LOOK_S
@@ -100,7 +101,7 @@ class PolicyWatch:
         return Read(settings.policy_dicts(), shadows, _now_ms(), self._author())
 
     def _files(self) -> list[Path]:
-        """The configuration and the files of policies that it names."""
+        """The configuration file and the policy files that it names."""
         if self.origin is None:
             return []
         config = self.origin.config
@@ -126,7 +127,7 @@ class PolicyWatch:
 
 
 def _others(settings: Settings) -> dict[str, Any]:
-    """What a run does not follow; its numbers of shards and partitions are the manifest's."""
+    """The settings that a run does not follow. Shards and partitions are those of the manifest."""
     found = settings.model_dump(exclude={"policies", "policy_files", "shards", "partitions"})
     return {**found, "shadows": sorted(settings.shadows)}
 
@@ -144,8 +145,9 @@ def _now_ms() -> int:
 
 
 def _author(files: Sequence[Path]) -> str | None:
-    """The author of the last commit of some files; None where they differ from it, or without
-    git."""
+    """The author of the last commit of some files. None without git, or if the files differ from
+    the commit.
+    """
     if not files:
         return None
     folder = files[0].absolute().parent

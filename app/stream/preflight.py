@@ -1,4 +1,4 @@
-"""Checks of a run before Spark starts: everything that needs no JVM."""
+"""Checks before Spark starts: everything that needs no JVM."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> Plan:
-    """UserError for a problem that prevents the run; else its queries, cut down to `jobs` if given.
+    """The queries of the run, restricted to `jobs` if given. UserError for a problem that prevents
+    the run.
 
-    Local checks come first, then the answers of sources and sinks within their time-outs.
+    Local checks come first, then sources and sinks are contacted within their time-outs.
     """
     made = assignment.plan(settings, jobs)
     _ = settings.feed

@@ -1,4 +1,4 @@
-"""The output of a run: messages, and a line of figures, which a terminal rewrites."""
+"""The output of a run: messages and a line of figures, which a terminal overwrites."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ON_TERMINAL_S = 1.0
 IN_LOG_S = 10.0
 REST_MS = 1000
-"""Time after which a query without a new batch is checked for whether it waits for records."""
+"""Time without a new batch after which a query is checked for waiting."""
 DAY_S = 86_400.0
 FIRST = "first batch"
 
@@ -37,18 +37,17 @@ class Figures:
     latest_event_s: float | None = None
     state_bytes: int | None = None
     waiting: int | None = None
-    """Records that the last batch has left in the source; None where it is not known."""
+    """Records that the last batch left in the source; None if not known."""
     caught_up_s: float | None = None
-    """Time in which they are processed; None while more comes than is processed."""
+    """Time until they are processed (s); None if more records arrive than are processed."""
     batches: int = 0
     phases_ms: dict[str, int] = field(default_factory=dict)
-    """Time of each phase of the batches so far, by Spark's name for it."""
+    """Total time of each phase of the batches, by Spark's name for it."""
     seen_ms: int = 0
     """When the newest batch was seen to have ended, or the query to wait (ms since the epoch)."""
 
     def take(self, progress: dict[str, Any]) -> None:
-        """Take in the progress of one more batch, as Spark reports it; other reports are
-        ignored."""
+        """Record the progress of one more batch, as Spark reports it; other reports are ignored."""
         if not ended(progress) or progress["batchId"] <= self.batch:
             return
         self.batch = progress["batchId"]
@@ -104,7 +103,7 @@ class Progress:
         """Whether the figures of a batch have been shown."""
 
     def look(self, queries: Sequence[StreamingQuery]) -> None:
-        """Take in the batches since the last look, and show the figures when they are due."""
+        """Record the batches since the last look, and print the figures when they are due."""
         for query in queries:
             figures = self._figures.setdefault(str(query.name), Figures(str(query.name)))
             last = query.lastProgress
@@ -129,7 +128,7 @@ class Progress:
 
     @property
     def figures(self) -> list[Figures]:
-        """The figures of every query that has done a batch."""
+        """The figures of every query that has completed a batch."""
         return [figures for figures in self._figures.values() if figures.batch >= 0]
 
     def say(self, text: str) -> None:
@@ -148,8 +147,9 @@ class Progress:
             self._log.info(text, extra={"fields": {"queries": [asdict(figures)]}})
 
     def _show(self, queries: Sequence[StreamingQuery]) -> None:
-        """The live line of a terminal; in a log a line where a batch has ended since the last one,
-        or the first is under way."""
+        """Print the live line of a terminal. In a log, print a line if a batch has ended since the
+        last one or the first batch is running.
+        """
         now_s = time.time()
         running = {str(query.name): query for query in queries}
         texts = [
@@ -178,7 +178,7 @@ class Progress:
 
 
 def records(progress: dict[str, Any]) -> int:
-    """How many records a batch has read."""
+    """Number of records that a batch has read."""
     observed = (progress.get("observedMetrics") or {}).get(METRIC)
     return int(observed[METRIC] or 0) if observed else int(progress["numInputRows"])
 
@@ -188,7 +188,7 @@ def _seconds(text: str) -> float:
 
 
 def _age(event_s: float, now_s: float) -> str:
-    """The age of the newest event; its date from one day on."""
+    """The age of the newest event; its date if it is older than a day."""
     if now_s - event_s < DAY_S:
         return f"{max(now_s - event_s, 0):.1f} s behind"
     return f"at {instant_of(int(event_s) * 1000)}"

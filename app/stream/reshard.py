@@ -1,12 +1,12 @@
-"""The command `reshard`: the state of a stopped run in another number of shards and partitions.
+"""The command `reshard`: moves the state of a stopped run to other shards and partitions.
 
     old checkpoint ─► states ─► pieces by new shard (mapInArrow) ─► files
          ─► applyInPandasWithState: pieces joined, one batch ─► states of a checkpoint of its own
     new checkpoint = offsets, commits and sources of the old one + these states
 
-Each query's new checkpoint is built beside the old one. Then the manifest gets the new numbers and
-the names of the queries, and the checkpoints take their places: what is interrupted before that has
-changed nothing, what is interrupted after it is finished by the next `reshard`.
+The new checkpoint of each query is built beside the old one. Then the manifest gets the new numbers
+and the names of the queries, and the checkpoints are exchanged. An interruption before the manifest
+changes has no effect; after that the next `reshard` finishes the exchange.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ PIECES = pa.schema([("job", pa.string()), ("shard", pa.int32()), ("piece", pa.bi
                     ("due_ms", pa.int64())])
 _COLUMNS = "job string, shard int, piece binary, due_ms bigint"
 AT_ONCE = "16"
-"""States or pieces in one Arrow batch: they are large."""
+"""Number of states or pieces in one Arrow batch; they are large."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """From which numbers to which, and the queries that have a checkpoint."""
+    """The old and the new numbers, and the queries that have a checkpoint."""
 
     shards: tuple[int, int]
     partitions: tuple[int, int]
     queries: dict[str, tuple[str, ...]]
-    """Jobs by query; none of the archive."""
+    """Jobs by query; the archive has none."""
     rehashed: bool
-    """Whether keys may lie in other shards than before."""
+    """Whether keys may move to other shards."""
 
     @property
     def needed(self) -> bool:
-        """Whether anything changes."""
+        """Whether the numbers change."""
         return self.rehashed or self.partitions[0] != self.partitions[1]
 
     def __str__(self) -> str:
@@ -73,10 +73,10 @@ class Move:
 
 
 def refuse(settings: Settings, *, held: bool = False) -> Move:
-    """UserError for a warehouse that cannot be resharded now; else what is to be done.
+    """The move to be made. UserError for a warehouse that cannot be resharded now.
 
-    A number that is not configured stays; shards follow partitions as at a first start. `held`:
-    this process has the queries.
+    A number that is not configured stays; shards follow partitions as at a first start. With `held`
+    this process holds the locks of the queries.
     """
     root = _root(settings)
     kept = manifest.load(settings)
@@ -103,9 +103,9 @@ def refuse(settings: Settings, *, held: bool = False) -> Move:
 
 
 def _settled(settings: Settings, query: str) -> bool:
-    """Whether no batch of a query is half done: where a run is asked to stop in the middle of a
-    backlog, the next batch has been planned, but nothing of it is written, and it can be planned
-    again."""
+    """Whether no batch of a query is half written. A run that is stopped in the middle of a backlog
+    has planned its next batch; nothing of it is written, and it can be planned again.
+    """
     if checkpoints.settled(settings, query):
         return True
     jobs = assignment.known(settings).get(query, (ARCHIVE,))
@@ -137,7 +137,7 @@ def _root(settings: Settings) -> Path:
 
 
 def reshard(settings: Settings, dry_run: bool = False) -> int:
-    """Move the state of every query, or print what that would do."""
+    """Move the state of every query, or print what would move."""
     move = refuse(settings)
     if dry_run:
         print(f"would move: {move}")
@@ -161,7 +161,7 @@ def reshard(settings: Settings, dry_run: bool = False) -> int:
 
 
 def finished(settings: Settings) -> bool:
-    """Put checkpoints that are complete in their places; whether there were any."""
+    """Exchange checkpoints that are complete; returns whether there were any."""
     root, kept = _root(settings), manifest.load(settings)
     if kept is None or kept.moving is None:
         return False
@@ -181,7 +181,7 @@ def _list(settings: Settings, move: Move) -> None:
 
 
 def _build(settings: Settings, move: Move, root: Path) -> None:
-    """New checkpoints of all queries below RESHARDING."""
+    """Build new checkpoints of all queries below RESHARDING."""
     from pyspark import SparkContext
 
     ours = SparkContext._active_spark_context is None
@@ -204,7 +204,9 @@ def _build(settings: Settings, move: Move, root: Path) -> None:
 
 
 def _take_over(built: Path, place: Path, version: int) -> None:
-    """Move states that one batch has made to where a query looks for those of its last batch."""
+    """Move the states that one batch has written to where a query looks for those of its last
+    batch.
+    """
     for partition in (built / "0").iterdir():
         if partition.name.isdigit():
             for name in ("1.zip", ".1.zip.crc"):
@@ -216,7 +218,7 @@ def _take_over(built: Path, place: Path, version: int) -> None:
 def _states(
     spark: SparkSession, settings: Settings, move: Move, jobs: Sequence[str], old: Path, work: Path
 ) -> None:
-    """The states of a checkpoint, moved, as those of a checkpoint of its own below `work`."""
+    """Build a checkpoint below `work` that has the moved states of another one."""
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -285,8 +287,9 @@ def cutter(cores: Mapping[str, Job], was: int, now: int) -> Callable[[Batches], 
 def joiner(
     cores: Mapping[str, Job], cut: bool
 ) -> Callable[[tuple[str, int], Iterator[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """The function of the stateful operator: the state of a shard from its pieces, to be called
-    when the first of them was to be; with `cut`=False from the one that is whole."""
+    """The function of the stateful operator: joins the pieces of a shard to its state and sets the
+    earliest of their timers. With `cut`=False the state is in one piece.
+    """
 
     def join(
         key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Any

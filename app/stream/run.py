@@ -44,12 +44,13 @@ if TYPE_CHECKING:
 
 POLL_S = 0.25
 NO_DATA_MS = 500
-"""Time after which a query that Weir ends reports that it has no records left."""
+"""Time after which an ending query reports that no record is left."""
 LONGEST_PAUSE_S = 60.0
 SWEEP_S = 600.0
 ATTEMPTS = 5
-"""Restarts in a row of a query with `--available-now`, or whose workers die; any other query
-restarts without limit."""
+"""Consecutive restarts of a query with `--available-now`, or of one whose workers die. Any other
+query restarts without limit.
+"""
 
 
 def run(
@@ -58,8 +59,8 @@ def run(
 ) -> int:
     """Run archive and govern; with `available_now` until the available data is processed.
 
-    With `jobs` only these jobs run, without the archive unless it is among them. With `origin`
-    policies follow their files. Answers 0 when the run ends by itself or is stopped; a failure is
+    With `jobs` only these jobs run, and the archive only if it is among them. With `origin`
+    policies follow their files. Returns 0 when the run ends by itself or is stopped; a failure is
     an exception.
     """
     work(settings, available_now, jobs, log_format, origin=origin)
@@ -71,9 +72,9 @@ def work(
     log_format: log.Format = "text", *, interactive: bool = False,
     origin: Origin | None = None,
 ) -> bool:
-    """`run`; whether it was stopped before its end.
+    """As `run`; returns whether the run was stopped before its end.
 
-    An `interactive` run ends at Ctrl-C as any other command: no batch is finished first.
+    An `interactive` run ends at Ctrl-C like any other command, without finishing a batch.
     """
     made = refuse(settings, jobs)
     with only_run(settings, made.touched):
@@ -93,7 +94,7 @@ def _with_spark(
     settings: Settings, made: Plan, available_now: bool, progress: Progress, interactive: bool,
     origin: Origin | None,
 ) -> bool:
-    """Whether the run was asked to stop."""
+    """Run the queries in a Spark session; returns whether the run was asked to stop."""
     from pyspark import SparkContext
 
     ours = SparkContext._active_spark_context is None
@@ -125,14 +126,14 @@ def _with_spark(
 
 
 class Service:
-    """The queries of a run, watched until they end."""
+    """Runs and watches the queries of a run until they end."""
 
     def __init__(
         self, spark: SparkSession, settings: Settings, queries: Mapping[str, tuple[str, ...]],
         available_now: bool, stopping: Stopping, progress: Progress | None = None,
         origin: Origin | None = None,
     ) -> None:
-        """`queries` has the jobs of each."""
+        """`queries` maps each query to its jobs."""
         self._spark = spark
         self._settings = settings
         self._endless = not available_now
@@ -173,7 +174,7 @@ class Service:
         self._queries[name] = query
 
     def work(self) -> None:
-        """Start every query and watch until all have ended or a stop is asked for."""
+        """Start every query and watch until all have ended or a stop is requested."""
         try:
             with (
                 alerts.beside(self._settings, self._progress.warn),
@@ -201,7 +202,7 @@ class Service:
         return any(query.isActive and not waits(query) for query in self._queries.values())
 
     def _obstacle(self) -> str:
-        """Why the run does not process new records; empty while it does."""
+        """Why the run processes no new records; empty if it does."""
         if len(self._queries) < len(self._groups):
             return "the queries are being started"
         waiting = [name for name, (due, _) in self._again.items() if due]
@@ -252,8 +253,9 @@ class Service:
                 self._sweep()
 
     def _sweep(self) -> None:
-        """Remove files of payloads that no message needs any more, if every batch that began has
-        ended: a repeated batch may need payloads that its first run released."""
+        """Remove payload files that no message needs, if every batch has ended: a repeated batch
+        may need payloads that its first run released.
+        """
         self._swept = time.monotonic()
         queries = self._queries.values()
         settled = not self._again and all(
@@ -269,7 +271,7 @@ class Service:
             self._progress.warn(f"chunk_payloads: cannot be cleaned up ({type(error).__name__})")
 
     def _follow_clock(self) -> None:
-        """Restart queries that wait for a time that the wall clock has been set back from."""
+        """Restart queries that wait for a time that the wall clock has left by a step back."""
         back_s = self._clock.step_back_s()
         if back_s and self._endless:
             pause_ms = dict.fromkeys(self._groups, self._settings.trigger_ms)
@@ -287,7 +289,7 @@ class Service:
                 self._misled.discard(name)
 
     def _tend(self) -> bool:
-        """Whether there is still work; queries that ended with a passing error are restarted."""
+        """Restart queries that ended with a passing error; returns whether there is still work."""
         busy = False
         for name, query in self._queries.items():
             error = None if query.isActive else query.exception()
@@ -301,14 +303,16 @@ class Service:
         return busy
 
     def _ending(self) -> dict[str, Any]:
-        """The trigger of a query that ends with what is there: by Spark, or by `_is_finished`."""
+        """The trigger of a query that stops at the source's present end, which Spark or
+        `_is_finished` detects.
+        """
         if not self._ended_here:
             return {"availableNow": True}
         self._spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", NO_DATA_MS)
         return {"processingTime": "0 seconds"}
 
     def _is_finished(self, name: str, query: StreamingQuery) -> bool:
-        """Whether a query has reported that nothing is left to do, and nothing is."""
+        """Whether a query has reported that no record is left, and none is."""
         progress = query.lastProgress
         return (
             progress is not None and not ended(progress)
@@ -316,7 +320,7 @@ class Service:
         )
 
     def _restart_later(self, name: str, text: str) -> None:
-        """Restart the query after its pause; raise an error that is not passing."""
+        """Schedule the restart of a query after its pause; raises an error that is not passing."""
         reason = failure(name, text, self._settings)
         due, attempt = self._again.get(name, (0.0, 0))
         # The cause may be damage, or another topic of the same name: then that is the message.

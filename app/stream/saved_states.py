@@ -1,7 +1,7 @@
-"""Keeps the states of a run's jobs, every so often and at its end, for replays to begin with.
+"""Saves the states of a run's jobs at an interval and at its end, for replays.
 
-The states of a batch that has ended are read from the query's checkpoint, in a thread beside the
-queries. Only a warehouse on this machine has them.
+A thread reads the states of an ended batch from the query's checkpoint, beside the running queries.
+Only a warehouse in a local folder has saved states.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 OFFSETS = ("kafka", "kafka_messages")
 SOURCES = (*OFFSETS, "files")
-"""Sources whose places are known by partition and offset, or by file."""
+"""Sources whose positions are partitions and offsets, or files."""
 _COMPACT = ".compact"
 
 
 def refuse(settings: Settings) -> None:
-    """UserError where states are to be kept and cannot be."""
+    """UserError if saved states are configured and this run cannot save any."""
     if settings.saved_states.interval_ms is None:
         return
     if settings.source is not None and settings.source.format not in SOURCES:
@@ -52,13 +52,13 @@ def refuse(settings: Settings) -> None:
 
 
 class StateKeeper:
-    """Keeps the states of the queries of a run."""
+    """Saves the states of the queries of a run."""
 
     def __init__(
         self, spark: SparkSession, settings: Settings, queries: Mapping[str, Sequence[str]],
         warn: Callable[[str], None],
     ) -> None:
-        """`queries` has the jobs of each."""
+        """`queries` maps each query to its jobs."""
         self._spark, self._settings, self._warn = spark, settings, warn
         self._queries = {name: jobs for name, jobs in queries.items() if name != ARCHIVE}
         self._interval_ms = settings.saved_states.interval_ms
@@ -67,7 +67,9 @@ class StateKeeper:
         self._thread: threading.Thread | None = None
 
     def look(self) -> None:
-        """Begin to keep the states if it is time; called between two looks at the queries."""
+        """Begin to save the states if the interval is over; called between two looks at the
+        queries.
+        """
         if self._interval_ms is None or time.monotonic() < self._next_s:
             return
         if self._thread is None or not self._thread.is_alive():
@@ -76,7 +78,7 @@ class StateKeeper:
             self._thread.start()
 
     def end(self) -> None:
-        """Keep the states in which the queries have ended."""
+        """Save the states in which the queries have ended."""
         if self._interval_ms is None:
             return
         if self._thread is not None:
@@ -99,7 +101,7 @@ class StateKeeper:
 def keep(
     spark: SparkSession, settings: Settings, query: str, jobs: Sequence[str], batch: int
 ) -> None:
-    """Keep the states of a query after one of its batches, and forget the oldest ones."""
+    """Save the states of a query after one of its batches, and remove the oldest ones."""
     from pyspark.sql import functions as F
 
     about = json.loads(_text(settings, f"{query}/commits/{batch}").splitlines()[1])
@@ -136,7 +138,7 @@ def keep(
 
 
 def position(settings: Settings, query: str, batch: int) -> Position:
-    """Which records the batches of a query up to this one have taken."""
+    """The records that the batches of a query up to this one have taken."""
     document = checkpoints.offsets(settings, query, batch)
     if settings.feed.format in OFFSETS:
         shares = kafka.shares(kafka.stream_options(settings))
@@ -149,7 +151,7 @@ def position(settings: Settings, query: str, batch: int) -> Position:
 
 
 def _files(settings: Settings, query: str, last: int) -> list[str]:
-    """The files that Spark's log of a source has up to one of its entries."""
+    """The files in Spark's log of a source up to one of its entries."""
     place = f"{query}/sources/0"
     there = names(settings, f"{checkpoints.FOLDER}/{place}")
     whole = [int(n.removesuffix(_COMPACT)) for n in there if n.endswith(_COMPACT)]

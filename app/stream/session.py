@@ -1,4 +1,4 @@
-"""The only builder of Spark sessions: every conf that Weir relies on is decided here."""
+"""The only builder of Spark sessions; sets every conf that Weir relies on."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ LOCAL_CHECKPOINTS = (
 )
 
 OPERATOR_ROWS = 1000
-"""Blobs that the stateful operator is given in one Arrow batch; with
-`app.ingest.routing.BLOB_BYTES` it stays below Arrow's limit of 2 GiB, whatever a trigger takes."""
+"""Blobs that the stateful operator gets in one Arrow batch. With `app.ingest.routing.BLOB_BYTES`
+the batch stays below Arrow's limit of 2 GiB, whatever a trigger takes.
+"""
 
 REQUIRED = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -34,7 +35,7 @@ REQUIRED = {
     # Spark's only limit of rows for every Python stage; `app.ingest.batches` joins what is parsed.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(OPERATOR_ROWS),
 }
-"""Confs that the results depend on: the user cannot change them."""
+"""Confs that the results depend on; the user cannot change them."""
 
 PREFERRED = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -88,9 +89,10 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop Spark, the maintenance of its state stores first.
+    """Stop the maintenance of Spark's state stores, then Spark.
 
-    Its thread lives as long as the JVM and complains once a minute that Spark is gone.
+    The maintenance thread lives as long as the JVM and would log an error once a minute without
+    Spark.
     """
     jvm = spark.sparkContext._jvm
     assert jvm is not None

@@ -1,4 +1,4 @@
-"""Orderly shutdown: after a signal the running batches are finished, then the queries stop."""
+"""Orderly shutdown: after a signal the running batches end, then the queries stop."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 POLL_S = 0.02
 DRAIN_S = 60.0
-"""Time for running batches to finish; after it they are interrupted, and repeated later."""
+"""Time for running batches to end; after it they are interrupted and repeated by the next run."""
 
 
 class Stopping:
-    """Whether the run was asked to end, and whether it was asked again."""
+    """Requests to end the run: whether there was one, and whether there was a second."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._again = threading.Event()
 
     def ask(self) -> None:
-        """Note a request; the second one asks not to wait for running batches."""
+        """Record a request; the second one asks not to wait for running batches."""
         (self._again if self._asked.is_set() else self._asked).set()
 
     @property
@@ -37,11 +37,11 @@ class Stopping:
 
     @property
     def at_once(self) -> bool:
-        """Whether it was asked a second time."""
+        """Whether the run was asked a second time."""
         return self._again.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a request, at most so long; whether there is one."""
+        """Wait for a request, at most for a time; returns whether there is one."""
         return self._asked.wait(seconds)
 
 
@@ -49,12 +49,11 @@ class Stopping:
 def listening(
     spark: SparkSession, stopping: Stopping, *, python: bool = True
 ) -> Iterator[None]:
-    """SIGTERM and SIGINT ask to end the run, whichever of Python and the JVM receives them; without
-    `python` its own handlers stay, and the JVM leaves a SIGINT to them.
+    """Within this context SIGTERM and SIGINT request the end of the run, in Python and in the JVM.
+    Without `python` Python's own handlers stay, and the JVM ignores SIGINT.
 
-    Under spark-submit the process that a service manager knows is the JVM: left alone, it would
-    end Spark in the middle of a batch. A Ctrl-C reaches both, so requests that come within a
-    moment are one.
+    Under spark-submit a service manager signals the JVM, which by itself would end Spark in the
+    middle of a batch. Ctrl-C reaches both processes, so requests within a moment count as one.
     """
     last = [float("-inf")]
     lock = threading.Lock()
@@ -100,7 +99,7 @@ class _JvmHandler:
 
 
 def _listen_in_jvm(spark: SparkSession, handler: _JvmHandler, names: Sequence[str]) -> Any:
-    """Install the handler; answers a function that puts the earlier ones back."""
+    """Install the handler; returns a function that restores the earlier ones."""
     from pyspark.java_gateway import ensure_callback_server_started
 
     ensure_callback_server_started(spark.sparkContext._gateway)
@@ -117,10 +116,10 @@ def _listen_in_jvm(spark: SparkSession, handler: _JvmHandler, names: Sequence[st
 
 
 def drain(queries: Sequence[StreamingQuery], stopping: Stopping) -> list[str]:
-    """Stop every query between two batches; names of those whose batch had to be interrupted.
+    """Stop every query between two batches; returns the names of those whose batch was interrupted.
 
-    What an interrupted batch has committed is recognised when it is repeated, so nothing is lost
-    or doubled either way; waiting only saves the work.
+    A repeated batch recognises what its interrupted run has committed, so nothing is lost or
+    doubled either way; waiting only saves the work.
     """
     deadline = time.monotonic() + DRAIN_S
     running = {query: _batch(query) for query in queries if query.isActive}
@@ -146,12 +145,12 @@ def _batch(query: StreamingQuery) -> int:
 
 
 def _between_batches(query: StreamingQuery, batch: int) -> bool:
-    """Whether the batch that ran when the stop was asked for is done, or none has begun."""
+    """Whether the batch that ran at the request has ended, or none has begun."""
     return waits(query) or _batch(query) > batch
 
 
 def ended(progress: dict[str, Any]) -> bool:
-    """Whether a report of Spark is that of a batch that has ended.
+    """Whether a progress report of Spark is that of an ended batch.
 
     A query that waits for records reports as well, under the number of the batch to come.
     """
@@ -159,6 +158,6 @@ def ended(progress: dict[str, Any]) -> bool:
 
 
 def waits(query: StreamingQuery) -> bool:
-    """Whether no batch runs: the query waits for records, or looks whether there are any."""
+    """Whether no batch runs: the query waits for records, or looks for them."""
     status = query.status
     return not status["isTriggerActive"] or status["message"].startswith("Getting offsets")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 ASKED_AFTER_S = 15.0
-"""A source without records for this time is checked, and again after the same time."""
+"""Time without records after which a source is checked, and checked again."""
 ASKED_AGAIN_S = 5.0
 """The time between checks of a source that did not answer."""
 SILENT_AFTER_S = 60.0
@@ -31,7 +31,7 @@ class SourceWatch:
         self, settings: Settings, say: Say, warn: Say, *, silence: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """With `silence` a source that answers and has no records is reported as well."""
+        """With `silence` a source that answers and has no records is also reported."""
         self._settings, self._say, self._warn, self._clock = settings, say, warn, clock
         self._asks = settings.feed.format in WATCHED
         self._silence = silence
@@ -46,11 +46,11 @@ class SourceWatch:
 
     @property
     def problem(self) -> str:
-        """Why the source does not answer; empty if it does or has not been checked."""
+        """Why the source does not answer; empty if it does or was not checked."""
         return self._problem
 
     def look(self, figures: Sequence[Figures], busy: bool = False) -> None:
-        """Take in the number of records read so far; check the source if there are no new ones.
+        """Record the number of records read so far; check the source if there are no new ones.
 
         While a query is `busy` with a batch the source is not reported as silent. Raises
         LastingError for a problem that the run cannot wait for.
@@ -78,7 +78,7 @@ class SourceWatch:
             self._say(f"source: no records for {silent_s:.0f} s; the run waits for them")
 
     def _ask(self, now_s: float) -> None:
-        """Check the source on a thread of its own: an answer may take its whole time-out."""
+        """Check the source on a separate thread: an answer may take the whole time-out."""
         self._asked_s = now_s
         self._question = threading.Thread(target=self._try, name="source-watch", daemon=True)
         self._question.start()

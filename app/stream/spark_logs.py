@@ -1,7 +1,8 @@
-"""Spark's own logs of a query, `offsets/N` and `commits/N`: whether their newest files are whole.
+"""Checks that the newest files of Spark's own logs of a query are complete (`offsets/N`,
+`commits/N`).
 
-A loss of power may leave a file with its name and a part of its contents. Spark ends with an error
-of its own then; removing the file is the remedy where the batch can be processed again.
+A loss of power may leave an incomplete file, with which Spark fails. If the batch can be processed
+again, removing the file is the remedy.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 LINES = {"offsets": 3, "commits": 2}
-"""Version, metadata and at least one source; version and metadata."""
+"""Fewest lines of a complete file: version, metadata and a source; version and metadata."""
 
 
 def problems(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
-    """Files that are not whole, with the remedy; `tables` are those that the query writes."""
+    """Incomplete files, each with its remedy; `tables` are those that the query writes."""
     if local_path(settings.warehouse) is None:
         return
     place = Path(checkpoints.location(settings, query))
@@ -48,7 +49,7 @@ def _unfinished(file: Path) -> str:
 
 
 def _with_sum(file: Path) -> str:
-    """The file, and the checksum beside it if there is one: Spark refuses a stale one."""
+    """The file, and its checksum file if there is one: Spark refuses a stale checksum."""
     beside = file.with_name(f".{file.name}.crc")
     return f"{file} {beside}" if beside.exists() else str(file)
 
@@ -64,10 +65,10 @@ def _whole(file: Path) -> bool:
 
 
 def written(settings: Settings, query: str, tables: Sequence[str], batch: int) -> bool:
-    """Whether one of the tables that a query writes has the batch already.
+    """Whether one of the query's tables has the batch.
 
-    If none has it, the batch can be planned again, with other records. Rows that gather are no
-    matter: those of a batch that has not ended are removed at the next start.
+    If none has it, the batch can be planned again, with other records. Gathered rows of a batch
+    that has not ended do not count: the next start removes them.
     """
     from deltalake import DeltaTable
 

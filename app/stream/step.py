@@ -1,6 +1,6 @@
-"""What a worker does with a shard: call the cores of its jobs and answer with blobs of their rows.
+"""The work of a Spark task on a shard: calls the cores of its jobs and returns blobs of their rows.
 
-Spark's workers import this module and what it imports, so it knows no configuration.
+Spark's workers import this module and what it imports, so it imports no configuration.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def stepper(
 
 
 def _answers(answer: Step, operator: Operator) -> list[Message]:
-    """The rows of a step; messages with payloads go into a file of their table here."""
+    """The rows of a step; here messages with payloads are written to a file of their table."""
     found = []
     for name, rows in answer.tables.items():
         if operator.payloads is not None and name == WHOLE:

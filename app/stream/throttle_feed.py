@@ -1,10 +1,9 @@
-"""The throttle feed: every throttle command to a Kafka topic, in the micro-batch that decides it.
+"""The throttle feed: publishes every throttle command to a Kafka topic, in its micro-batch.
 
-A batch's commands are in the topic before the batch is in the tables. If the run ends in between,
-the next start repeats the batch, from the same records and the same state, and sends the same
-bytes again: no command is lost, and a repetition has the key and the value of what it repeats.
-A request id alone does not identify a command, since ids begin anew when a connection is reopened;
-so the key also has the decision's time and `row_no`.
+The commands of a batch are in the topic before its rows are in the tables. If the run ends in
+between, the next start repeats the batch from the same records and state and sends the same bytes
+again: no command is lost, and a repetition has the same key and value. Request ids begin anew when
+a connection is reopened, so the key also has the decision's time and `row_no`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from app.config.throttle_feed import ThrottleFeedSettings
 
 COMMANDS = "producer_throttle"
-"""The table whose rows are commands, and sends that timed out."""
+"""The table of commands and of sends that timed out."""
 KEY = ("cluster", "broker", "cnx_id", "request_id", "ts_mono_ns", "row_no")
 VALUE = (
     "cluster", "broker", "cnx_id", "producer_id", "producer_name", "topic", "partition", "reason",
@@ -38,7 +37,7 @@ MESSAGES = pa.schema([
     ("value", pa.binary()),
     ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
 ])
-"""The columns that Spark's Kafka sink takes."""
+"""The columns of Spark's Kafka sink."""
 CONTENT_TYPE = {"key": "content-type", "value": b"application/json"}
 
 
@@ -52,7 +51,8 @@ class ThrottleFeed:
         self._fields = settings.fields.numbers()
 
     def publish(self, rows: pa.Table) -> None:
-        """Send the commands among rows of `producer_throttle`; they are in the topic at the end."""
+        """Send the commands among rows of `producer_throttle`; returns when they are in the topic.
+        """
         found = messages(rows, self._fields)
         if not found.num_rows:
             return
@@ -62,7 +62,7 @@ class ThrottleFeed:
 
 
 def messages(rows: pa.Table, fields: wire.Fields = wire.PROPOSED) -> pa.Table:
-    """The records for the commands among rows of `producer_throttle`, in the order of ORDER."""
+    """Kafka records of the commands among rows of `producer_throttle`, in the order of ORDER."""
     sent = pc.and_(pc.is_valid(rows["request_id"]), pc.is_null(rows["exception"]))
     rows = rows.select(sorted({*KEY, *VALUE, *ORDER})).filter(sent)
     rows = rows.sort_by([(name, "ascending") for name in ORDER])
@@ -89,7 +89,7 @@ def _json(values: dict[str, Any]) -> bytes:
 
 
 def check(settings: Settings) -> None:
-    """Refuse a feed whose cluster does not answer or does not have the topic."""
+    """Raise UserError if the feed's cluster does not answer or does not have the topic."""
     feed = settings.throttle_feed
     if feed is None:
         return

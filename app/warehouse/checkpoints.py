@@ -1,8 +1,8 @@
-"""A query's checkpoint: its place, its progress, and what it has committed to the tables.
+"""The checkpoint of a query: its place, its progress, and what it has committed to the tables.
 
-Spark keeps source offsets (`offsets/N`), ended batches (`commits/N`) and state there. Weir
-adds the application id under which the query's batches are in the tables; in a warehouse on this
-machine, the last batches of each table; and for Kafka the limit of a batch.
+Spark keeps source offsets (`offsets/N`), ended batches (`commits/N`) and state there. Weir adds the
+application id of the query's commits; in a warehouse in a local folder also the last batches of
+each table; and for Kafka the limit of a batch.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ FIRST = "weir-first-offset.json"
 POLICIES = "weir-policies.json"
 COPYING = ".copying"
 RESHARDING = "_weir/resharding"
-"""Where checkpoints with other numbers of shards and partitions are built."""
+"""Folder in which `reshard` builds checkpoints."""
 BEFORE = ".before"
 PARTITIONS = "spark.sql.shuffle.partitions"
 ARCHIVE = "archive"
-"""The query that archives records as they arrived."""
+"""Name of the query that archives the records."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +65,17 @@ def begun(settings: Settings, query: str) -> bool:
 
 
 def last_planned(settings: Settings, query: str) -> int:
-    """The newest batch that has begun; -1 = none."""
+    """The newest batch that was planned; -1 for none."""
     return _last(settings, query, "offsets")
 
 
 def last_ended(settings: Settings, query: str) -> int:
-    """The newest batch that has ended; -1 = none."""
+    """The newest batch that has ended; -1 for none."""
     return _last(settings, query, "commits")
 
 
 def settled(settings: Settings, query: str) -> bool:
-    """Whether every batch that was planned has ended."""
+    """Whether every planned batch has ended."""
     return last_planned(settings, query) == last_ended(settings, query)
 
 
@@ -85,15 +85,16 @@ def _last(settings: Settings, query: str, log: str) -> int:
 
 
 def planned(settings: Settings, query: str) -> int | None:
-    """The batch that has been planned and has not ended."""
+    """The batch that was planned and has not ended; None if there is none."""
     newest = _last(settings, query, "offsets")
     return None if newest == last_ended(settings, query) else newest
 
 
 def offsets(settings: Settings, query: str, batch: int) -> dict[str, Any]:
-    """Where a batch ends in the source, as Spark keeps it; before batch 0, where the first begins.
+    """The end of a batch in the source, as Spark records it; for batch -1 the start of the first
+    batch.
 
-    Empty where it is not known: other sources than Kafka keep no beginning.
+    Empty if not known: only Kafka records a start.
     """
     file = f"offsets/{batch}" if batch >= 0 else "sources/0/0"
     text = read_text(settings, f"{FOLDER}/{query}/{file}")
@@ -102,7 +103,7 @@ def offsets(settings: Settings, query: str, batch: int) -> dict[str, Any]:
 
 
 def watermark_ms(settings: Settings, query: str, batch: int) -> int:
-    """The stream's clock when a batch that is planned begins (ms since the epoch; 0 = none)."""
+    """The stream's clock at the beginning of a planned batch (ms since the epoch; 0 for none)."""
     text = read_text(settings, f"{FOLDER}/{query}/offsets/{batch}")
     lines = text.splitlines() if text else []
     about = json.loads(lines[1]) if len(lines) > 1 else {}
@@ -116,55 +117,56 @@ def policies(settings: Settings, query: str) -> dict[str, Any] | None:
 
 
 def keep_policies(settings: Settings, query: str, document: dict[str, Any]) -> None:
-    """Keep the policies that a query judges by."""
+    """Record the policies that a query judges by."""
     text = json.dumps(document, ensure_ascii=False)
     write_text(settings, f"{FOLDER}/{query}/{POLICIES}", text)
 
 
 def most_records(settings: Settings, query: str) -> int | None:
-    """The limit of a batch under which the batches that have not ended were planned."""
+    """The limit of a batch under which the unfinished batches were planned."""
     text = read_text(settings, f"{FOLDER}/{query}/{MOST_RECORDS}")
     return int(text) if text and text.isdigit() else None
 
 
 def keep_most_records(settings: Settings, query: str, most: int) -> None:
-    """Keep the limit of a batch under which a query plans."""
+    """Record the limit of a batch under which a query plans."""
     write_text(settings, f"{FOLDER}/{query}/{MOST_RECORDS}", str(most))
 
 
 def first_offset(settings: Settings, query: str) -> dict[str, Any] | None:
-    """Where a query's first batch begins, for a source that Spark does not keep it of."""
+    """The start of a query's first batch, for sources whose start Spark does not record."""
     text = read_text(settings, f"{FOLDER}/{query}/{FIRST}")
     return None if text is None else dict(json.loads(text))
 
 
 def keep_first_offset(settings: Settings, query: str, document: dict[str, Any]) -> None:
-    """Keep where a query's first batch begins."""
+    """Record the start of a query's first batch."""
     write_text(settings, f"{FOLDER}/{query}/{FIRST}", json.dumps(document))
 
 
 def application_id(settings: Settings, query: str) -> str:
-    """The id under which a query's batches are committed; a new checkpoint gets a new one."""
+    """The application id of a query's commits; a new checkpoint gets a new one."""
     kept = read_text(settings, f"{FOLDER}/{query}/{APPLICATION}")
     return new_application_id(settings, query) if kept is None else kept
 
 
 def new_application_id(settings: Settings, query: str) -> str:
-    """Commit the batches of a query under a new id from now on."""
+    """Give the following commits of a query a new application id."""
     made = f"weir-{query}-{uuid.uuid4()}"
     write_text(settings, f"{FOLDER}/{query}/{APPLICATION}", made)
     return made
 
 
 def is_whole(settings: Settings, query: str) -> bool:
-    """Whether the checkpoint of a query that has begun has what Spark writes before it plans the
-    last batch: the query's id, and the end of the batch before."""
+    """Whether the checkpoint of a query that has begun has the files that Spark writes before it
+    plans the last batch: the query's id and the end of the batch before.
+    """
     named = read_text(settings, f"{FOLDER}/{query}/metadata") is not None
     return named and last_planned(settings, query) <= last_ended(settings, query) + 1
 
 
 def committed(settings: Settings, query: str) -> dict[str, Commit]:
-    """By table, what the query has committed last; empty where it is not recorded."""
+    """The last commits of the query by table; empty if they are not recorded."""
     text = read_text(settings, f"{FOLDER}/{query}/{COMMITTED}")
     if text is None:
         return {}
@@ -178,14 +180,15 @@ def committed(settings: Settings, query: str) -> dict[str, Commit]:
 
 
 def record(settings: Settings, query: str, commits: dict[str, Commit]) -> None:
-    """Keep what the query has committed."""
+    """Record the last commits of the query."""
     text = json.dumps({table: asdict(commit) for table, commit in commits.items()})
     write_text(settings, f"{FOLDER}/{query}/{COMMITTED}", text)
 
 
 def without_state(source: Path, target: Path, partitions: int, ended: int) -> None:
-    """Copy a checkpoint, all but its states, for another number of shuffle partitions; batches
-    after `ended` are no longer planned."""
+    """Copy a checkpoint without its states, for another number of shuffle partitions. Plans of
+    batches after `ended` are left out.
+    """
     shutil.copytree(source, target, ignore=lambda _, names: {"state"} & set(names))
     for file in (target / "offsets").iterdir():
         if not file.name.isdigit() or int(file.name) > ended:
@@ -199,8 +202,9 @@ def without_state(source: Path, target: Path, partitions: int, ended: int) -> No
 
 
 def put_in_place(root: Path, query: str) -> None:
-    """Exchange the checkpoint of a query for the one that is built; once more after a crash: the
-    rest of it."""
+    """Replace the checkpoint of a query by the one that `reshard` built. Repeated after a crash, it
+    completes the replacement.
+    """
     place, built = root / FOLDER / query, root / RESHARDING / query
     if not built.exists():
         return
@@ -212,9 +216,9 @@ def put_in_place(root: Path, query: str) -> None:
 
 
 def copy(settings: Settings, query: str, new: str) -> None:
-    """Copy the progress of `query` to a query of the name `new`, under an id of its own.
+    """Copy the progress of `query` to the query `new`, which gets an application id of its own.
 
-    Raises UserError where the warehouse is not on this machine.
+    Raises UserError if the warehouse is not a local folder.
     """
     root = local_path(settings.warehouse)
     if root is None:

@@ -1,9 +1,8 @@
-"""Idempotent appends: every batch carries (application id, batch number), so a batch that is run
-again writes nothing twice.
+"""Idempotent appends: every commit carries an application id and a batch number, so a repeated
+batch writes nothing twice.
 
-Small results are appended from the driver by delta-rs, a few milliseconds each. With
-`commit: spark` the same rows go through Spark's Delta writer, for file systems that delta-rs
-cannot reach.
+delta-rs appends small results on the driver, in a few milliseconds each. With `commit: spark` the
+same rows go through Spark's Delta writer, for file systems that delta-rs cannot reach.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 ATTEMPTS = 5
-"""Of a commit that another one has made invalid."""
+"""Attempts of a commit that conflicts with another one."""
 
 
 class Writer:
@@ -36,8 +35,9 @@ class Writer:
     def __init__(
         self, settings: Settings, query: str, spark: SparkSession, application: str | None = None
     ) -> None:
-        """`spark` is used only with `commit: spark`; `application` by a writer that is no query
-        and numbers its batches itself."""
+        """`spark` is used only with `commit: spark`. `application` is for a writer that is no query
+        and numbers its batches itself.
+        """
         self._settings = settings
         self._query = query
         self._local = local_path(settings.warehouse)
@@ -55,7 +55,7 @@ class Writer:
         """Tables of a later release: they have more columns, null in the rows of this one."""
 
     def prepare(self, names: list[str]) -> None:
-        """Create the tables that are missing, so that readers find them from the start."""
+        """Create missing tables, so that readers find them from the start."""
         for name in names:
             if self.by_spark:
                 self._create_by_spark(TABLES[name])
@@ -63,7 +63,7 @@ class Writer:
                 self._table(name)
 
     def append(self, name: str, rows: pa.Table, batch: int) -> None:
-        """Append the rows of a batch to a table, if there are any, unless that has been done."""
+        """Append the rows of a batch to a table, unless the table has the batch."""
         if not rows.num_rows:
             return
         if self.by_spark:
@@ -80,7 +80,7 @@ class Writer:
         self._once(name, batch, write)
 
     def add_files(self, name: str, actions: list[Any], batch: int) -> None:
-        """Make files that tasks have written part of a table, unless that has been done."""
+        """Add files that tasks have written to a table, unless the table has the batch."""
         from deltalake import Schema
 
         definition = TABLES[name]
@@ -96,9 +96,9 @@ class Writer:
     def _once(
         self, name: str, batch: int, write: Callable[[DeltaTable, CommitProperties], None]
     ) -> None:
-        """Write a batch with its number, unless the table has it.
+        """Commit a batch under its number, unless the table has it.
 
-        Properties of a table may be set meanwhile; Delta then refuses the commit once.
+        If the properties of the table change meanwhile, Delta refuses the commit once.
         """
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
@@ -117,14 +117,15 @@ class Writer:
         self._note(name, batch)
 
     def _newest(self, table: DeltaTable) -> int:
-        """The newest batch of this query that a table has; -1 = none."""
+        """The newest batch of this query in a table; -1 for none."""
         table.update_incremental()
         batch = table.transaction_version(self.application)
         return -1 if batch is None else int(batch)
 
     def settle(self) -> None:
-        """End a batch: in a warehouse on this machine its rows survive a loss of power from
-        now on, and the query's checkpoint knows its commits."""
+        """End a batch. In a local warehouse its rows now survive a loss of power, and the query's
+        checkpoint records its commits.
+        """
         if self._local is not None:
             if self._commits:
                 checkpoints.record(self._settings, self._query, dict(self._commits))
@@ -174,7 +175,7 @@ class Writer:
         self.append_frame(name, frame, batch)
 
     def append_frame(self, name: str, frame: Any, batch: int) -> None:
-        """Append a Spark frame, unless that has been done: Spark's writer sees to it itself."""
+        """Append a Spark frame; Spark's writer skips a batch that the table has."""
         definition = TABLES[name]
         writer = frame.write.format("delta").mode("append")
         # A table of an earlier version gets the columns that it lacks.
@@ -187,7 +188,7 @@ class Writer:
 
 
 def _add_columns(table: DeltaTable, definition: Table) -> None:
-    """Give a table of an earlier version the columns that it lacks, null in the rows it has."""
+    """Add missing columns to a table of an earlier release; existing rows have null there."""
     from deltalake import Schema
 
     there = {field.name for field in table.schema().fields}

@@ -1,4 +1,4 @@
-"""The data files of a table, as its log has them."""
+"""The data files of a table, from its log."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class DataFile:
     """One file of a table."""
 
     path: str
-    """As the log has it: below the table, with escapes."""
+    """Path in the log: relative to the table, with escapes."""
     bytes: int
     rows: int | None
     written_ms: int
-    """When its newest rows were written."""
+    """Time at which its newest rows were written (ms since the epoch)."""
     partition: Partition = ()
     least: int | None = None
     most: int | None = None
-    """Least and greatest time of its rows (ms); None where the log does not have them."""
+    """Least and greatest time of its rows (ms); None if the log does not have them."""
     untimed: int | None = None
-    """Rows without a time; None where the log does not count them."""
+    """Number of rows without a time; None if the log does not have it."""
 
     @property
     def plain_path(self) -> str:
-        """The path of the file itself."""
+        """Path of the file without escapes."""
         return unquote(self.path)
 
 

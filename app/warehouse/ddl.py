@@ -1,4 +1,4 @@
-"""Statements that make the tables and views of a warehouse known to another engine."""
+"""SQL statements that register the tables and views of a warehouse in another engine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ENGINES = ("spark", "duckdb")
 def ddl(
     warehouse: Warehouse, engine: str, name: str | None = None
 ) -> tuple[list[str], list[str]]:
-    """The statements in order, and the tables that do not exist yet.
+    """The statements in order, and the names of tables that do not exist yet.
 
-    With a name only that table, or that view and what it reads. Views over tables that do not
-    exist yet are left out: no engine takes them.
+    With a name, only that table, or that view and what it reads. Views over missing tables are left
+    out, because no engine accepts them.
     """
     views = list(VIEWS) if name is None else [n for n in VIEWS if n == name]
     tables = list(TABLES) if name is None else [

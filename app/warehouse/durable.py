@@ -1,4 +1,4 @@
-"""Makes what has been written survive a loss of power."""
+"""Makes written files survive a loss of power."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def sync(folder: Path) -> None:
-    """Write everything of the folder's file system to its disk: data, names and sizes.
+    """Write all data, names and sizes of the folder's file system to its disk.
 
-    One call for all files of a micro-batch. Where the system cannot limit it to one file system,
+    One call serves all files of a micro-batch. If the system cannot limit it to one file system,
     all of them are synced.
     """
     call = _syncfs()

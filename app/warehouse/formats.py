@@ -1,8 +1,8 @@
-"""The versions of what a warehouse is written in, and whether this release reads them.
+"""The versions of a warehouse's contents, and whether this release reads them.
 
-`<warehouse>/_weir/formats.json` has the release that last ran and the version of each job's state,
-which only the same version continues. Tables have no number: a later release adds columns and
-changes none, so every release reads the tables of every other.
+`<warehouse>/_weir/formats.json` has the release that last ran and the version of each job's state.
+Only the same version of a state can continue. Tables have no version: a later release adds columns
+and changes none, so every release reads the tables of every other.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ if TYPE_CHECKING:
 
 NAME = "_weir/formats.json"
 VERSION = 1
-"""Of the file itself."""
+"""Version of the file itself."""
 _OF_THE_ARCHIVE = ("events", "quarantine", "coverage_counts", "coverage_gaps")
 
 
 @dataclass(frozen=True)
 class Formats:
-    """What the last run on a warehouse wrote."""
+    """The versions that the last run on a warehouse wrote."""
 
     version: int
     weir: str
-    """The release."""
+    """Release of Weir."""
     states: dict[str, int] = field(default_factory=dict)
     """Version of the state by job, of the jobs that have run."""
 
 
 def load(settings: Settings) -> Formats | None:
-    """The formats of the warehouse; None before the first start, and of one older than the file.
+    """The formats of the warehouse; None before the first start, and if the warehouse is older than
+    the file.
 
-    Raises UserError for a file that is damaged, or of a later release.
+    Raises UserError for a file that is damaged or of a later release.
     """
     text = read_text(settings, NAME)
     if text is None:
@@ -71,7 +72,7 @@ def check(settings: Settings, jobs: Iterable[str]) -> None:
 
 
 def problems(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
-    """What this release cannot continue, each with its remedy."""
+    """Reasons why this release cannot continue, each with its remedy."""
     kept = load(settings)
     wanted = list(jobs)
     for job in wanted:
@@ -96,9 +97,9 @@ def _forward(weir: str) -> str:
 
 
 def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
-    """Columns that have another type than this release writes.
+    """Columns whose type differs from the one that this release writes.
 
-    A table that cannot be opened is named by `app.stream.integrity`, with its remedy.
+    `app.stream.integrity` reports tables that cannot be opened.
     """
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
@@ -124,7 +125,7 @@ def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
 
 
 def keep(settings: Settings, jobs: Iterable[str]) -> None:
-    """Record what this release writes, for the next one."""
+    """Record the versions that this release writes."""
     kept = load(settings)
     states = {**(kept.states if kept else {}), **{j: DECLARED[j].state_version for j in jobs}}
     text = json.dumps(asdict(Formats(VERSION, __version__, states)), indent=1) + "\n"

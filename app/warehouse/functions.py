@@ -12,6 +12,6 @@ _CALL = re.compile(r"\bweir_\w+\s*\(", re.IGNORECASE)
 
 
 def add_functions(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Make them known if a statement calls one: their modules take a moment to import."""
+    """Register them if a statement calls one; importing their modules takes a moment."""
     if _CALL.search(sql):
         register_duckdb(connection)

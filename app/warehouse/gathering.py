@@ -1,19 +1,20 @@
-"""Rows of several micro-batches in one commit, for tables whose readers can wait.
+"""Commits rows of several micro-batches together, for tables whose readers can wait.
 
 Every commit adds a version and a file to its table, however few its rows are. A table has an
-interval: its own (`commit_interval_ms` of its declaration), or the configured one. With 0 each
-micro-batch commits its rows. Otherwise a batch leaves them in `gathered/TABLE/BATCH.arrow` of its
-query's checkpoint, and they are committed together once the oldest of them has waited that long.
+interval: its own (`commit_interval_ms` of its declaration) or the configured one. With 0 each
+micro-batch commits its rows. Otherwise a batch writes its rows to `gathered/TABLE/BATCH.arrow` in
+the query's checkpoint, and they are committed together when the oldest of them have waited for the
+interval.
 
-No row is lost and none comes twice, wherever a run is killed:
+A killed run loses and repeats no row:
 
 * A batch ends after its files are on disk, so each row of an ended batch is in the table or in a
   file.
-* The commit carries the number of the newest batch in it, and files of this batch and of earlier
-  ones are not committed again.
+* A commit carries the number of its newest batch; files of this batch and of earlier ones are not
+  committed again.
 * Files are removed after the commit is on disk.
-* The next start commits what a killed run has left. Files of a batch that has not ended are removed
-  there: the batch is repeated.
+* The next start commits the remaining rows. It removes files of a batch that has not ended: the
+  batch is repeated.
 """
 
 from __future__ import annotations
@@ -40,36 +41,37 @@ if TYPE_CHECKING:
 
 FOLDER = "gathered"
 MOST_BYTES = 32 << 20
-"""Rows of a table that are more than this (bytes) do not wait for the end of the interval."""
+"""Rows of a table that exceed this (bytes) are committed before the end of the interval."""
 
 
 def possible(settings: Settings) -> bool:
-    """Whether rows can gather: files of an object store cost as much as commits, and Spark's writer
-    takes no part."""
+    """Whether rows can gather. In an object store a file costs as much as a commit, and Spark's
+    writer commits each batch.
+    """
     return local_path(settings.warehouse) is not None and settings.commit == "delta-rs"
 
 
 class Gathered:
-    """The files of a query's rows that are in no table yet."""
+    """The files of a query's rows that are not yet committed."""
 
     def __init__(self, settings: Settings, query: str) -> None:
-        """The warehouse is a folder of this machine."""
+        """Requires a warehouse in a local folder."""
         self._folder = Path(checkpoints.location(settings, query)) / FOLDER
 
     def tables(self) -> list[str]:
-        """The tables that have, or had, rows there."""
+        """Tables with gathered rows, now or earlier."""
         return sorted(path.name for path in self._folder.glob("*"))
 
     def batches(self, table: str) -> list[int]:
-        """The batches with rows of a table, in order."""
+        """Batches with rows of a table, in order."""
         return sorted(int(path.stem) for path in (self._folder / table).glob("[0-9]*.arrow"))
 
     def first(self) -> int | None:
-        """The oldest batch with rows of any table; None = there are none."""
+        """The oldest batch with rows of any table; None if there are none."""
         return min((batch for name in self.tables() for batch in self.batches(name)), default=None)
 
     def put(self, table: str, rows: pa.Table, batch: int) -> None:
-        """Keep the rows of a batch; a repeated batch replaces its rows."""
+        """Write the rows of a batch; a repeated batch replaces its rows."""
         file = self._file(table, batch)
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f".{file.name}{UNFINISHED}")
@@ -78,7 +80,7 @@ class Gathered:
         unfinished.replace(file)
 
     def read(self, table: str, batches: Sequence[int]) -> pa.Table:
-        """The rows of some batches; those of an earlier version get the columns that they lack."""
+        """The rows of some batches. Rows of an earlier release get the missing columns."""
         files = [self._file(table, batch) for batch in batches]
         return pa.concat_tables(
             shaped(pa.ipc.open_file(file.read_bytes()).read_all(), TABLES[table], {})
@@ -95,11 +97,12 @@ class Gathered:
 
 
 class GatheringWriter(Writer):
-    """Appends at once, or keeps rows until they are due; `commit_due` is called from time to time,
-    on any thread."""
+    """Appends rows at once, or gathers them until they are due. `commit_due` is called
+    periodically, on any thread.
+    """
 
     def __init__(self, settings: Settings, query: str, spark: SparkSession) -> None:
-        """`spark` is of no use here."""
+        """`spark` is not used."""
         super().__init__(settings, query, spark)
         self._gathered = Gathered(settings, query)
         self._since_s: dict[str, float] = {}
@@ -107,7 +110,7 @@ class GatheringWriter(Writer):
         self._lock = Lock()
 
     def append(self, name: str, rows: pa.Table, batch: int) -> None:
-        """Append the rows of a batch to a table, or keep them for a later commit."""
+        """Append the rows of a batch to a table, or gather them for a later commit."""
         if not (self._interval_ms(name) and rows.num_rows):
             super().append(name, rows, batch)
             return
@@ -116,14 +119,15 @@ class GatheringWriter(Writer):
         self._since_s.setdefault(name, time.monotonic())
 
     def settle(self) -> None:
-        """End a batch; its rows survive a loss of power from now on."""
+        """End a batch; from now on its rows survive a loss of power."""
         with self._lock:
             super().settle()
 
     def commit_due(self) -> None:
-        """Commit the rows of tables that have waited for their interval, or are many.
+        """Commit tables whose rows have waited for their interval or are large.
 
-        Tables with the same interval or a shorter one follow: readers join tables.
+        Tables with the same or a shorter interval are committed with them, because readers join
+        tables.
         """
         now_s, waiting = time.monotonic(), dict(self._since_s)
         longest_ms = max(
@@ -138,7 +142,7 @@ class GatheringWriter(Writer):
             self.commit([name for name in waiting if self._interval_ms(name) <= longest_ms])
 
     def commit(self, names: Sequence[str]) -> None:
-        """Commit the rows that these tables wait for."""
+        """Commit the gathered rows of these tables."""
         with self._lock:
             for name in names:  # rows of a batch at work may come meanwhile: they wait anew
                 self._since_s.pop(name, None)
@@ -154,7 +158,7 @@ class GatheringWriter(Writer):
                 raise
 
     def commit_all(self) -> None:
-        """Commit every row that waits."""
+        """Commit all gathered rows."""
         waiting = [name for name in self._gathered.tables() if self._gathered.batches(name)]
         if waiting:
             self.commit(waiting)
@@ -164,7 +168,7 @@ class GatheringWriter(Writer):
         return self._settings.commit_interval_ms.get(name, own)
 
     def _append_gathered(self, name: str) -> list[int]:
-        """The batches whose rows are in the table now."""
+        """Commit the gathered rows of a table; returns the batches that it now has."""
         batches = self._gathered.batches(name)
         newest = self._newest(self._table(name))
         rest = [batch for batch in batches if batch > newest]
@@ -176,7 +180,7 @@ class GatheringWriter(Writer):
 
 
 def commit_left(settings: Settings, query: str, spark: SparkSession) -> None:
-    """Commit the rows that a killed run has left, before the query goes on."""
+    """Commit the rows that a killed run has left, before the query continues."""
     if local_path(settings.warehouse) is None:
         return
     gathered, ended = Gathered(settings, query), checkpoints.last_ended(settings, query)

@@ -30,7 +30,7 @@ def keep(settings: Settings) -> None:
 
 
 def load(settings: Settings) -> dict[str, Any] | None:
-    """The configuration of the last run; None where it is not kept, or cannot be read."""
+    """The configuration of the last run; None if there is none that can be read."""
     text = read_text(settings, NAME)
     if text is None:
         return None

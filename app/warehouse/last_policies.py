@@ -1,4 +1,4 @@
-"""The policy documents that the stream said last, by cluster, from the archive."""
+"""The latest policy documents of the stream by cluster, from the archive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LastPolicy:
-    """A document, and where it is in the archive."""
+    """A document and its place in the archive."""
 
     document: dict[str, Any]
     where: str
@@ -25,7 +25,7 @@ class LastPolicy:
 def last_policies(
     settings: Settings, at_ms: int | None = None, cluster: str | None = None
 ) -> dict[str | None, dict[Source, LastPolicy]]:
-    """The last documents up to a moment, by cluster, scope and name; none without an archive."""
+    """The latest documents up to a moment, by cluster, scope and name; none without an archive."""
     warehouse = Warehouse.of(settings)
     if warehouse.open("events") is None:
         return {}

@@ -1,7 +1,7 @@
 """The commit files of a local Delta log, and those that have lost their contents.
 
-A file system that lost its power may keep a file's name without its contents. Readers of Delta pass
-over such a commit: its rows are missing, and nothing says so.
+After a loss of power a file system may have a file's name without its contents. Delta readers skip
+such a commit without an error, so its rows are missing.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from app.warehouse.time_travel import COMMIT
 
 
 def commit_files(location: str) -> list[Path]:
-    """The commits of a table in a local folder, oldest first; none where there is no log."""
+    """The commit files of a table in a local folder, oldest first; empty without a log."""
     return [path for path, _ in _sizes(location)]
 
 
 def empty_commits(location: str) -> list[Path]:
-    """Those without contents, oldest first."""
+    """Commit files without contents, oldest first."""
     return [path for path, size in _sizes(location) if size == 0]
 
 
 def unfinished_commit(location: str) -> Path | None:
-    """The newest commit, if its file is empty or ends within an action."""
+    """The newest commit file, if it is empty or ends within an action."""
     newest = commit_files(location)[-1:]
     return next((path for path in newest if not _ends_whole(path)), None)
 
 
 def require_contents(location: str, last: int | None = None) -> None:
-    """UserError if a commit is empty, of those up to the version `last` if it is given."""
+    """UserError if a commit file is empty, of those up to the version `last` if given."""
     for path in empty_commits(location):
         if last is None or int(path.stem) <= last:
             raise UserError(

@@ -1,9 +1,8 @@
-"""How long the log of a table is, as properties of the table that every writer of Delta follows.
+"""Table properties that bound the length of a log; every Delta writer follows them.
 
-A reader opens the newest checkpoint and every commit after it, at 0.5 ms of CPU a commit; a writer
-pays for a checkpoint by the files that are there and those removed within the history, 16 ms for
-300 and 3,600. At a commit a second both together cost least with about fifty commits between two
-checkpoints.
+A reader opens the newest checkpoint and every later commit, at 0.5 ms of CPU a commit. The cost of
+a checkpoint grows with the files of the table and those removed within the history: 16 ms for 300
+and 3,600. At a commit a second the sum is least with about fifty commits between two checkpoints.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ CHECKPOINT_COMMITS = 50
 
 
 def log_properties(history_ms: int) -> dict[str, str]:
-    """The properties of a table whose versions of the last `history_ms` can be read."""
+    """Properties that keep the versions of the last `history_ms` readable."""
     kept = f"interval {-(-history_ms // 1000)} seconds"
     return {
         "delta.checkpointInterval": str(CHECKPOINT_COMMITS),

@@ -1,8 +1,8 @@
-"""The manifest of a warehouse: the values that its first start chose.
+"""The manifest of a warehouse: values that its first start chose.
 
-State lies in shards and partitions, so both numbers are written down with the version of the
-layout, in `<warehouse>/_weir/manifest.json`; `reshard` alone changes them. It also has the jobs of
-each query that has begun (`app.stream.assignment`).
+State is kept by shard and partition, so `<warehouse>/_weir/manifest.json` records both numbers and
+the version of the layout; only `reshard` changes them. It also has the jobs of each query that has
+begun (`app.stream.assignment`).
 """
 
 from __future__ import annotations
@@ -21,31 +21,33 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 LAYOUT_VERSION = 2
-"""2: a topic lies in the shard of its full name; 1: in that of its name as a record spells it."""
+"""In version 2 a topic belongs to the shard of its full name, in version 1 to that of its name as
+records spell it.
+"""
 READABLE = (1, 2)
-"""A warehouse keeps its layout; `reshard` brings an older one up to date."""
+"""Layouts that this release continues; `reshard` converts an older one."""
 RESHARD = f"{PROGRAM} reshard --config FILE"
 NAME = "_weir/manifest.json"
 
 
 @dataclass(frozen=True)
 class SavedStates:
-    """States of a query that a replay can begin with."""
+    """Saved states of a query, with which a replay can begin."""
 
     file: str
-    """Below the warehouse."""
+    """Path below the warehouse."""
     query: str
     jobs: list[str]
     batch: int
-    """The batch after which they were."""
+    """The last batch that they contain."""
     at_ms: int
-    """The latest event time that had moved the stream's clock by then (ms since the epoch)."""
+    """Latest event time that had moved the stream's clock by then (ms since the epoch)."""
     saved_ms: int
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The values that the first start of a warehouse chose, or `reshard` since."""
+    """Values chosen by the first start of a warehouse or by `reshard`."""
 
     layout_version: int
     partitions: int
@@ -54,9 +56,9 @@ class Manifest:
     queries: dict[str, list[str]] | None = None
     """Jobs by the query that runs them; None in a manifest of an earlier version."""
     moving: list[str] | None = None
-    """Queries whose checkpoints with these numbers are complete and not yet in their places."""
+    """Queries whose new checkpoints are complete and not yet in their places."""
     states: list[dict[str, Any]] | None = None
-    """What `SavedStates` has of each file of saved states, oldest first; None without any."""
+    """Saved states, oldest first, as the fields of `SavedStates`; None without any."""
 
 
 def load(settings: Settings) -> Manifest | None:
@@ -89,7 +91,7 @@ def load(settings: Settings) -> Manifest | None:
 def check(settings: Settings, partitions: int | None = None) -> Manifest | None:
     """The manifest; UserError for settings that do not fit it.
 
-    `partitions` is the number that the session would use; without it the configured one counts.
+    `partitions` is the number that the session would use; without it the configured number counts.
     """
     manifest = load(settings)
     if manifest is None:
@@ -110,7 +112,7 @@ def check(settings: Settings, partitions: int | None = None) -> Manifest | None:
 
 
 def claim(settings: Settings, partitions: int) -> Manifest:
-    """The manifest of the warehouse, written now if this is its first start."""
+    """The manifest of the warehouse; the first start writes it."""
     manifest = check(settings, partitions)
     if manifest is None:
         now_ms = time.time_ns() // 1_000_000
@@ -121,13 +123,13 @@ def claim(settings: Settings, partitions: int) -> Manifest:
 
 
 def as_spelled(settings: Settings) -> bool:
-    """Whether the state of a topic lies in the shard of its name as records spell it."""
+    """Whether a topic belongs to the shard of its name as records spell it."""
     manifest = load(settings)
     return manifest is not None and manifest.layout_version < LAYOUT_VERSION
 
 
 def followed(settings: Settings) -> Settings:
-    """The settings with the numbers that the first start has fixed, if there was one."""
+    """The settings with the numbers of the manifest, if there is one."""
     manifest = load(settings)
     if manifest is None:
         return settings
@@ -136,7 +138,7 @@ def followed(settings: Settings) -> Settings:
 
 
 def renumber(settings: Settings, shards: int, partitions: int, moving: Sequence[str]) -> None:
-    """Record other numbers, for which checkpoints of these queries are complete."""
+    """Record new numbers, for which the checkpoints of these queries are complete."""
     _write(settings, replace(
         _there(settings), layout_version=LAYOUT_VERSION, shards=shards, partitions=partitions,
         moving=list(moving),
@@ -149,7 +151,9 @@ def moved(settings: Settings) -> None:
 
 
 def keep_states(settings: Settings, saved: SavedStates, most: int) -> list[str]:
-    """Record saved states, and of their query only the newest `most`; the files of the others."""
+    """Record saved states. Of their query only the newest `most` stay; returns the files of the
+    others.
+    """
     there = _there(settings)
     before = [SavedStates(**one) for one in there.states or ()]
     kept = [one for one in before if one.file != saved.file] + [saved]
@@ -171,7 +175,7 @@ def _there(settings: Settings) -> Manifest:
 
 
 def record(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
-    """Record which query runs which jobs."""
+    """Record the jobs of each query."""
     manifest = load(settings)
     wanted = {name: list(jobs) for name, jobs in queries.items()}
     if manifest is not None and manifest.queries != wanted:
@@ -183,5 +187,5 @@ def _write(settings: Settings, manifest: Manifest) -> None:
 
 
 def path(settings: Settings) -> str:
-    """Where the manifest is."""
+    """Path of the manifest."""
     return f"{settings.warehouse.rstrip('/')}/{NAME}"

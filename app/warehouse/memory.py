@@ -1,8 +1,8 @@
 """A bound on the memory of one statement.
 
-DuckDB's `memory_limit` counts what it keeps between steps: hash tables, sorted runs. The rows of
-an answer on their way to Python are not part of it, and a few thousand large cells are gigabytes.
-So the process itself is bounded as well, where the system supports it.
+DuckDB's `memory_limit` counts hash tables and sorted runs, not the rows of an answer on their way
+to Python, and a few thousand large cells are gigabytes. So the process itself is bounded as well,
+if the system supports it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from app.errors import UserError
 from app.terminal.sizes import read_size, size_text
 
 SHARE = "50%"
-"""The bound where none is given, of the memory of the machine or its container."""
+"""Default bound as a share of the memory of the machine or container."""
 OVERHEAD = 256 << 20
-"""Bytes for what is neither DuckDB's nor the answer's."""
+"""Bytes for everything but DuckDB and the answer."""
 _STATUS = Path("/proc/self/status")
 
 
 def default_bytes() -> int:
-    """The bound where none is given."""
+    """The default bound (bytes)."""
     with duckdb.connect(config={"memory_limit": SHARE}) as connection:
         (text,) = connection.execute("SELECT current_setting('memory_limit')").fetchone() or ("",)
     return read_size(str(text)) or 1 << 30
@@ -34,7 +34,9 @@ def default_bytes() -> int:
 
 @contextmanager
 def bounded(limit: int, where: str) -> Iterator[None]:
-    """A UserError, which `where` begins, where the body needs more than about `limit` bytes."""
+    """Raises a UserError, which begins with `where`, if the body needs more than about `limit`
+    bytes.
+    """
     earlier = resource.getrlimit(resource.RLIMIT_DATA)
     in_use = _data_bytes()
     wanted = None if in_use is None else in_use + limit + limit // 4 + OVERHEAD

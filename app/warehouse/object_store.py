@@ -7,13 +7,13 @@ from typing import Any
 
 
 def object_store(location: str, options: Mapping[str, str]) -> Any:
-    """The files below a location, with the options that delta-rs opens tables with."""
+    """The file system of a location, with the options that delta-rs opens tables with."""
     import pyarrow as pa
     import pyarrow.fs as pafs
     from deltalake.fs import DeltaStorageHandler
 
     class Handler(DeltaStorageHandler):
-        """That of delta-rs, whose streams take bytes and no buffers of pyarrow."""
+        """File system of delta-rs, adapted: its streams accept bytes but no buffers of pyarrow."""
 
         def open_output_stream(
             self, path: str, metadata: dict[str, str] | None = None
@@ -24,7 +24,7 @@ def object_store(location: str, options: Mapping[str, str]) -> Any:
 
 
 class _Output:
-    """A stream that is given buffers."""
+    """A stream that accepts buffers."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -33,5 +33,5 @@ class _Output:
         return getattr(self._stream, name)
 
     def write(self, data: Any) -> Any:
-        """Write what has the buffer protocol."""
+        """Write an object with the buffer protocol."""
         return self._stream.write(bytes(data))

@@ -1,7 +1,7 @@
-"""The policies of the configuration that a query has judged by, version after version.
+"""The configured policies that a query has judged by, version by version.
 
-They lie in the query's checkpoint and are written before any batch judges by them, so a batch that
-is run again, a restart and a replay take the same documents at the same time of the stream.
+The log is in the query's checkpoint, and a version is written before any batch judges by it. So a
+repeated batch, a restart and a replay take the same documents at the same time of the stream.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ Policies = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Taken:
-    """A version that a query has taken."""
+    """A version that a query judges by."""
 
     number: int
     batch: int
-    """The first that judges by it."""
+    """First batch that judges by it."""
     since_ms: int | None
-    """Event time from which it holds; None: from the beginning."""
+    """Event time from which it holds (ms); None for the beginning."""
     read_ms: int
     policy_hash: str
     author: str | None
     changed: list[tuple[str, str, str | None]]
-    """Scope, name and text of documents that differ from those before; None = taken away."""
+    """Scope, name and text of the documents that differ from the version before; the text is None
+    for a removed one.
+    """
     hashes: dict[str, str]
     """`params_hash` by job."""
 
     @property
     def version(self) -> Version:
-        """What the jobs get of it."""
+        """The version in the form that jobs take."""
         changed = {(scope, name): text for scope, name, text in self.changed}
         return Version(self.number, self.since_ms or 0, changed)
 
@@ -50,19 +52,21 @@ class PolicyLog:
     """The versions of a query."""
 
     first: Policies
-    """What the query began with."""
+    """The version at the beginning of the query."""
     last: Policies
-    """What it judges by since the last version."""
+    """The newest version."""
     taken: list[Taken] = field(default_factory=list)
-    """The first of them is what it began with."""
+    """All versions, the first included."""
 
     @property
     def versions(self) -> list[Version]:
-        """The versions after what the query began with."""
+        """The versions after the first."""
         return [one.version for one in self.taken[1:]]
 
     def hashes(self, settings: Settings, job: str) -> list[tuple[int, str]]:
-        """`params_hash` of the rows of a job, and from which event time on (ms)."""
+        """The `params_hash` values of a job's rows, each with the event time (ms) from which it
+        holds.
+        """
         found = [(one.since_ms or 0, one.hashes.get(job, "")) for one in self.taken[:-1]]
         last = self.taken[-1].since_ms or 0
         return [*found, (last, settings.params_hash(job, self.last))]
@@ -71,7 +75,9 @@ class PolicyLog:
         self, settings: Settings, policies: Policies, batch: int, since_ms: int, read_ms: int,
         author: str | None,
     ) -> PolicyLog:
-        """The log with a version that holds from an event time on, at least 1 ms after the last."""
+        """The log with one more version, which holds from an event time at least 1 ms after the
+        last.
+        """
         before = self.taken[-1]
         since_ms = max(since_ms, (before.since_ms or 0) + 1)
         changed = changes(texts(self.last), texts(policies), None)
@@ -83,7 +89,7 @@ class PolicyLog:
 
 
 def texts(policies: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Documents as the jobs take them."""
+    """Documents in the form that jobs take."""
     return tuple(sorted(json.dumps(document, sort_keys=True) for document in policies))
 
 
@@ -106,7 +112,7 @@ def _taken(
 
 
 def load(settings: Settings, query: str) -> PolicyLog | None:
-    """The log of a query; None where none is kept."""
+    """The log of a query; None if there is none."""
     found = checkpoints.policies(settings, query)
     return None if found is None else _log(found)
 
@@ -124,9 +130,9 @@ class ShadowLog:
     """The versions that a query has judged by under a shadow."""
 
     batch: int
-    """The first in which there was the shadow; two of one name differ in it."""
+    """First batch with the shadow; two shadows of one name differ in it."""
     log: PolicyLog
-    """Up to that batch the versions are the live ones."""
+    """Its versions. Up to that batch they are the live ones."""
 
 
 def load_shadows(settings: Settings, query: str) -> dict[str, ShadowLog]:
@@ -138,7 +144,7 @@ def load_shadows(settings: Settings, query: str) -> dict[str, ShadowLog]:
 def keep(
     settings: Settings, query: str, log: PolicyLog, shadows: Mapping[str, ShadowLog]
 ) -> None:
-    """Write the logs of a query and its shadows, together: a batch has taken all or none."""
+    """Write the logs of a query and its shadows together: a batch has taken all of them or none."""
     checkpoints.keep_policies(settings, query, {
         **asdict(log), "shadows": {name: asdict(one) for name, one in shadows.items()},
     })

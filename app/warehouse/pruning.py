@@ -1,9 +1,8 @@
-"""Which files of a table a statement can need, by the statistics in the Delta log.
+"""Finds the files of a table that a statement can need, by the statistics in the Delta log.
 
-DuckDB opens the footer of every file that it is given. The optimiser knows better which rows are
-wanted: the statement is planned over empty tables of the same columns, and what the plan pushes
-into a scan, comparisons of an integer column with a number, is held against the least and the
-greatest value that the log gives for each file.
+DuckDB opens the footer of every file that it gets. So the statement is first planned over empty
+tables with the same columns. Filters that the plan pushes into a scan (comparisons of an integer
+column with a number) are compared with the least and greatest values of each file in the log.
 """
 
 from __future__ import annotations
@@ -19,10 +18,12 @@ from app.warehouse.functions import add_functions
 
 _TERM = r"\((\w+) (>=|<=|!=|=|>|<) (-?\d+)\)"
 _FILTER = re.compile(rf"{_TERM}|\({_TERM}(?: AND {_TERM})+\)")
-"""A whole filter of the plan: anything else in it, such as a string or an OR, does not match."""
+"""A complete filter of the plan. A filter with anything else, such as a string or an OR, does not
+match.
+"""
 _TERMS = re.compile(_TERM)
 Bounds = dict[str, tuple[int, int]]
-"""Least and greatest value that rows can have, by column."""
+"""Least and greatest value of the wanted rows, by column."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -30,10 +31,10 @@ def needed(
     sql: str, params: Mapping[str, Any], tables: Mapping[str, Mapping[str, str]],
     views: Mapping[str, str],
 ) -> dict[str, list[Bounds]]:
-    """What each scan of a table wants of its rows; nothing for a table that needs all files.
+    """Bounds of the rows that each scan of a table wants; a table that needs all files has none.
 
-    `tables` holds the SQL types of the columns of each table. A row of a table matters only if it
-    lies in the bounds of one of its scans.
+    `tables` has the SQL types of the columns of each table. A row is needed if it is within the
+    bounds of at least one scan.
     """
     try:
         with duckdb.connect(config={"enable_external_access": "false"}) as connection:
@@ -56,9 +57,9 @@ def needed(
 
 
 def overlaps(scans: Sequence[Bounds], least: Mapping[str, Any], most: Mapping[str, Any]) -> bool:
-    """Whether a file can hold a row that one of the scans wants, by its least and greatest values.
+    """Whether a file may have a row that a scan wants, by its least and greatest values.
 
-    A value that is not known rules nothing out.
+    An unknown value excludes nothing.
     """
     return any(
         all(_meets(bounds, least.get(c), most.get(c)) for c, bounds in scan.items())

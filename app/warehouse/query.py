@@ -1,4 +1,4 @@
-"""The commands `tables` and `query`: lists tables and runs SQL over them, without Spark.
+"""The commands `tables` and `query`: list tables and run SQL over them, without Spark.
 
 `query` also takes the names of the ready questions in `app.warehouse.questions`.
 """
@@ -40,20 +40,22 @@ if TYPE_CHECKING:
 
 Output = Literal["table", "json", "csv"]
 SHOWN_ROWS = 200
-"""Rows that a table for reading shows; JSON and CSV have them all."""
+"""Rows of a printed table; JSON and CSV have all."""
 COUNTED_ROWS = 1000
-"""Rows beyond these that it counts; it does not wait for the others."""
+"""Rows that are counted beyond the printed ones before the count stops."""
 LEAST_TEXT = 24
-"""Columns of a terminal that a wrapped last column has at least."""
+"""Least width of a wrapped last column on a terminal."""
 FIRST_WORDS = frozenset({"from", "select", "with", "describe", "show", "summarize", "values"})
-"""Words that SQL begins with and no question does."""
+"""Words that begin SQL and no question."""
 
 
 def tables(
     settings: Settings, name: str | None = None, sql: bool = False, as_json: bool = False,
     ddl: bool = False, engine: str = "spark",
 ) -> int:
-    """List tables and views with their rows, describe one, or print what registers them; 0."""
+    """List tables and views with their rows, describe one, or print the statements that register
+    them; returns 0.
+    """
     if name is not None and name not in TABLES and name not in VIEWS:
         raise UserError(f"tables: there is no {name} ({did_you_mean(name, [*TABLES, *VIEWS])})")
     if ddl:
@@ -74,11 +76,11 @@ def query(
     params: Sequence[str] = (), timeout_ms: int | None = None, memory_bytes: int | None = None,
     rows: int | None = None,
 ) -> int:
-    """Answer a ready question, or one reading statement over the tables and views; 0.
+    """Answer a ready question, or one reading statement over the tables and views; returns 0.
 
-    It ends immediately at a signal or after `timeout_ms` ms, and takes about `memory_bytes` of
-    memory (default: half of the machine's). `rows` is the number of rows
-    to show; without it JSON and CSV have all, and a printed table reports how many it omits.
+    It ends at once at a signal or after `timeout_ms` ms, and takes about `memory_bytes` of memory
+    (default: half of the machine's). `rows` is the number of rows to show. Without it JSON and CSV
+    have all rows, and a printed table reports the number of omitted ones.
     """
     with stoppable(timeout_ms):
         return _query(
@@ -128,7 +130,7 @@ def _query(
 
 
 def list_questions(output: Output = "table") -> int:
-    """The ready questions, each with its parameters and their defaults; 0."""
+    """Print the ready questions, each with its parameters and their defaults; returns 0."""
     names = ["name", "parameters", "meaning"]
     rows = [
         [q.name, " ".join(f"{p.name}={p.shown_default}" for p in q.params), q.meaning]
@@ -149,7 +151,7 @@ def list_questions(output: Output = "table") -> int:
 
 
 def _warehouse(settings: Settings) -> Warehouse:
-    """The warehouse of a configuration, if this version of Weir knows its layout."""
+    """The warehouse of a configuration; UserError if this release does not know its layout."""
     warehouse = Warehouse.of(settings)
     warehouse.require()
     load_manifest(settings)
@@ -174,7 +176,8 @@ def _require_sql(text: str) -> None:
 
 
 def _list(warehouse: Warehouse, shadowed: bool, as_json: bool) -> int:
-    """Tables of shadow policies are listed where there are some, or `shadowed`: are configured."""
+    """Tables of shadow policies are listed if they exist or if shadows are configured (`shadowed`).
+    """
     names = ["name", "kind", "rows", "bytes", "meaning"]
     rows: list[list[Any]] = [
         [s.name, "table", 0 if s.version is None else s.rows, s.bytes or 0, TABLES[s.name].meaning]
@@ -260,10 +263,10 @@ def write_table(
     names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO,
     shown_rows: int | None = SHOWN_ROWS, more: str = "--rows N shows more",
 ) -> None:
-    """Aligned columns for reading, numbers to the right, of at most `shown_rows` rows (None: all).
+    """Print aligned columns, numbers to the right, of at most `shown_rows` rows (None: all).
 
-    The number of rows is printed at the end, with `more`. On a terminal a table that is too wide
-    has its last column wrapped between words, or one column a line.
+    The number of rows follows, with `more`. On a terminal a table that is too wide has its last
+    column wrapped, or one column per line.
     """
     kept: list[Sequence[Any]] = []
     beyond = 0
@@ -285,7 +288,7 @@ def write_table(
 
 
 def _width(out: TextIO) -> int | None:
-    """The columns of a terminal; None for a file or pipe, whose lines are as long as they are."""
+    """Width of the terminal; None for a file or pipe, whose lines may have any length."""
     return shutil.get_terminal_size().columns if out.isatty() else None
 
 
@@ -293,7 +296,7 @@ def _laid_out(
     names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool],
     width: int | None,
 ) -> Iterator[str]:
-    """The lines of a table that is at most so wide, where words allow it."""
+    """The lines of a table, wrapped to a width between words."""
     if not names:
         return
     widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
@@ -318,7 +321,7 @@ def _laid_out(
 def _one_a_line(
     names: Sequence[str], cells: Sequence[Sequence[str]], width: int
 ) -> Iterator[str]:
-    """Every row as a block, a column a line."""
+    """Every row as a block with one column per line."""
     name_width = max(map(len, names))
     for number, row in enumerate(cells, 1):
         yield f"-- {number} ".ljust(width, "-")

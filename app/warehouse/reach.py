@@ -7,12 +7,12 @@ from app.warehouse.small_files import DELTA_RS, local_path
 
 
 def by_delta_rs(warehouse: str) -> bool:
-    """Whether delta-rs opens the warehouse."""
+    """Whether delta-rs can open the warehouse."""
     return local_path(warehouse) is not None or warehouse.partition("://")[0].lower() in DELTA_RS
 
 
 def require_delta_rs(warehouse: str) -> None:
-    """UserError where only Spark reaches the warehouse."""
+    """UserError if only Spark reaches the warehouse."""
     if not by_delta_rs(warehouse):
         raise UserError(
             f"warehouse: only Spark reaches {warehouse}, and this command runs without Spark\n"

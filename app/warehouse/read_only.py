@@ -1,10 +1,10 @@
-"""Restricts SQL from users to one statement that reads, over the tables and nothing else.
+"""Restricts SQL from users to one statement that reads tables only.
 
 DuckDB itself refuses files outside the warehouse (`app.warehouse.relations.connect`). That is not
-enough: a COPY in a WITH clause counts as a SELECT and writes, some table functions run the text
-that they are given, and a name that is no table's may be a file of the warehouse. So the parsed
-statement is looked at as well, by lists of what is known to be harmless: whatever a later DuckDB
-adds is refused until somebody has looked at it.
+enough: a COPY in a WITH clause counts as a SELECT and writes, some table functions run their
+argument as SQL, and an unknown table name may be a file of the warehouse. So the parsed statement
+is checked against lists of harmless nodes and functions; additions of a later DuckDB are refused
+until they are listed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import duckdb
 from app.errors import UserError
 
 NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-"""Nodes of a query that only read; others are COPY, INSERT, UPDATE, DELETE and MERGE."""
+"""Nodes of a query that only read; COPY, INSERT, UPDATE, DELETE and MERGE are others."""
 TABLE_FUNCTIONS = frozenset({
     "range", "generate_series", "generate_subscripts", "unnest", "repeat", "repeat_row",
     "json_each", "json_tree", "histogram", "histogram_values", "summary",
@@ -27,7 +27,7 @@ TABLE_FUNCTIONS = frozenset({
     "duckdb_views", "icu_calendar_names", "pg_timezone_names", "pragma_table_info",
     "pragma_version",
 })
-"""Table functions that neither read a file nor run the text that they are given."""
+"""Table functions that neither read a file nor run their argument as SQL."""
 SCHEMAS = frozenset({"", "main", "temp", "information_schema", "pg_catalog"})
 CATALOGS = frozenset({"", "memory", "system", "temp"})
 ALLOWED = "allowed is one statement that reads: SELECT, WITH, DESCRIBE"
@@ -62,8 +62,9 @@ def only_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
 
 
 def _require_table(node: dict[str, Any], where: str) -> None:
-    """UserError if a table of a statement may be a file: DuckDB takes what it does not know, such
-    as x.json, for one."""
+    """UserError if a table of a statement may be a file: DuckDB opens an unknown name, such as
+    x.json, as one.
+    """
     catalog, schema, table = (
         str(node.get(f"{part}_name") or "") for part in ("catalog", "schema", "table")
     )
@@ -77,7 +78,7 @@ def _require_table(node: dict[str, Any], where: str) -> None:
 
 
 def first_lines(error: duckdb.Error) -> str:
-    """The part of a DuckDB message that helps: what is wrong, and the nearest name if any."""
+    """The useful part of a DuckDB message: the error, and the nearest name if any."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     near = [line for line in lines[1:] if line.startswith(("Did you mean", "Candidate"))]
     return "\n".join([lines[0] if lines else type(error).__name__, *near[:1]])

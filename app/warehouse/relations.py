@@ -1,8 +1,8 @@
 """The Delta tables of a warehouse as relations of a read-only DuckDB connection, without Spark.
 
-DuckDB's own Delta extension is a download of its own, so the log is read by delta-rs. Local files
-go to DuckDB as the list of files that the log holds (five to fifty times quicker than an Arrow
-dataset over ten million rows), those of an object store as an Arrow dataset.
+DuckDB's own Delta extension would be a further download, so delta-rs reads the log. DuckDB gets
+local files as the list in the log, which is five to fifty times quicker than an Arrow dataset over
+ten million rows, and files of an object store as an Arrow dataset.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = ["STATES", "State", "Warehouse", "connect", "first_lines", "only_selec
 GLOB = re.compile(r"[*?]")
 """Characters that DuckDB would expand in a file name."""
 READER_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
-"""Features of the Delta protocol under which the rows of a table are those of its files."""
+"""Features of the Delta protocol that leave the rows of a table as those of its files."""
 FEW_FILES = 16
-"""So few are opened sooner than a statement is planned to find out which are needed."""
+"""Up to this number all files are opened: that takes less time than planning which are needed."""
 STATES = "weir_tables"
 """The relation with the progress of each table."""
 OWNERS = "weir_owners"
-"""A relation with the configured rules of owners, by their place."""
+"""The relation of the configured owner rules, by their place."""
 QUERIES = "weir_queries"
 """The relation with the progress of each streaming query."""
 OWN_COLUMNS: Mapping[str, Mapping[str, str]] = {
@@ -59,10 +59,10 @@ OWN_COLUMNS: Mapping[str, Mapping[str, str]] = {
     QUERIES: {"query": "VARCHAR", "batch": "BIGINT", "is_open": "BOOLEAN", "begun_ms": "BIGINT",
               "committed_ms": "BIGINT"},
 }
-"""The SQL types of the columns of these relations, which are no tables of the warehouse."""
+"""SQL types of the columns of these relations, which are no tables of the warehouse."""
 NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms",
           "known_ms")
-"""Columns with the time that a table has reached, by preference."""
+"""Columns with the time that a table has reached; the first one present is used."""
 
 GONE = (
     "a file that is gone was removed by VACUUM or compaction: ask again, and with --as-of take a "
@@ -70,20 +70,20 @@ GONE = (
 )
 
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 1 to 9999 (ms since the epoch). Clocks may be outside; no calendar has those times."""
+"""The years 1 to 9999 (ms since the epoch). Clocks may be outside, where no calendar applies."""
 EVENT_TIMES = ("pass_ms", "window_start_ms", "at_ms", "ts_wall_ms")
-"""Columns with the time of a row, by preference."""
+"""Columns with the time of a row; the first one present is used."""
 NARROWER = "ask for a shorter time, or where there is more memory"
 
 
 @dataclass(frozen=True)
 class Warehouse:
-    """A folder or object-store prefix that holds one Delta table per name."""
+    """A folder or object-store prefix with one Delta table per name."""
 
     uri: str
     storage_options: dict[str, str] = field(default_factory=dict, repr=False)
     as_of_ms: int | None = None
-    """Tables are as they were at this moment (ms since the epoch); None: as they are."""
+    """Tables are read as of this moment (ms since the epoch); None for now."""
     owners: tuple[Owner, ...] = ()
     """The configured rules of owners."""
 
@@ -93,7 +93,7 @@ class Warehouse:
         return cls(settings.warehouse, settings.storage(), owners=tuple(settings.owners))
 
     def at(self, as_of_ms: int | None) -> Warehouse:
-        """The same warehouse as it was at a moment."""
+        """The same warehouse as of a moment."""
         return replace(self, as_of_ms=as_of_ms)
 
     @property
@@ -105,11 +105,11 @@ class Warehouse:
         return None if "://" in self.uri else Path(self.uri)
 
     def location(self, name: str) -> str:
-        """Where a table is."""
+        """Path of a table."""
         return f"{(str(self.folder) if self.folder else self.uri).rstrip('/')}/{name}"
 
     def open(self, name: str) -> DeltaTable | None:
-        """A table at its newest version; None while nothing has been written to it.
+        """A table at its newest version; None if it does not exist.
 
         A UserError if this version of Weir cannot read the table, or a local log has lost the
         contents of a commit.
@@ -137,13 +137,13 @@ class Warehouse:
         return delta
 
     def open_all(self, names: Iterable[str]) -> dict[str, DeltaTable | None]:
-        """Several tables by name, opened side by side."""
+        """Several tables by name, opened concurrently."""
         wanted = list(names)
         with ThreadPoolExecutor(max_workers=8) as pool:
             return dict(zip(wanted, pool.map(self.open, wanted), strict=True))
 
     def require(self) -> None:
-        """UserError if there is nothing that could be a warehouse."""
+        """UserError if there is no warehouse."""
         folder = self.folder
         if folder is not None and not any((folder / n).is_dir() for n in (*TABLES, "_weir")):
             what = "has no Weir tables" if folder.is_dir() else "does not exist"
@@ -157,8 +157,8 @@ class Warehouse:
 class Recent:
     """The rows of the last `lookback_ms` before `until_ms`, or before the newest row.
 
-    Tables of jobs share one newest row. The times of archived records are the senders' own, so
-    `events` and `quarantine` go by when a record was read.
+    The tables of jobs share one newest row. `events` and `quarantine` go by the time at which a
+    record was read, because senders choose the times of their records.
     """
 
     lookback_ms: int
@@ -167,7 +167,7 @@ class Recent:
 
 @dataclass(frozen=True)
 class State:
-    """How far a table has come; all but the name is None where nothing has been written."""
+    """Progress of a table; all but the name is None if it does not exist."""
 
     name: str
     version: int | None = None
@@ -186,10 +186,11 @@ def states(warehouse: Warehouse) -> list[State]:
 def connect_files(
     warehouse: Warehouse, tables: Mapping[str, tuple[DeltaTable, Sequence[str]] | None]
 ) -> duckdb.DuckDBPyConnection:
-    """A connection that knows each of these tables by some of its files, given as the log's paths.
+    """A connection with each of these tables restricted to some of its files, given as paths of the
+    log.
 
-    A table without files is there, and empty. Rows come in any order, with times as `calendar` of
-    `connect` has them.
+    A table without files is empty. Rows come in any order, with times as for `calendar` in
+    `connect`.
     """
     connection = sealed(warehouse, in_order=False)
     for name, found in tables.items():
@@ -205,16 +206,15 @@ def connect(
     limits: Mapping[str, str] | None = None, opened: Mapping[str, DeltaTable] | None = None,
     calendar: bool = False,
 ) -> duckdb.DuckDBPyConnection:
-    """A connection that knows the tables and views named in `sql` (all without it).
+    """A connection with the tables and views named in `sql`, or with all of them.
 
-    A table that has no rows yet is there, and empty. The connection can read below the warehouse
-    and nothing else; statements are the caller's to refuse (`only_select`). With `alone` the
-    connection is good for this one statement: files that it cannot need are left out. Without
-    `in_order` rows come in any order unless the statement orders them, and sooner. With `recent`
-    older rows are not there. `limits` are settings of DuckDB, such as threads and memory_limit.
-    Tables in `opened` are taken as they have been opened. With `calendar` times and durations (ms)
-    that no calendar has are null, and rows at such a time are not there: a statement can reckon
-    with them.
+    A table without rows is empty. The connection can read below the warehouse and nothing else; the
+    caller refuses statements (`only_select`). With `alone` the connection serves this one
+    statement: files that it cannot need are left out. Without `in_order` rows come in any order
+    unless the statement orders them, and sooner. With `recent` older rows are left out. `limits`
+    are settings of DuckDB, such as threads and memory_limit. `opened` has tables that are already
+    open. With `calendar` times and durations (ms) outside the calendar are null, and rows at such
+    times are left out, so that a statement can compute with them.
     """
     warehouse.require()
     words = set(re.findall(r"\w+", sql.lower())) if sql else {*TABLES, *VIEWS}
@@ -258,7 +258,7 @@ def connect(
 def connect_to(
     warehouse: Warehouse, opened: Mapping[str, DeltaTable | None], limits: Mapping[str, str]
 ) -> duckdb.DuckDBPyConnection:
-    """A connection that knows tables as they have been opened, whatever is committed meanwhile.
+    """A connection with tables as they were opened, whatever is committed meanwhile.
 
     `limits` are settings of DuckDB, such as `memory_limit`.
     """
@@ -287,7 +287,7 @@ def sql_type(kind: pa.DataType) -> str:
 
 
 class _Relation:
-    """A table as DuckDB gets it: the files of its log, each a path below the table."""
+    """A table for DuckDB: the files of its log, as paths below the table."""
 
     def __init__(self, table: Table, delta: DeltaTable | None, calendar: bool = False) -> None:
         self.table = table
@@ -311,7 +311,7 @@ class _Relation:
         self._has_statistics = {"min", "max"} <= set(self._adds.schema.names)
 
     def prune(self, scans: Sequence[pruning.Bounds] | None) -> None:
-        """Keep the files that may hold what the scans of a statement want; None: all."""
+        """Keep the files that may have rows that the scans of a statement want (None: all)."""
         if scans is None or len(self.paths) <= FEW_FILES or not self._has_statistics:
             return
         limits = zip(self._column("min"), self._column("max"), strict=True)
@@ -331,7 +331,7 @@ class _Relation:
 
     @property
     def clock(self) -> str | None:
-        """The column by which its rows are recent; None if they always are."""
+        """The column that decides whether rows are recent; None if they always are."""
         if self.table.job is not None:
             return "ts_wall_ms"
         clocks = ("ingest_ms", "checked_ms", "compared_ms", "made_ms")
@@ -345,7 +345,7 @@ class _Relation:
         return max((v for v in found if v is not None and v <= LAST_MS), default=None)
 
     def leave_out_before(self, start_ms: int) -> None:
-        """Show only rows from `start_ms` on, and leave out files that have none."""
+        """Show only rows from `start_ms` on, and leave out files without any."""
         clock = self.clock
         self._conditions.append(f'"{clock}" >= {start_ms}')
         if self.paths and self._has_statistics:
@@ -355,7 +355,7 @@ class _Relation:
             self._written_ms = list(compress(self._written_ms, keep))
 
     def add(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
-        """Make the table known to a connection."""
+        """Register the table in a connection."""
         name = self.table.name
         shown = ", ".join(
             self._shown(c) if c in self._there else f'CAST(NULL AS {kind}) AS "{c}"'
@@ -370,13 +370,13 @@ class _Relation:
         connection.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {source}{where}")
 
     def _shown(self, column: str) -> str:
-        """A stored column as it is shown."""
+        """SQL of a stored column as it is shown."""
         if not self._calendar or not column.endswith("_ms") or self.columns[column] != "BIGINT":
             return f'"{column}"'
         return f'CASE WHEN {_in_calendar(column)} THEN "{column}" END AS "{column}"'
 
     def _own_time(self) -> list[str]:
-        """The condition that rows are at a time that a calendar has."""
+        """The condition that rows have a time within the calendar."""
         if not self._calendar:
             return []
         # Of what is refused the senders' own time may be the reason.
@@ -386,7 +386,7 @@ class _Relation:
     def _source(
         self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse
     ) -> str | None:
-        """What DuckDB reads the rows from; None where there are none."""
+        """The source from which DuckDB reads the rows; None if there are none."""
         name, delta = self.table.name, self._delta
         if delta is None or not self.paths:
             return None
@@ -427,7 +427,7 @@ class _Relation:
 def sealed(
     warehouse: Warehouse, in_order: bool, limits: Mapping[str, str] | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """A connection that reads below the warehouse, and changes and loads nothing."""
+    """A connection that reads below the warehouse, and neither writes nor loads anything."""
     spill = Path(tempfile.gettempdir()) / f"weir-query-{secrets.token_hex(8)}"
     connection = duckdb.connect(config={
         "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
@@ -446,7 +446,7 @@ def sealed(
 
 
 def _leave_out_older(relations: Sequence[_Relation], recent: Recent) -> None:
-    """Cut every table down to its recent rows; a table without statistics stays whole."""
+    """Restrict every table to its recent rows; a table without statistics stays whole."""
     of_jobs = [r.newest() for r in relations if r.table.job is not None]
     shared = max((ms for ms in of_jobs if ms is not None), default=None)
     for relation in relations:
@@ -459,7 +459,7 @@ def _leave_out_older(relations: Sequence[_Relation], recent: Recent) -> None:
 
 
 def require_plain_rows(delta: DeltaTable, location: str) -> None:
-    """UserError if the rows of a table are not simply those of its files."""
+    """UserError if the rows of a table are not those of its files."""
     features = set(delta.protocol().reader_features or ()) - READER_FEATURES
     if delta.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
         features.add("columnMapping")
@@ -473,7 +473,7 @@ def require_plain_rows(delta: DeltaTable, location: str) -> None:
 
 
 def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
-    """The state of a table as it was opened, from its log alone."""
+    """The progress of an opened table, from its log alone."""
     if delta is None:
         return State(name)
     adds = delta.get_add_actions(flatten=True)
@@ -497,7 +497,7 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
 
 
 def _clocks(name: str) -> tuple[str, ...]:
-    """Columns that may have the time that a table has reached, by preference."""
+    """Columns that may have the time that a table has reached, in order of preference."""
     # What is refused may be refused for its time.
     return ("ingest_ms",) if name == "quarantine" else NEWEST
 
@@ -524,7 +524,7 @@ def _add_owners(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> 
 
 
 def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
-    """The batches of every query by its checkpoint; none where the warehouse is no folder."""
+    """The batches of every query, from its checkpoint; none if the warehouse is no folder."""
     _create(connection, QUERIES)
     folder = warehouse.folder
     checkpoints = [] if folder is None else sorted((folder / "_weir" / "checkpoints").glob("*"))
@@ -565,5 +565,5 @@ def _in_calendar(column: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as SQL has it."""
+    """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

@@ -21,14 +21,14 @@ FORECAST = "_weir/forecast.lock"
 
 
 class Busy(UserError):
-    """Another process does the same work."""
+    """Another process holds the lock."""
 
 
 @contextmanager
 def only_run(settings: Settings, queries: Sequence[str]) -> Iterator[None]:
-    """Hold the queries of the warehouse; UserError while another process holds one.
+    """Hold the locks of these queries; UserError if another process holds one.
 
-    The lock ends with its process, however that ends. An object store has no locks: there Spark's
+    A lock ends with its process, however that ends. An object store has no locks: there Spark's
     checkpoint rejects the second writer, later and with a less clear message.
     """
     root = local_path(settings.warehouse)
@@ -43,9 +43,9 @@ def only_run(settings: Settings, queries: Sequence[str]) -> Iterator[None]:
 
 
 def refuse(warehouse: str, queries: Sequence[str] | None = None) -> None:
-    """UserError while another process holds one of the queries (None: any) of a warehouse.
+    """UserError if another process holds one of the queries (None: any) of a warehouse.
 
-    Nothing is written and nothing is held afterwards.
+    Writes nothing and keeps no lock.
     """
     root = local_path(warehouse)
     folder = None if root is None else root / FOLDER
@@ -59,7 +59,7 @@ def refuse(warehouse: str, queries: Sequence[str] | None = None) -> None:
 
 
 def at_work(settings: Settings) -> bool:
-    """Whether a run works on the warehouse, as far as locks show it."""
+    """Whether a run holds a lock of the warehouse."""
     try:
         refuse(settings.warehouse)
     except UserError:
@@ -69,7 +69,7 @@ def at_work(settings: Settings) -> bool:
 
 @contextmanager
 def only_maintenance(settings: Settings) -> Iterator[None]:
-    """Hold the maintenance of the warehouse; Busy while another process maintains it.
+    """Hold the lock of the warehouse's maintenance; Busy if another process holds it.
 
     In an object store two processes may do the same work; each commit is accepted from one.
     """
@@ -79,8 +79,9 @@ def only_maintenance(settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def only_reconciliation(settings: Settings) -> Iterator[None]:
-    """Hold the comparisons of the warehouse; Busy while another process compares. An object store
-    has no locks: there only one process may compare."""
+    """Hold the lock of the warehouse's comparisons; Busy if another process holds it. An object
+    store has no locks: only one process may compare there.
+    """
     what = f"reconcile: another process compares {settings.warehouse} with its brokers"
     with _only(settings, RECONCILIATION, what):
         yield
@@ -88,8 +89,9 @@ def only_reconciliation(settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def only_forecast(settings: Settings) -> Iterator[None]:
-    """Hold the forecasts of the warehouse; Busy while another process makes them. An object store
-    has no locks: there only one process may make them."""
+    """Hold the lock of the warehouse's forecasts; Busy if another process holds it. An object store
+    has no locks: only one process may forecast there.
+    """
     what = f"forecast: another process makes forecasts of {settings.warehouse}"
     with _only(settings, FORECAST, what):
         yield
@@ -116,7 +118,7 @@ def _free(path: Path) -> bool:
 
 
 def _taken(file: IO[str]) -> bool:
-    """Whether the lock on an open file could be taken; it ends with the file."""
+    """Try to lock an open file; returns whether it is locked now. The lock ends with the file."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

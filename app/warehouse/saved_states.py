@@ -1,8 +1,7 @@
-"""States of jobs that are kept for replays: files below `_weir/states`, named in the manifest.
+"""Saved states of jobs for replays: files below `_weir/states`, named in the manifest.
 
-A file has the state of every shard of one query after one of its batches, with the place in the
-source that it stands for. Where the source keeps an order, that is an offset by partition; of files
-it is their names.
+A file has the state of every shard of one query after one of its batches, and the query's position
+in the source: an offset per partition, or the names of the files for a source of files.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ _SCHEMA = pa.schema([("job", pa.string()), ("shard", pa.int32()), ("state", pa.l
 
 @dataclass
 class States:
-    """What the shards of some jobs know between two batches."""
+    """The states of some jobs' shards between two batches."""
 
     states: dict[Key, bytes] = field(default_factory=dict)
     wakes: dict[Key, int] = field(default_factory=dict)
     """When a shard wants to be called without records (ms of the stream)."""
     latest_ms: int = 0
-    """The latest wall time of the records behind them (ms since the epoch)."""
+    """Latest wall time of the records that they contain (ms since the epoch)."""
 
     def keep(self, key: Key, state: bytes, wake_ms: int | None) -> None:
-        """The state of a shard, and when it wants to be called."""
+        """Add the state of a shard and the time at which it wants to be called."""
         self.states[key] = state
         self.wakes.pop(key, None)
         if wake_ms is not None:
@@ -46,16 +45,16 @@ class States:
 
 @dataclass(frozen=True)
 class Position:
-    """Which records of a source have been applied."""
+    """The records of a source that have been applied."""
 
     offsets: Mapping[str, int] = field(default_factory=dict)
-    """By partition, the offset of the first record that has not been."""
+    """By partition, the offset of the first record that was not applied."""
     files: Sequence[str] = ()
-    """Partitions of which all records have been."""
+    """Files whose records have all been applied."""
 
 
 def write(path: Path, states: States, about: Mapping[str, Any] | None = None) -> None:
-    """Write states, and what they are `about`: the whole file or none."""
+    """Write a file of states with the description `about`, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"latest_ms": states.latest_ms, **(about or {})})
     schema = _SCHEMA.with_metadata({_ABOUT: text.encode()})
@@ -72,7 +71,7 @@ def write(path: Path, states: States, about: Mapping[str, Any] | None = None) ->
 
 
 def read(path: Path) -> tuple[States, dict[str, Any]]:
-    """The states of a file, and what they are about; UserError where it cannot be read."""
+    """The states of a file and their description; UserError if it cannot be read."""
     try:
         with pa.OSFile(str(path), "rb") as file:
             opened = pa.ipc.open_file(file)

@@ -1,11 +1,11 @@
-"""The view over live tables and those of shadow policies, side by side."""
+"""The view that compares the tables of shadow policies with the live tables."""
 
 from __future__ import annotations
 
 from state.engine.table import SHADOW
 
 _SOURCES = ("topic_throttle_stats", "producer_id_decisions", "backlog_checks")
-"""Of each job the table from which one knows what time a shadow has judged."""
+"""By job, the table that shows the times that a shadow has judged."""
 _PAUSED = ("CAST(culprit_ns AS DOUBLE) + CAST(coalesce(shared_ns, 0) AS DOUBLE)"
            " + CAST(collateral_ns AS DOUBLE)")
 _OVER = "exceeded_size OR exceeded_time"
@@ -22,8 +22,7 @@ MEASURES = {
         "backlog_evictions", 2, "CAST(entries_skipped AS DOUBLE)", "entries_skipped > 0"),
     "refused_producers": ("producer_refusals", 2, "CAST(1 AS DOUBLE)", "true"),
 }
-"""By measure its table, which of the sources has its time, the amount of a row, and which rows
-have one."""
+"""By measure: its table, the source of its time, the amount of a row, and the condition on rows."""
 READS = tuple(dict.fromkeys(
     name for table in (*_SOURCES, *(table for table, *_ in MEASURES.values()))
     for name in (table, SHADOW + table)

@@ -1,4 +1,4 @@
-"""Small files of a warehouse that are no tables, local or in an object store."""
+"""Small files of a warehouse beside its tables, local or in an object store."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ UNFINISHED = ".unfinished"
 PAGES = "_weir/quality"
 """The folder of the audits' pages."""
 DELTA_RS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https")
-"""Schemes of the object stores that delta-rs opens; every other is left to Spark's Hadoop."""
+"""Schemes of the object stores that delta-rs opens; Spark's Hadoop opens all others."""
 MAKE_ROOM = "make room and start again: the run continues where it was"
 MAKE_WRITABLE = "make it writable and start again: the run continues where it was"
 _REMEDIES = {errno.ENOSPC: MAKE_ROOM, errno.EDQUOT: MAKE_ROOM, errno.EROFS: MAKE_WRITABLE}
 
 
 def local_path(warehouse: str) -> Path | None:
-    """The warehouse as a folder of this machine; None if it is elsewhere."""
+    """The warehouse as a local folder; None if it is in an object store."""
     if warehouse.startswith("file:"):
         return Path("/" + warehouse.removeprefix("file:").lstrip("/"))
     return None if _SCHEME.match(warehouse) else Path(warehouse)
 
 
 def path_in(settings: Settings, name: str) -> str:
-    """The path of a table or file of the warehouse, as Spark and delta-rs take it."""
+    """Path of a table or file of the warehouse, for Spark and delta-rs."""
     local = local_path(settings.warehouse)
     root = settings.warehouse.rstrip("/") if local is None else str(local.absolute())
     return f"{root}/{name}"
 
 
 def read_text(settings: Settings, name: str) -> str | None:
-    """The text of the file `name` below the warehouse; None where there is none."""
+    """Text of the file `name` below the warehouse; None if there is none."""
     local = local_path(settings.warehouse)
     if local is not None:
         file = local / name
@@ -49,7 +49,7 @@ def read_text(settings: Settings, name: str) -> str | None:
 
 
 def names(settings: Settings, folder: str) -> list[str]:
-    """The names of the files in a folder below the warehouse; none where there is no folder."""
+    """Names of the files in a folder below the warehouse; none if the folder is missing."""
     local = local_path(settings.warehouse)
     if local is not None:
         path = local / folder
@@ -59,7 +59,7 @@ def names(settings: Settings, folder: str) -> list[str]:
 
 
 def write_text(settings: Settings, name: str, text: str) -> None:
-    """Write the file `name` below the warehouse: whole or not at all."""
+    """Write the file `name` below the warehouse, whole or not at all."""
     local = local_path(settings.warehouse)
     if local is None:
         system, name = _remote(settings, name)
@@ -86,7 +86,7 @@ def _remote(settings: Settings, name: str) -> tuple[_ObjectStore | _Hadoop, str]
 
 
 class _ObjectStore:
-    """Files of an object store, with the options that the tables are opened with."""
+    """Files of an object store, opened with the options of the tables."""
 
     def __init__(self, settings: Settings) -> None:
         import pyarrow.fs as pafs
@@ -112,7 +112,7 @@ class _ObjectStore:
 
 
 class _Hadoop:
-    """Files of what only Hadoop reaches, through the Spark session of this process."""
+    """Files that only Hadoop reaches, through the Spark session of this process."""
 
     def __init__(self) -> None:
         from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Topics of the archive as the tables spell them.
+"""Topics of the archive in the spelling of the tables.
 
 Feeds differ: with or without the scheme, with the partition in its column or in the name.
 """

@@ -1,7 +1,7 @@
-"""Every table that Weir writes: those of the jobs, as they declare them, and all others.
+"""Every table that Weir writes: those that jobs declare, and all others.
 
 Commands, writers and documentation take names and types from here only. Times are bigint
-milliseconds or nanoseconds, never timestamps without a zone: those would raise the Delta protocol
+milliseconds or nanoseconds, never timestamps without a zone, which would raise the Delta protocol
 above reader 1, writer 2.
 """
 

@@ -1,7 +1,7 @@
-"""Which version of a Delta table held at a moment, by the times that its commits carry.
+"""Finds the version of a Delta table at a moment, by the times in its commits.
 
-delta-rs goes by the modification times of the log's files, which a copy of a warehouse does not
-keep; the commits themselves have their times.
+delta-rs uses the modification times of the log's files, which a copy of a warehouse does not
+preserve.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from app.warehouse.object_store import object_store
 
 COMMIT = re.compile(r"^(\d{20})\.json$")
 MAINTENANCE = "weir.maintenance"
-"""The key in a commit's own words with the kind of maintenance that made it."""
+"""Key in a commit's own data with the kind of maintenance that made it."""
 COMPACTION, RETENTION = "compaction", "retention"
 _SAME_ROWS = frozenset({"VACUUM START", "VACUUM END", "OPTIMIZE", "SET TBLPROPERTIES"})
-"""Operations that leave every row as it was."""
+"""Operations that change no row."""
 
 
 def version_at(location: str, storage_options: dict[str, str], at_ms: int) -> int | None:
-    """The newest version committed at or before `at_ms`; None if the table came later.
+    """The newest version committed at or before `at_ms`; None if the table was created later.
 
     A UserError if the log no longer reaches back that far.
     """
@@ -50,10 +50,10 @@ def version_at(location: str, storage_options: dict[str, str], at_ms: int) -> in
 def rows_changed_in(
     location: str, storage_options: dict[str, str], version: int
 ) -> tuple[int, int | None]:
-    """The newest version up to this one that changed rows, and when it was committed (ms since the
-    epoch; None if the log no longer has this version).
+    """The newest version up to this one that changed rows, and the time of its commit (ms since the
+    epoch; None if the log no longer has it).
 
-    Where the log does not reach so far, the oldest version that it has stands for it.
+    If the log does not reach back to it, its oldest version is returned.
     """
     found: tuple[int, int | None] = version, None
     wanted = range(version, -1, -1)
@@ -81,12 +81,12 @@ def commits(
 
 
 def _committed_ms(lines: Iterable[bytes]) -> int:
-    """When a commit was made (ms since the epoch), from its first lines."""
+    """Time of a commit (ms since the epoch), from its first lines."""
     return _time_of(_info(lines))
 
 
 def _info(lines: Iterable[bytes]) -> dict[str, Any]:
-    """What a commit says of itself, from its first lines."""
+    """The commit's own data (`commitInfo`), from its first lines."""
     for line in lines:
         info: dict[str, Any] | None = json.loads(line).get("commitInfo")
         if info is not None:
@@ -101,7 +101,7 @@ def _time_of(info: dict[str, Any]) -> int:
 def _log(
     location: str, storage_options: dict[str, str]
 ) -> tuple[list[str], Callable[[str], Iterable[bytes]]]:
-    """The names in the log of a table, and a function that gives the lines of one of them."""
+    """File names in the log of a table, and a function that returns the lines of one of them."""
     read = _reader(location, storage_options)
     if "://" not in location:
         return [path.name for path in (Path(location) / "_delta_log").iterdir()], read
@@ -114,7 +114,7 @@ def _log(
 def _reader(
     location: str, storage_options: dict[str, str]
 ) -> Callable[[str], Iterable[bytes]]:
-    """A function that gives the lines of a file in the log of a table."""
+    """A function that returns the lines of a file in the log of a table."""
     if "://" not in location:
         folder = Path(location) / "_delta_log"
         return lambda name: _file_lines(folder / name)

@@ -1,7 +1,7 @@
 """Views over the tables, in SQL that Spark and DuckDB both accept.
 
-A view is text only: nothing is stored, every read command creates it, and the text can be printed
-for any other engine.
+A view is text only: nothing is stored, every reading command creates it, and the text can be
+printed for any other engine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from app.warehouse import backlog_views, shadow_views
 
 @dataclass(frozen=True)
 class View:
-    """One view: what a row of it is, its SQL and the tables that it reads."""
+    """A view: the meaning of a row, its SQL and the tables that it reads."""
 
     name: str
     meaning: str

@@ -1,4 +1,4 @@
-"""Whether a warehouse can be written, and appends the results of commands to its tables."""
+"""Checks that a warehouse can be written, and appends results of commands to its tables."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def obstacle(settings: Settings, *names: str) -> UserError | None:
-    """Why the warehouse, or one of the folders `names` below it, cannot be written; None if all
-    can be. An object store is not asked: there only a write shows it."""
+    """Why the warehouse, or one of the folders `names` below it, cannot be written; None if all can
+    be. An object store is not checked: only a write shows it.
+    """
     root = local_path(settings.warehouse)
     for folder in () if root is None else (root, *(root / name for name in names)):
         refused = _refusal(folder.absolute())
@@ -31,7 +32,7 @@ def obstacle(settings: Settings, *names: str) -> UserError | None:
 
 
 def require(settings: Settings) -> None:
-    """UserError where the warehouse, a folder of its tables or of its queries cannot be written."""
+    """UserError if the warehouse, or a folder of its tables or queries, cannot be written."""
     tables = [name for table in TABLES for name in (table, f"{table}/_delta_log")]
     refused = obstacle(settings, "_weir", FOLDER, *tables)
     if refused is not None:
@@ -39,8 +40,9 @@ def require(settings: Settings) -> None:
 
 
 def append(settings: Settings, name: str, rows: pa.Table, what: str = "the results") -> None:
-    """Append rows to a table, also during a run; UserError where that is not possible, saying that
-    `what` is printed only."""
+    """Append rows to a table, also during a run. If that is not possible, a UserError reports that
+    `what` is printed only.
+    """
     from deltalake import write_deltalake
     from deltalake.exceptions import DeltaError
 
@@ -61,7 +63,7 @@ def append(settings: Settings, name: str, rows: pa.Table, what: str = "the resul
 
 
 def _refusal(folder: Path) -> UserError | None:
-    """Why no file can be made in a folder, or in the nearest one above that exists."""
+    """Why no file can be created in a folder, or in its nearest existing parent."""
     there = folder
     try:
         while not there.exists():

@@ -41,10 +41,11 @@ def what_if(
     settings: Settings, quota: Quota, scope: Scope = "topic", every: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Print, per topic or subscription, how many dispatches would have waited under `quota`; 0.
+    """Print, per topic or subscription, how many dispatches would have waited under `quota`;
+    returns 0.
 
-    `held` dispatches found no permit; in the trace they were sent. Most held first; without
-    `every` a table for reading has the first twenty.
+    `held` counts dispatches that found no permit; in the trace they were sent. The most held come
+    first; without `every` the table has the first twenty rows.
     """
     if quota.msgs <= 0 and quota.size <= 0:
         raise UserError("policy suggest dispatch: give a limit: --msgs N, --bytes N, or both")

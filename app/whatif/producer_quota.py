@@ -1,9 +1,10 @@
-"""The command `policy suggest producer-ids`: which quota each user needs, by replaying the archive.
+"""The command `policy suggest producer-ids`: finds the quota that each user needs, by replaying the
+archive.
 
-The job itself is run over the archived records under one bound after another, so the advice
-is what the job would have done: first the same bound for every user, doubled until nobody needs
-more, then by bisection for those who need more than two steps. It assumes that a higher
-bound never throttles in more windows.
+The job itself runs over the archived records under one bound after another, so the advice is what
+the job would decide. The first bounds are the same for every user and doubled until nobody needs
+more; bisection follows for users who need more than two steps. A higher bound is assumed never to
+throttle in more windows.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ COMMAND = "policy suggest producer-ids"
 JOB = "producer_ids"
 ADVICE = "producer_id_quota_advice"
 STEP = {"window": 1.0, "second": 0.001}
-"""Bounds are tried in these steps, by rate_unit."""
+"""Difference between two bounds that are tried, by rate_unit."""
 MOST_STEPS = 2**53
 SHOWN = 20
 NOTE = (
@@ -53,12 +54,12 @@ def advise(
     settings: Settings, share: float = 0.01, every: bool = False, as_json: bool = False,
     headroom: float = 0.0, out: Path | None = None,
 ) -> int:
-    """Print and keep in `producer_id_quota_advice` what each user needs; 0. With `out` a file of
-    policies has that with `headroom`, a share of it, on top.
+    """Print what each user needs and append it to `producer_id_quota_advice`; returns 0. With `out`
+    the bounds, plus `headroom` as a share of them, are written as a policy file.
 
     A user needs the smallest bound under which at most `share` of its windows has an id that was
-    throttled or rejected. The highest come first; without `every` a table for
-    reading has the first twenty.
+    throttled or rejected. The highest come first; without `every` the table has the first twenty
+    rows.
     """
     documents.require_writable(out)
     if JOB not in settings.jobs:
@@ -111,8 +112,9 @@ def advice(settings: Settings, share: float) -> pa.Table:
 def _documents(
     rows: pa.Table, step: float, headroom: float
 ) -> tuple[list[documents.Document], list[str]]:
-    """A policy for each user, good for all clusters, and the users without one: they need none,
-    none is enough, or no policy can have their name."""
+    """A policy for each user, sufficient in all clusters; and the users without one, because they
+    need none, no bound suffices, or no policy can have their name.
+    """
     needed: dict[str, int] = {}
     for row in rows.to_pylist():
         steps = round(row["rate_advised"] / step)
@@ -129,7 +131,7 @@ def _documents(
 
 
 def _search(archived: _Archive, users: set[User], step: float, share: float) -> dict[User, int]:
-    """The fewest steps that are enough for each user."""
+    """The fewest steps that suffice for each user."""
     enough: dict[User, int] = {}
     steps = 0
     while users and steps < MOST_STEPS:
@@ -153,7 +155,7 @@ def _search(archived: _Archive, users: set[User], step: float, share: float) -> 
 
 
 class _Archive:
-    """The archived records of the job, ready to be replayed repeatedly."""
+    """The archived records of the job, packed once and replayed repeatedly."""
 
     def __init__(self, settings: Settings) -> None:
         self._params = settings.job_params(JOB)
@@ -208,7 +210,8 @@ class _Archive:
     def _replay(
         self, table: str, shards: list[list[bytes]], policies: list[str]
     ) -> list[dict[str, Any]]:
-        """Rows of one table; the clock is moved on so that the last window is written, too."""
+        """Rows of one table; the clock is moved on at the end so that the last window is written.
+        """
         job = ProducerIds(self._params, sorted(policies))
         found: list[dict[str, Any]] = []
         for blobs in shards:
@@ -225,6 +228,6 @@ def _policy(user: str, bound: float) -> str:
 
 
 def _without_user_policies(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of `events` without the policies of users."""
+    """Rows of `events` without policies of users."""
     texts = events.column("policy_json").to_pylist()
     return events.filter(pa.array([t is None or json.loads(t)["scope"] != "user" for t in texts]))

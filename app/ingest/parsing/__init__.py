@@ -1,4 +1,5 @@
-"""JSON lines to a block of columns: a compiled scanner for plain records, a decoder for the rest.
+"""Turns JSON lines into a block of columns: a compiled scanner for plain records, a decoder for
+others.
 
-`parser` is where to start reading. Imports nothing of the other rooms.
+Start with `parser`. Imports no other folder of `app`.
 """

@@ -1,4 +1,6 @@
-"""The decoder of single lines, for rows that are not plain: the authority on their contents."""
+"""The decoder of single lines, for rows that the scanner declines; it defines the contents of a
+record.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,9 @@ class Line(NamedTuple):
     """One decoded line."""
 
     values: tuple[Any, ...]
-    """In the order of the contract; `payload` still as base64 text."""
+    """In the order of the contract; `payload` is still base64 text."""
     bad_type: int
-    """Bit set of the columns whose value does not fit; they are None."""
+    """Bit set of the columns whose value does not fit; their value is None."""
     reason: str | None
     """Why the line is UNPARSEABLE, or None."""
 
@@ -53,7 +55,7 @@ def decode(line: bytes) -> Line:
 
 
 def _by_column(line: bytes) -> Line:
-    """Decode a line in which some value has another type than its column."""
+    """Decode a line with a value of another type than its column."""
     try:
         members = _MEMBERS.decode(line)
     except msgspec.ValidationError:
@@ -82,4 +84,4 @@ def _unparseable(reason: str) -> Line:
 
 
 NO_VALUE = _unparseable("null")
-"""What a record without a value (a Kafka tombstone) decodes to."""
+"""The decoded line of a record without a value (a Kafka tombstone)."""

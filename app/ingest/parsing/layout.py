@@ -1,4 +1,4 @@
-"""Where each column of the event contract lies in the arrays of a parsed block."""
+"""The place of each column of the event contract in the arrays of a parsed block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from state.events import COLUMNS
 
 TEXT, LONG, SHORT, FLAG, BINARY, TEXTS, NO_COLUMN = range(7)
-"""Kinds of columns; NO_COLUMN is for keys without a column."""
+"""Kinds of columns; NO_COLUMN is the kind of keys without a column."""
 
 _KINDS = {
     pa.string(): TEXT,

@@ -1,4 +1,5 @@
-"""JSON records to a block of columns: the scanner first, the decoder for what it declines."""
+"""Turns JSON records into a block of columns: by the scanner, and by the decoder for declined rows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Array = np.ndarray
 _PAYLOAD = INDEX["payload"]
 _ARRIVE_AS = [pa.string() if c == _PAYLOAD else f.type for c, f in enumerate(SCHEMA)]
 _PART = 4096
-"""Rows that are decoded before they become columns."""
+"""Number of rows that are decoded before they become columns."""
 
 
 def parse_block(values: Any, fast: bool = True) -> Block:
@@ -79,7 +80,7 @@ class _Payloads:
         self._values.append(values)
 
     def column(self, block: Block) -> pa.BinaryArray | None:
-        """The payload column, and BAD_TYPE for what could not be decoded."""
+        """The payload column; payloads that could not be decoded get the reason BAD_TYPE."""
         here = np.uint64(bit("payload"))
         for rows in self._bad:
             block.bad_type[rows] |= here
@@ -109,7 +110,7 @@ def _decode_rows(block: Block, strings: Any, status: Array, payloads: _Payloads)
 
 
 def _decode_part(block: Block, strings: Any, status: Array, rows: Array) -> list[pa.Array]:
-    """Columns of some rows, `payload` still as text; notes what is bad in the block."""
+    """Columns of some rows, `payload` still as text; mistakes are recorded in the block."""
     declined = pa.array(rows[status[rows] == DECLINED])
     texts = iter(strings.take(declined).cast(pa.large_binary()).to_pylist())
     decoded = [

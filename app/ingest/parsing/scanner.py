@@ -1,9 +1,9 @@
-"""The fast way from JSON lines to columns: one compiled pass over the bytes of an Arrow array.
+"""The fast path from JSON lines to columns: one compiled pass over the bytes of an Arrow array.
 
-It takes plain records only: one flat object of ASCII strings without escapes, integers, booleans
-and nulls, no known key twice, every value fitting its column. Anything else is declined, row by
-row, and left to `app.ingest.parsing.decoder`, which is the authority; so this pass must never
-accept what the decoder would read otherwise (a property test compares the two).
+It accepts plain records only: one flat object of ASCII strings without escapes, integers, booleans
+and nulls, no known key twice, every value fitting its column. It declines any other row, which
+`app.ingest.parsing.decoder` then decodes. The decoder is the authority: this pass must never accept
+a row that the decoder reads differently (a property test compares the two).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from udfs.words import byte, load, same_bytes, word_at
 
 Array = np.ndarray
 OK, DECLINED, NULL = 0, 1, 2
-"""Status of a row: scanned, left to the decoder, no value at all."""
+"""Status of a row: scanned, left to the decoder, or without a value."""
 
 _U0, _U1, _U32 = np.uint64(0), np.uint64(1), np.uint64(32)
 _LOW32 = np.uint64(0xFFFFFFFF)
@@ -48,12 +48,14 @@ _MAX_SHORT, _MIN_SHORT = 2**31 - 1, -(2**31)
 
 
 class Keys(NamedTuple):
-    """The column names as the scanner compares them; an argument, so that no cache outlives it."""
+    """The column names in the form that the scanner compares. They are an argument, so that no
+    compiled cache outlives them.
+    """
 
     names: Array
     """One row per column: the name and its closing quote as 3 words, their masks, their length."""
     table: Array
-    """Open-addressing table of 256 places over the names; -1 is free."""
+    """Open-addressing table of 256 places over the names; -1 marks a free place."""
     kind: Array
     slot: Array
 
@@ -268,8 +270,8 @@ def scan(
 def gather(data: Array, distinct: Distinct, slot_count: int) -> tuple[Array, Array, Array, Array]:
     """The distinct values of each text slot as the buffers of an Arrow string array.
 
-    Answers where the offsets and the bytes of each slot begin (length slot_count + 1 each), the
-    offsets (32 bits, from 0 in each slot, one more than values) and the bytes of all slots.
+    Returns the starts of the offsets and of the bytes of each slot (length slot_count + 1 each),
+    the offsets (32 bits, from 0 in each slot, one more than values) and the bytes of all slots.
     """
     owners, starts, lengths = distinct
     first = np.zeros(slot_count + 1, np.int64)

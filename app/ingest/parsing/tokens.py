@@ -1,8 +1,9 @@
 """Keys, strings and integers of plain JSON, eight bytes at a time.
 
-Positions are addresses; nothing is read from `limit` on. Every function answers -1 for what is not
-plain: escapes, control characters, bytes that are not ASCII, numbers with a fraction or beyond 64
-bits, anything malformed. A token may be read over the end of its row; the caller sees that.
+Positions are addresses; nothing is read from `limit` on. Every function returns -1 for anything
+that is not plain: escapes, control characters, bytes that are not ASCII, numbers with a fraction or
+beyond 64 bits, malformed JSON. A token may be read past the end of its row; the caller detects
+that.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def key_hash(first: int, length: int) -> int:
 
 @numba.njit(forceinline=True)
 def skip_space(p: int, end: int) -> int:
-    """The next position that is not white space of JSON."""
+    """The next position that is not JSON white space."""
     while p < end and byte(p) <= _SPACE:
         ch = byte(p)
         if ch != _SPACE and ch != _LINE_FEED and ch != _RETURN and ch != _TAB:
@@ -52,7 +53,7 @@ def skip_space(p: int, end: int) -> int:
 
 @numba.njit(forceinline=True)
 def is_key(at: int, limit: int, key: int) -> bool:
-    """Whether the name of a key (the address of its table row) is at a position."""
+    """Whether the key at a position is the one with this row of the key table (an address)."""
     if (load(at, limit) & word_at(key + 24)) != word_at(key):
         return False
     length = word_at(key + 48)
@@ -63,7 +64,8 @@ def is_key(at: int, limit: int, key: int) -> bool:
 
 @numba.njit(forceinline=True)
 def _special(word: np.uint64) -> np.uint64:
-    """Flags from the first byte on that is a quote, a backslash, a control or not ASCII."""
+    """Flags from the first byte on that is a quote, a backslash, a control character or not ASCII.
+    """
     quote = word ^ _QUOTES
     backslash = word ^ _BACKSLASHES
     return (
@@ -141,7 +143,7 @@ def read_number(p: int, end: int, limit: int) -> tuple[int, int]:
 
 @numba.njit(forceinline=True)
 def skip_fraction(p: int, end: int) -> int:
-    """Position after the fraction of a number that nobody reads; there need not be one."""
+    """Position after the fraction of a number of an unknown key, if it has one."""
     if p + 1 >= end or byte(p) != _POINT or byte(p + 1) < _DIGIT_0 or byte(p + 1) > _DIGIT_9:
         return p
     p += 2

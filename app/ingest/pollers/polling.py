@@ -75,7 +75,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Begun:
-    """When a poll began, on both clocks, and how long it may take."""
+    """The start of a poll on both clocks, and its time limit."""
 
     now_ms: int
     at_s: float
@@ -132,7 +132,7 @@ class Polling(ABC):
 
     @abstractmethod
     def _poll(self, begun: Begun, report: Report) -> Path | None:
-        """Ask, write what was answered as a file, and report; the file, or None."""
+        """Poll, write the answers as a file, and report; returns the file, or None."""
 
     def _new_report(self) -> Report:
         return Report(self.feed, self.what)

@@ -1,9 +1,9 @@
 """The spool folder: files of records, and the memory of the last poll.
 
-A file is first written under a name that no reader takes; then the memory, which names it; then
-the file gets its own name. So the memory decides: a file that it names is put in place at the
-next start, any other unfinished file is dropped and its poll is as if it had not been. A record
-is in the spool once, and a deletion that no memory contains is recorded by the next poll.
+A file is first written under a name that readers ignore; then the memory, which names it; then the
+file gets its own name. So the memory decides: the next start completes a file that it names and
+removes any other unfinished file, whose poll then never happened. A record is in the spool once,
+and a deletion that the memory lacks is recorded by the next poll.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"poll-[0-9]{15}-[0-9]{15}\.jsonl")
 
 
 class Remembered(Protocol):
-    """What is kept of one topic between two polls."""
+    """What is kept of a topic between two polls."""
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain JSON."""
@@ -52,10 +52,10 @@ class Memory:
     file: str | None = None
     """The file that was written last."""
     topics: dict[str, Any] = field(default_factory=dict)
-    """By topic what is remembered of it."""
+    """Remembered data by topic."""
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
-    """What a feed keeps besides."""
+    """Further data of a feed."""
 
     def take(self, topic: str, mapped: Mapped) -> None:
         """Keep what a poll of a topic leaves for the next one."""
@@ -108,7 +108,7 @@ class Spool:
         return self.folder / "polls"
 
     def hold(self, wait: bool = False) -> bool:
-        """Take the folder, and what its last holder left; whether that was possible."""
+        """Take the folder with its memory; returns whether that was possible."""
         if self._lock is not None:
             return True
         try:
@@ -164,7 +164,8 @@ class Spool:
         return self.records / name
 
     def remove_before(self, at_ms: int, least: int) -> int:
-        """Remove the files of polls before a time, but none of the newest `least`; how many."""
+        """Remove the files of polls before a time, except the newest `least`; returns their number.
+        """
         names = sorted(file.name for file in self.records.iterdir() if _NAME.fullmatch(file.name))
         old = [name for name in names[:-least] if int(name.split("-")[1]) < at_ms]
         for name in old:

@@ -1,11 +1,11 @@
-"""The sources: where raw records come from.
+"""The sources of raw records.
 
-A source is a module with two functions. `check(settings)` raises a UserError for what cannot be
-read, before Spark starts; `read(reader, settings)` gives the records of a stream or a batch
-reader, which Spark configures alike. One that polls has `beside(settings, endless, say)` as well:
-a context that polls. One whose `check` compares with earlier runs has `claim(settings)`, which
-records what a run begins to read. One that plans its batches itself has `batch(spark, settings)`,
-`stream(spark, settings, query, ending)` and `finished(settings, query)` instead of `read`.
+A source is a module with two functions. `check(settings)` raises a UserError, before Spark starts,
+for a source that cannot be read; `read(reader, settings)` returns the records of a stream or a
+batch reader. A polled source also has `beside(settings, endless, say)`: a context that polls. A
+source whose `check` compares with earlier runs also has `claim(settings)`, which records what a run
+begins to read. A source that plans its own batches has `batch(spark, settings)`, `stream(spark,
+settings, query, ending)` and `finished(settings, query)` in place of `read`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ __all__ = [
 
 
 def _module(settings: Settings) -> ModuleType:
-    """The source that is configured: its module has the name of its format.
+    """The module of the configured source; it has the name of its format.
 
-    Only that one is imported, for a worker that needs one function of it imports this package.
+    Other sources are not imported: a worker that needs one function of a source imports this
+    package.
     """
     return import_module(f"{__name__}.{settings.feed.format}")
 
@@ -43,7 +44,7 @@ def check(settings: Settings) -> None:
 
 
 def claim(settings: Settings) -> None:
-    """Record what the warehouse reads, for a source that checks it at the next start."""
+    """Record what the warehouse reads, if the source checks it at the next start."""
     module = _module(settings)
     if hasattr(module, "claim"):
         module.claim(settings)
@@ -63,7 +64,9 @@ def beside(
 def open_stream(
     spark: SparkSession, settings: Settings, query: str = "", ending: bool = False
 ) -> Raw:
-    """The records of the source as a stream of a query; `ending`: with what is there now."""
+    """The records of the source as the stream of a query. With `ending` it stops at the source's
+    present end.
+    """
     module = _module(settings)
     if hasattr(module, "stream"):
         opened: Raw = module.stream(spark, settings, query, ending)
@@ -72,12 +75,14 @@ def open_stream(
 
 
 def ends_itself(settings: Settings) -> bool:
-    """Whether Spark can end a query of the source with what is there."""
+    """Whether Spark can stop a query at the source's present end."""
     return not hasattr(_module(settings), "stream")
 
 
 def finished(settings: Settings, query: str) -> bool:
-    """Whether a query that Spark cannot end has taken what was there when it was started."""
+    """Whether a query that Spark cannot stop has reached the end that the source had when it
+    started.
+    """
     return bool(_module(settings).finished(settings, query))
 
 

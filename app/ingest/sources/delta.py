@@ -1,10 +1,10 @@
-"""A Delta table: one that carries JSON records, or one in the layout of the event contract.
+"""A Delta table: with JSON records, or in the layout of the event contract.
 
-A table with a column `value` (binary or string) carries records; any other must have columns of
-the contract, such as Weir's own archive, and each row becomes its JSON text. The
-identity of a row is `source_partition` and `source_offset`, or `topic`, `partition` and `offset`
-as Kafka gives them, where the table has such columns. Else it is the data file and the row in
-it, which a compaction of the table changes for a later reading.
+A table with a column `value` (binary or string) has records. Any other table must have columns of
+the contract, such as Weir's own archive. A row is identified by `source_partition` and
+`source_offset`, or by `topic`, `partition` and `offset` as Kafka names them, if the table has these
+columns; otherwise by its data file and row, which a compaction of the table changes for a later
+reading.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
 
 
 def _admission(settings: Settings) -> dict[str, str]:
-    """The default limit of a trigger: bytes of data files that hold about so many records."""
+    """The default limit of a trigger: bytes of data files with about as many records as configured.
+    """
     from deltalake import DeltaTable
 
     source = settings.feed

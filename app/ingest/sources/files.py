@@ -1,12 +1,11 @@
-"""Files of JSON lines, plain or gzip: a folder or a pattern; a stream takes new files too.
+"""Files of JSON lines, plain or gzip: a folder or a pattern. A stream also takes new files.
 
-Spark lists the files, finds the new ones and spreads them over the tasks; the lines are read in
-the Python worker. Spark's own text source knows no line numbers and cuts files differently on
-another number of cores, so a line read again would have another identity. Here the identity is
-the path below the source folder and the number of the line, in every reading. A file is one
-task: many files keep many cores busy.
+Spark lists the files, finds new ones and spreads them over the tasks; the Python worker reads the
+lines. Spark's own text source has no line numbers and cuts files differently on another number of
+cores, so a line that is read again would have another identity. Here the identity is the path below
+the source folder and the line number. A file is one task: many files keep many cores busy.
 
-Spark takes files in the order of their modification time, in a batch as many as
+Spark takes files in the order of their modification time, as many per batch as
 `source.max_bytes_per_trigger` or the option `maxFilesPerTrigger` allows, at least one. A file must
 be complete when it appears: write it outside the folder, then rename it.
 """
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from app.config.source import SourceSettings
 
 NAMES = "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz,gz}"
-"""Files of a folder that are read; a pattern of the user's own reads what it matches."""
+"""Files of a folder that are read; a configured pattern reads what it matches."""
 DIRECT = (None, "s3", "s3a", "gs", "abfs", "abfss")
-"""Schemes that Python opens itself; of others Spark passes whole files of up to 2 GiB."""
+"""Schemes that Python opens itself; for others Spark passes whole files of up to 2 GiB."""
 LISTING = "path string, modificationTime timestamp, length bigint, content binary"
 NEVER = "36500d"  # without it Spark silently skips files much older than the newest one
 _GLOB = re.compile(r"[*?\[{]")
@@ -86,7 +85,8 @@ def admission(source: SourceSettings) -> dict[str, str]:
 
 
 def folder(path: str) -> str:
-    """The folder that identities are relative to: that of the file, or before a wildcard."""
+    """The folder that identities are relative to: that of the file, or the one before a wildcard.
+    """
     path = absolute(path)
     wild = _GLOB.search(path)
     if wild or Path(path).is_file():
@@ -95,7 +95,8 @@ def folder(path: str) -> str:
 
 
 def lines_of(path: str, base: str, content: bytes | None) -> Iterator[pa.RecordBatch]:
-    """The lines of one file as batches of raw records; a UserError for what cannot be read."""
+    """The lines of one file as batches of raw records; a UserError for a file that cannot be read.
+    """
     path = absolute(path)
     name = path.removeprefix(base).lstrip("/")
     try:

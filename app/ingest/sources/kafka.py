@@ -1,9 +1,9 @@
 """Kafka topics whose values are JSON records.
 
-`source.options` are the options of Spark's Kafka source: `subscribe`, `startingOffsets`,
-`maxOffsetsPerTrigger`, … and every `kafka.*` option for the client. `${env:NAME}` in one is
-replaced from the environment here, not earlier. A record's identity is its partition and
-offset; where several topics are read, the partition is named with its topic.
+`source.options` are the options of Spark's Kafka source (`subscribe`, `startingOffsets`,
+`maxOffsetsPerTrigger`, …) and `kafka.*` options of the client. `${env:NAME}` is resolved here, not
+earlier. A record is identified by its partition and offset; if several topics are read, the
+partition is named with its topic.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHOWN = 8
 
 
 def check(settings: Settings) -> None:
-    """UserError for a cluster that does not answer and topics that it does not have."""
+    """UserError for a cluster that does not answer, and for topics that it lacks."""
     options = settings.feed.reader_options()
     servers = options["kafka.bootstrap.servers"]
     try:
@@ -74,7 +74,7 @@ def claim(settings: Settings) -> None:
 
 
 def _read(options: dict[str, str], there: set[str]) -> list[str]:
-    """Of the topics of a cluster, those that the options choose."""
+    """The topics of a cluster that the options select."""
     pattern, names = options.get("subscribePattern"), chosen(options)
     return sorted(
         name for name in there if name in names or (pattern and re.fullmatch(pattern, name))
@@ -101,8 +101,8 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
 def stream_options(settings: Settings) -> dict[str, str]:
     """Options of Spark's Kafka source: the configured ones over the defaults.
 
-    A trigger is bounded by records, and by bytes through the size of the newest records: Spark
-    takes a share of each partition in proportion to what waits there.
+    A trigger is bounded by records, and by bytes through the size of the newest records. Spark
+    takes a share of each partition in proportion to its waiting records.
     """
     options = settings.feed.reader_options()
     bound: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """Offsets of a Kafka cluster's consumer groups and logs, polled.
 
-The polls run on the driver, parallel to the queries: `app.ingest.pollers.kafka.poll` writes the
-records of each poll as one file into a spool folder. Here the files of that folder are read, like
-any others, so a record's identity does not change and a restarted run continues where it was.
+Polls run on the driver beside the queries: `app.ingest.pollers.kafka.poll` writes the records of
+each poll as one file into a spool folder. This module reads these files like any others, so records
+keep their identity and a restarted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME = "_weir/kafka_groups"
 
 
 def check(settings: Settings) -> None:
-    """UserError for a cluster that does not answer, or that denies the user what is needed."""
+    """UserError for a cluster that does not answer, or that denies the user a required right."""
     if settings.feed.path is not None:
         raise UserError(
             "source.path: format kafka_groups polls a cluster and reads no path\n"
@@ -49,9 +49,9 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
 def beside(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
-    """Poll while the body runs, or once before it if it is to come to an end.
+    """Poll while the body runs; once before it if the run has an end.
 
-    Nothing happens for another source.
+    Does nothing for another source.
     """
     if settings.feed.format != "kafka_groups":
         return nullcontext()
@@ -67,13 +67,14 @@ def groups(settings: Settings) -> KafkaGroupsSettings:
 
 
 def spool_folder(settings: Settings) -> Path:
-    """The folder of the polls: as set, else below a warehouse on this machine."""
+    """The folder of the polls: as configured, else below a local warehouse."""
     return polled.spool_folder(settings, groups(settings).spool, WHERE, NAME)
 
 
 class OwnQuotas(frozenset[str]):
-    """Topics for which the configuration has a backlog quota of its own; those of patterns are in
-    it, too, and not listed."""
+    """Topics with a configured backlog quota. Topics that match a pattern are included, but not
+    listed.
+    """
 
     patterns: Sequence[Source] = ()
 
@@ -84,7 +85,7 @@ class OwnQuotas(frozenset[str]):
 
 
 def own_quotas(settings: Settings) -> OwnQuotas:
-    """Topics for which the configuration has a backlog quota of its own."""
+    """Topics with a configured backlog quota."""
     named = [
         (policy["scope"], policy["name"]) for policy in settings.policy_dicts()
         if "backlog_quota" in policy["limits"]

@@ -1,19 +1,20 @@
 """Files that a Kafka broker's own tools write: its request log, and dumps of its log segments.
 
-The request log has the owners of producer ids, a dump the ids that produced; joined by
-id they are the feed of `producer_ids` for an unmodified broker. An answer to
-INIT_PRODUCER_ID becomes a `producer_id_assigned`, dated at the request's completion (the time of
-its line); a batch becomes a `produce_batch` at its own time, with principal and client id of the
-assignment that holds (`kafka_owners`). A batch whose id is in no request log of the source has no
-principal, which the contract refuses.
+The request log has the owners of producer ids, a dump has the ids that produced; joined by id they
+are the feed of `producer_ids` for an unmodified broker. An answer to INIT_PRODUCER_ID becomes a
+`producer_id_assigned` at the completion of the request (the time of its line). A batch becomes a
+`produce_batch` at its own time, with principal and client id of the assignment in force
+(`kafka_owners`). A batch whose id is in no request log of the source has no principal, which the
+contract refuses.
 
-Both kinds of file are below one path, plain or gzip; the first line that is of either kind
-decides. Identities are those of `files`: the path below the source's folder, and the line. A
-line of the format that cannot be parsed is passed on unchanged and so becomes UNPARSEABLE; so
-does the first line of a file of neither kind.
+Both kinds of file are below one path, plain or gzip; the first line of either kind decides the kind
+of a file. Identities are those of `files`: the path below the source's folder, and the line. A
+malformed line of the format is passed on unchanged and becomes UNPARSEABLE, and so does the first
+line of a file of neither kind.
 
-A task that reads a dump reads the request logs of the whole source, those of earlier batches too,
-and keeps what they assign as long as they do not change. So they must be there before the dump.
+A task that reads a dump also reads all request logs of the source, including those of earlier
+batches, and caches their assignments until they change. So the request logs must be present before
+the dump.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def kind_of(values: pa.Array) -> str | None:
 
 @dataclass
 class _Found:
-    """The records of a block of lines of one file."""
+    """The records found in a block of lines of one file."""
 
     source: str
     logs: KafkaLogsSettings
@@ -143,7 +144,7 @@ class _Found:
     bad: list[tuple[int, bytes]] = field(default_factory=list)
 
     def requests(self, values: pa.Array, numbers: pa.Array) -> None:
-        """Take lines of a request log."""
+        """Parse lines of a request log."""
         self.feed = REQUESTS
         zone = _zone(self.logs.time_zone)
         for number, line in _candidates(values, numbers):
@@ -163,7 +164,7 @@ class _Found:
         self, values: pa.Array, numbers: pa.Array, dump: dump_log.Dump,
         owners: Callable[[], Owners],
     ) -> None:
-        """Take lines of a dump, and give every batch to the owner of its producer id."""
+        """Parse lines of a dump, and assign every batch to the owner of its producer id."""
         self.feed = DUMP
         for number, line in zip(numbers.to_pylist(), values.to_pylist(), strict=True):
             try:
@@ -187,12 +188,12 @@ class _Found:
                 row.update(principal=principal, client_id=client_id)
 
     def refuse(self, number: int, line: bytes) -> None:
-        """Take a line that cannot be parsed."""
+        """Pass on a line that cannot be parsed."""
         # The prefix keeps the line from being decoded as a record of the contract.
         self.bad.append((number, b"not a line of Kafka: " + line if _is_object(line) else line))
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        """What was found, as batches of raw records."""
+        """The records found, as batches of raw records."""
         if self.rows:
             table = {f.name: [row.get(f.name) for row in self.rows] for f in _SCHEMA}
             n = len(self.rows)
@@ -237,7 +238,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def _lines(file: str) -> Lines:
-    """The lines of one file, a block at a time; a UserError for what cannot be read."""
+    """The lines of one file, a block at a time; a UserError for a file that cannot be read."""
     try:
         with open_file(file) as opened:
             yield from numbered(opened)
@@ -288,7 +289,7 @@ def owners_of(path: str, time_zone: str) -> Owners:
 
 
 def _assigned(file: str, zone: tzinfo) -> Iterator[Assigned]:
-    """What a file assigns: nothing, unless it is a request log."""
+    """The assignments in a file; none unless it is a request log."""
     kind: str | None = None
     for values, numbers in _lines(file):
         kind = kind or kind_of(values)

@@ -1,9 +1,10 @@
-"""Ordinary Kafka topics, message by message, without any feed from the broker.
+"""Ordinary Kafka topics, record by record, without a feed from the broker
+(docs/feeds/kafka-messages.md).
 
-Each record becomes a `publish`, an `entry_added` and, if `source.messages.subscription` names one,
-a `dispatch` to one consumer per partition; chunk fields, principal and producer come from headers
-whose names can be set, and a producer id gives a `produce_batch`. So topic limits, reassembly and
-windows of producer ids work on a topic without instrumentation. Connections, victims and
+Each record becomes a `publish`, an `entry_added` and, if `source.messages.subscription` is set, a
+`dispatch` to one consumer per partition; a producer id in a header adds a `produce_batch`. Chunk
+fields, principal and producer come from headers with configurable names. So topic limits,
+reassembly and windows of producer ids work without instrumentation. Connections, victims and
 acknowledgements are not known.
 """
 
@@ -31,7 +32,7 @@ FEED = "kafka_messages"
 LEDGER = 0
 """A partition is one open ledger."""
 CONNECTION = "kafka"
-"""The connection of records, which do not have it."""
+"""The connection of all records, which have none of their own."""
 INTEGERS = ("chunk_id", "num_chunks", "total_chunk_bytes", "producer_id")
 check = kafka.check
 claim = kafka.claim
@@ -55,7 +56,9 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
 
 
 def unpack(batches: Batches, names: MessagesSettings, many: bool = False) -> Batches:
-    """Kafka records as records of the contract, as columns; `many` = several topics are read."""
+    """Kafka records as records of the contract, as columns; `many` states that several topics are
+    read.
+    """
     for batch in batches:
         if batch.num_rows:
             yield _records(batch, names, many)
@@ -90,7 +93,9 @@ def _records(batch: pa.RecordBatch, names: MessagesSettings, many: bool) -> pa.R
 
 
 def _from_headers(batch: pa.RecordBatch, names: MessagesSettings) -> dict[str, pa.Array]:
-    """Text of the headers that the contract has a column for; the last of a name counts."""
+    """Text of the headers that have a column of the contract; of several of a name the last one
+    counts.
+    """
     wanted = {header: column for column, header in names.headers.model_dump().items()}
     found: dict[str, list[str | None]] = {c: [None] * batch.num_rows for c in wanted.values()}
     keys, values = batch.column("names"), batch.column("values")

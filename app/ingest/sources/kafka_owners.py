@@ -1,9 +1,9 @@
-"""Who a producer id belongs to: the join of dumped batches with the assignments of request logs.
+"""Owners of producer ids: joins dumped batches with the assignments of request logs.
 
-A producer id is one of its cluster, and any broker may have given it out. Of several assignments
-of one id (a transactional id has its producer id given again and again) the newest at or before
-the time of a batch holds, and before the first one the first: a producer stamps a message before
-it asks for its id. An assignment holds from the arrival of its request.
+A producer id belongs to its cluster, and any broker may have assigned it. A transactional id gets
+its producer id assigned again and again. The newest assignment at or before the time of a batch
+holds, and before the first one the first, because a producer stamps a message before it requests
+its id. An assignment holds from the arrival of its request.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Owners:
     """The assignments of all request logs, by producer id and time."""
 
     def __init__(self, parts: Sequence[Assignments]) -> None:
-        """Of equal times the later part holds, and in a part the later line."""
+        """Of equal times the later part holds, and within a part the later line."""
         parts = [columns_of(()), *parts]
         begins = np.cumsum([0, *(len(part.owners) for part in parts)])
         ids = np.concatenate([part.producer_id for part in parts])
@@ -62,7 +62,7 @@ class Owners:
         self._owners = [one for part in parts for one in part.owners]
 
     def of(self, producer_ids: Sequence[int], times_ms: Sequence[int]) -> list[Owner]:
-        """Principal and client id by producer id and time of a batch; NOBODY where none is known.
+        """Principal and client id by producer id and time of a batch; NOBODY if none is known.
 
         The id -1 (no idempotence) has no owner.
         """

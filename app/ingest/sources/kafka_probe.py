@@ -1,4 +1,4 @@
-"""Which topics a Kafka cluster has: asked before Spark starts, with short time-outs."""
+"""Looks up the topics of a Kafka cluster before Spark starts, with short time-outs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 TIMEOUT_S = 5.0
 SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
-"""Of a topic, and of each partition, when the size of its records is looked up."""
+"""Partitions of a topic, and records of a partition, that are sampled for the size of records."""
 ENOUGH = 20
-"""Records of a sample among which a single one does not count."""
+"""Sample size from which a single dominating record is left out."""
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What stands for the id of a topic that has none."""
+"""Placeholder for a topic without an id."""
 SAME = {
     "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password",
     "client.id", "ssl.endpoint.identification.algorithm",
@@ -41,8 +41,9 @@ def topics(options: dict[str, str]) -> set[str] | None:
 
 
 def topic_ids(options: dict[str, str], names: Sequence[str]) -> dict[str, str]:
-    """The ids of some topics, which change when a topic is created again; without those that the
-    cluster does not tell: before Kafka 2.8, or where only the Java client can log in."""
+    """The ids of some topics, which change when a topic is created again. Topics without a known id
+    are left out: before Kafka 2.8, or if only the Java client can log in.
+    """
     client = client_options(options)
     if client is None or not names:
         return {}
@@ -62,8 +63,8 @@ def topic_ids(options: dict[str, str], names: Sequence[str]) -> dict[str, str]:
 def record_bytes(options: dict[str, str], names: list[str]) -> float | None:
     """Mean length of key and value (bytes) of the newest records of some topics.
 
-    None where there are none to be seen: topics chosen by a pattern, empty ones, or a cluster
-    where only the Java client can log in.
+    None if not known: topics selected by a pattern, empty topics, or a cluster where only the Java
+    client can log in.
     """
     client = client_options(options)
     if client is None or not names:
@@ -102,10 +103,10 @@ def record_bytes(options: dict[str, str], names: list[str]) -> float | None:
 
 
 def mean_bytes(sizes: Sequence[int]) -> float | None:
-    """The mean of a sample; None where it is empty.
+    """The mean of a sample; None if it is empty.
 
-    One record that outweighs all others together says nothing about what waits: it is left out
-    where there are enough others, or a single record of 100 MB would make every batch small.
+    A record that outweighs all others together is left out if there are enough others: a single
+    record of 100 MB would make every batch small.
     """
     if not sizes:
         return None

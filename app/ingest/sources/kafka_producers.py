@@ -1,10 +1,9 @@
 """Producer states of a Kafka cluster's partition leaders, polled.
 
-The polls run on the driver, parallel to the queries, through the admin client of its JVM:
+Polls run on the driver beside the queries, through the admin client of its JVM.
 `app.ingest.pollers.kafka.producers_poll` writes the records of each poll as one file into a spool
-folder, and what is live now into the table `producer_id_live`. Here the files of that folder are
-read, like any others, so a record's identity does not change and a restarted run continues where
-it was.
+folder, and the live ids into the table `producer_id_live`. This module reads the files like any
+others, so records keep their identity and a restarted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -65,9 +64,9 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
 def beside(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
-    """Poll while the body runs, or once before it if it is to come to an end.
+    """Poll while the body runs; once before it if the run has an end.
 
-    Nothing happens for another source.
+    Does nothing for another source.
     """
     if settings.feed.format != "kafka_producers":
         return nullcontext()
@@ -75,7 +74,7 @@ def beside(
 
 
 def spool_folder(settings: Settings) -> Path:
-    """The folder of the polls: as set, else below a warehouse on this machine."""
+    """The folder of the polls: as configured, else below a local warehouse."""
     return polled.spool_folder(settings, settings.feed.producers.spool, WHERE, NAME)
 
 
@@ -94,8 +93,9 @@ def poller(settings: Settings, say: Callable[[str], None] | None = None) -> Poll
 
 
 def look(settings: Settings) -> str:
-    """What a first poll would find, from the JVM of this process' Spark session; nothing is
-    written. Raises UserError where something is not answered."""
+    """The result of a first poll, from the JVM of this process' Spark session; nothing is written.
+    Raises UserError if a request is not answered.
+    """
     with closing(poller(settings)) as asked:
         return asked.look()
 

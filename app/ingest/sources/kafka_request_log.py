@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 MARKER = b"Completed request:"
 INIT_PRODUCER_ID = 22
 _KEY = rb'"requestApiKey"\s*:\s*'
-"""Not to be forged by a client: within a JSON string the quotes would be escaped."""
+"""A marker that clients cannot forge: within a JSON string its quotes would be escaped."""
 _ANY_KEY, _OUR_KEY = (_KEY + end for end in (rb"[0-9]+\s*[,}]", rb"22\s*[,}]"))
 _TIME = re.compile(
     rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\s?(Z|[+-]\d\d:?(?:\d\d)?)?(?=[]\s])"
@@ -54,7 +54,7 @@ class _Response(msgspec.Struct):
 class _Completed(msgspec.Struct):
     requestHeader: _Header
     response: _Response | str
-    """Text, an empty one, where there was no response to log."""
+    """Text; empty without a logged response."""
     principal: str | None = None
     totalTimeMs: float = 0.0
 
@@ -64,19 +64,19 @@ _LARGEST = 2**63 - 1
 
 
 def looks_like(values: pa.Array) -> pa.Array:
-    """Where a line is one of completed requests (bool)."""
+    """Lines of completed requests (bool)."""
     return pc.match_substring(values, MARKER)
 
 
 def candidates(values: pa.Array) -> pa.Array:
-    """Where a line has to be parsed (bool): completed, and INIT_PRODUCER_ID or unknown."""
+    """Lines that have to be parsed (bool): completed, and INIT_PRODUCER_ID or unknown."""
     ours = pc.match_substring_regex(values, _OUR_KEY)
     known = pc.match_substring_regex(values, _ANY_KEY)
     return pc.and_(looks_like(values), pc.or_(ours, pc.invert(known)))
 
 
 def parse(line: bytes, zone: tzinfo) -> Assigned | None:
-    """The id in a line of `candidates`; None where the answer has none.
+    """The id in a line of `candidates`; None if the answer has none.
 
     NotParsedError for a malformed line.
     """

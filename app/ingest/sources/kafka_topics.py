@@ -1,7 +1,7 @@
-"""The topics that a warehouse has read, by id: one that is created again is another topic.
+"""Detects by their ids topics that were deleted and created again.
 
-Its offsets begin at 0, and Spark continues at the old ones: the records before them would be
-missing, and nothing would say so once the new topic has as many.
+The offsets of the new topic begin at 0, and Spark continues at the old ones: once the new topic has
+as many records, those before would be missing without an error.
 """
 
 from __future__ import annotations

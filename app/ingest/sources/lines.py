@@ -20,8 +20,8 @@ def numbered(
 ) -> Iterator[tuple[pa.Array, pa.Array]]:
     """(lines without their newline, line numbers from 0) of a file, a block at a time.
 
-    What begins like gzip is unpacked, whatever its name. Bytes stay as they are, valid UTF-8 or
-    not; so does a carriage return. A line that is empty or a lone carriage return is no record,
+    A file that begins like gzip is unpacked, whatever its name. Bytes are unchanged, valid UTF-8 or
+    not, and so is a carriage return. A line that is empty or a lone carriage return is no record,
     but it counts. A line longer than 1 GiB is a ValueError, a damaged file an OSError.
     """
     head = file.read(3)
@@ -68,7 +68,7 @@ def _plain(file: pa.NativeFile, block_bytes: int) -> Iterator[pa.Buffer | bytes]
 
 
 def _unpacked(stream: pa.NativeFile, block_bytes: int) -> Iterator[bytes]:
-    """Blocks of whole lines of what can only be read forwards."""
+    """Blocks of whole lines of a file that can only be read forwards."""
     rest = stream.read(len(BOM)).removeprefix(BOM)
     want = block_bytes
     while piece := stream.read(want):

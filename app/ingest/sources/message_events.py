@@ -9,21 +9,21 @@ import pyarrow.compute as pc
 
 NS_PER_MS = 1_000_000
 PRODUCER = 0
-"""The producer of records, which do not have it."""
+"""The producer of all records, which have none of their own."""
 Columns = dict[str, pa.Array]
 
 
 @dataclass(frozen=True)
 class Feed:
-    """What the records of a feed have in common."""
+    """Values that all records of a feed have in common."""
 
     name: str
     connection: str
-    """Of all records, which do not have it."""
+    """Connection of all records, which have none of their own."""
     cluster: str
     broker: str
     subscription: str | None
-    """Without one nothing is delivered."""
+    """Without one there are no deliveries."""
 
     def common(self, topic: pa.Array, ms: pa.Array) -> Columns:
         """The columns of every kind of record, of messages of a topic at times (ms)."""
@@ -37,8 +37,7 @@ class Feed:
         }
 
     def events(self, common: Columns, ledgers: pa.Array, payload: pa.Array) -> list[Columns]:
-        """A publish and an entry of each message, and its delivery where there is a subscription.
-        """
+        """A publish and an entry of each message, and its delivery if there is a subscription."""
         kinds = ["publish", "entry_added"] + (["dispatch"] if self.subscription else [])
         return [self.of_kind(kind, common, ledgers, payload) for kind in kinds]
 

@@ -1,4 +1,4 @@
-"""Common parts of sources that poll: polls on the driver during a run, and their folder."""
+"""Common parts of polled sources: polls on the driver during a run, and their folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def polling(
     poller: Polling, endless: bool, say: Callable[[str], None] | None = None
 ) -> Iterator[None]:
-    """Poll while the body runs, or once before it if it is to come to an end."""
+    """Poll while the body runs; once before it if the run has an end."""
     if not endless:
         poller.poll_once(int(time.time() * 1000))
         poller.close()
@@ -34,8 +34,9 @@ def polling(
 
 
 def spool_folder(settings: Settings, chosen: str | None, where: str, name: str) -> Path:
-    """The folder of the polls: as chosen, else `name` below a warehouse on this machine; `where`
-    the feed's settings stand."""
+    """The folder of the polls: as configured, else `name` below a local warehouse. `where` is the
+    place of the feed's settings.
+    """
     if chosen is not None:
         return Path(chosen)
     root = local_path(settings.warehouse)

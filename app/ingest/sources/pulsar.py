@@ -1,9 +1,8 @@
 """Pulsar topics whose messages are JSON records, through Spark's Python data source API.
 
-`source.options` are those of `app.config.pulsar`; `${env:NAME}` in one is replaced from the
-environment here, not earlier. A record's identity is its message id: partition and ledger in
-`source_partition`, entry and place in its batch in `source_offset`. Where several topics are read,
-the partition is named with its topic.
+`source.options` are those of `app.config.pulsar`; `${env:NAME}` is resolved here, not earlier. A
+record is identified by its message id: partition and ledger in `source_partition`, entry and index
+in its batch in `source_offset`. If several topics are read, the partition is named with its topic.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ def check(settings: Settings) -> None:
 
 
 def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) -> Raw:
-    """The messages of the topics from where a query is in them; `ending`: with what is there now.
+    """The messages of the topics from the query's position on. With `ending` it stops at their
+    present end.
     """
     plan = stream_plan(settings, query, ending)
     return Raw(ranges(spark, plan, streaming=True), values(plan.options), plan.shares)
@@ -57,7 +57,7 @@ def finished(settings: Settings, query: str) -> bool:
 
 
 def values(options: Options) -> Step:
-    """The step that reads the ranges it is given, where their records are parsed."""
+    """The step that reads ranges in the task that parses their records."""
 
     def unpack(batches: Batches) -> Batches:
         for batch in batches:
@@ -91,7 +91,7 @@ def whole_plan(settings: Settings) -> Plan:
 
 
 def stream_plan(settings: Settings, query: str, ending: bool) -> Plan:
-    """The plan of a query, from where its checkpoint says it is."""
+    """The plan of a query, from the position in its checkpoint."""
     name = checkpoints.application_id(settings, query)
     prefix = settings.feed.options.get("subscriptionPrefix", PREFIX)
     plan = replace(
@@ -109,7 +109,7 @@ def _end(settings: Settings, query: str, batch: int) -> Document | None:
 
 
 def _latest(settings: Settings, query: str, plan: Plan) -> Document:
-    """The end of the topics when the query was first started."""
+    """The end of the topics at the first start of the query."""
     from app.ingest.sources.pulsar_ranges import Planner
 
     kept = checkpoints.first_offset(settings, query)

@@ -1,11 +1,11 @@
 """A Pulsar cluster's admin interface, polled; or a folder of recorded polls.
 
-The polls run on the driver, parallel to the queries: `app.ingest.pollers.pulsar.poll` writes the
-records of each poll as one file into a spool folder. Here the files of that folder are read, like
-any others, so a record's identity does not change and a restarted run continues where it was.
+Polls run on the driver beside the queries: `app.ingest.pollers.pulsar.poll` writes the records of
+each poll as one file into a spool folder. This module reads these files like any others, so records
+keep their identity and a restarted run continues where it stopped.
 
-With `source.path` nothing is polled: the polls recorded there are mapped in the order of their
-times, once, and their records read from the same spool folder.
+With `source.path` nothing is polled: the recorded polls of that folder are mapped once, in the
+order of their times, into the same spool folder.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
 def beside(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
-    """Poll while the body runs, or once before it if it is to come to an end.
+    """Poll while the body runs; once before it if the run has an end.
 
-    Nothing happens for another source, or where recorded polls are read.
+    Does nothing for another source, or if recorded polls are read.
     """
     if settings.feed.format != "pulsar_admin" or settings.feed.path is not None:
         return nullcontext()
@@ -72,5 +72,5 @@ def admin(settings: Settings) -> PulsarAdminSettings:
 
 
 def spool_folder(settings: Settings) -> Path:
-    """The folder of the polls: as set, else below a warehouse on this machine."""
+    """The folder of the polls: as configured, else below a local warehouse."""
     return polled.spool_folder(settings, admin(settings).spool, WHERE, NAME)

@@ -1,4 +1,4 @@
-"""A connection to Pulsar by the options of a source, through Pulsar's own client."""
+"""Connections to Pulsar through its own client, by the options of a source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Options = dict[str, str]
 _clients: dict[tuple[tuple[str, str], ...], pulsar.Client] = {}
 TIMEOUT_MS = 5000
-"""Of a request before Spark starts."""
+"""Time limit of a request before Spark starts (ms)."""
 SECURITY = "source.options: token and the tls* options define it"
 
 
@@ -46,7 +46,7 @@ def connect(options: Options, timeout_ms: int | None = None) -> pulsar.Client:
 
 
 def client_of_process(options: Options) -> pulsar.Client:
-    """The client of this process for these options: it is opened once."""
+    """The one client of this process for these options."""
     key = tuple(sorted(options.items()))
     if key not in _clients:
         _clients[key] = connect(options)
@@ -74,7 +74,7 @@ def number_of(name: str, topic: str) -> int:
 
 
 def check(options: Options, timeout_ms: int) -> dict[str, int]:
-    """The number of partitions of each topic; UserError for what cannot be read."""
+    """The number of partitions of each topic; UserError for topics that cannot be read."""
     import pulsar
 
     address = options["serviceUrl"]
@@ -92,7 +92,7 @@ def check(options: Options, timeout_ms: int) -> dict[str, int]:
 
 
 def refused(error: Exception, address: str, topic: str) -> UserError:
-    """What an error of the client at a topic means for the user."""
+    """The UserError for an error of the client at a topic."""
     kind = type(error).__name__
     if kind in ("TopicNotFound", "NotFound"):
         return UserError(

@@ -1,8 +1,8 @@
-"""Entries of a Pulsar partition one by one, those of messages in chunks included.
+"""Entries of a Pulsar partition one by one, including those of messages in chunks.
 
-Pulsar's client joins chunks before anybody sees them, and shows nothing of a message whose chunks
-are not all there. Entries that it leaves out of a range are therefore asked of a broker's admin
-interface, which answers with an entry as it is stored, its metadata as headers.
+Pulsar's client joins chunks before an application sees them, and shows nothing of a message whose
+chunks are incomplete. Entries that it leaves out of a range are therefore requested from a broker's
+admin interface, which returns an entry as it is stored, with its metadata as headers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from app.ingest.sources.pulsar_positions import Position
 from app.ingest.sources.pulsar_range import Found, Range, read_once
 
 CHUNKED = ";"
-"""Of a message id as text: between that of the first chunk and that of the last."""
+"""Separator, in the text of a message id, between the ids of the first and the last chunk."""
 SILENCE_S = 2.0
-"""A range whose next message does not come for so long ends in chunks."""
+"""A range without a further message for this time ends in chunks."""
 HEADER = "X-Pulsar-"
 _sessions: dict[tuple[tuple[str, str], ...], Session] = {}
 
@@ -40,7 +40,7 @@ class Entry:
     """Bytes of payloads and keys."""
     messages: int = 0
     payload: bytes | None = None
-    """None of a batch."""
+    """None for a batch."""
     properties: Mapping[str, str] = field(default_factory=dict)
     sequence_id: int | None = None
     uuid: str | None = None
@@ -50,7 +50,7 @@ class Entry:
 
     @classmethod
     def of(cls, found: Found) -> Entry:
-        """The entry that begins with a message."""
+        """The entry whose first message this is."""
         message = found.message
         entry = cls(found.ledger, found.entry, message.publish_timestamp(),
                     message.producer_name() or None, properties=message.properties())
@@ -58,7 +58,7 @@ class Entry:
         return entry
 
     def add(self, found: Found) -> None:
-        """Take in a message of the entry."""
+        """Add a message to the entry."""
         value = found.message.data()
         self.size += len(value) + len(found.message.partition_key().encode())
         self.messages += 1
@@ -103,7 +103,8 @@ def entries(options: Options, range_: Range) -> Iterator[Entry]:
 
 def stored(options: Options, topic: str, ledger: int, numbers: Iterable[int]) -> Iterator[Entry]:
     """Chunks among the entries of a ledger, as a broker stores them. Other entries that the client
-    does not show (markers of transactions) are left out."""
+    does not show (markers of transactions) are left out.
+    """
     for number in numbers:
         found = _stored(options, topic, ledger, number)
         if found is not None and found.num_chunks is not None:
@@ -113,8 +114,9 @@ def stored(options: Options, topic: str, ledger: int, numbers: Iterable[int]) ->
 def rest_of_ledger(
     options: Options, topic: str, ledger: int, entry: int, last: int = sys.maxsize
 ) -> Iterator[Entry]:
-    """Chunks in a ledger after an entry, up to its end or `last`. Without an admin interface there
-    are none: a message whose last chunk comes later then asks for one."""
+    """Chunks in a ledger after an entry, up to its end or `last`. None without an admin interface:
+    a message whose last chunk comes later then requires one.
+    """
     if ledger < 0 or "adminUrl" not in options:
         return
     for number in range(entry + 1, last + 1):

@@ -55,7 +55,9 @@ def check(settings: Settings) -> None:
 
 
 def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) -> Raw:
-    """The entries of the topics from where a query is in them; `ending`: with what is there now."""
+    """The entries of the topics from the query's position on. With `ending` it stops at their
+    present end.
+    """
     plan = pulsar.stream_plan(settings, query, ending)
     frame = pulsar.ranges(spark, plan, streaming=True)
     return Raw(frame, records(plan.options, settings.feed.messages), plan.shares)

@@ -1,10 +1,10 @@
-"""A partition of a Pulsar topic as the driver follows it: its end, and where a query is in it.
+"""A partition of a Pulsar topic on the driver: its end, and the position of a query in it.
 
-A durable subscription of each query keeps what it has not processed; it follows when a batch has
-ended. A position is the last entry that is processed. Whether records between it and the next one
-are gone can be seen as long as the position's own ledger is there: the broker removes it when
-every subscription is past it. Where it is gone, nothing is missing if the position was the
-partition's last one at the poll before, or if the subscription continues where the records do.
+A durable subscription of each query retains unprocessed entries; it advances when a batch has
+ended. A position is the last processed entry. Whether records between it and the next entry are
+missing can be seen while the position's ledger exists; the broker removes the ledger when every
+subscription is past it. Without the ledger nothing is missing if the position was the partition's
+last entry at the poll before, or if the subscription continues at the next existing entry.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import pulsar
 
 SAMPLED, SAMPLED_ENTRIES = 500, 20
-"""Messages and entries, of the newest, at most, when their size is looked up."""
+"""Most messages and entries, from the newest on, that are sampled for their size."""
 WAIT_MS = 2000
 BUSY_S = 30.0
-"""Time for the connection of an earlier run to be closed."""
+"""Time for the broker to close the connection of an earlier run."""
 GONE = "records of source.options.topics are gone"
 
 
@@ -37,8 +37,9 @@ class Partition:
         self, client: pulsar.Client, topic: str, subscription: str | None,
         ended: Position | None, strict: bool,
     ) -> None:
-        """Without a `subscription` one of its own exists until `close`. `ended` is where earlier
-        runs are in the partition, if any have read it; `strict`: no record after it may be missing.
+        """Without a `subscription` there is a temporary one until `close`. `ended` is the position
+        of earlier runs in the partition, if any have read it. `strict`: no record after it may be
+        missing.
         """
         self._client, self.topic, self._strict = client, topic, strict
         self._passing = subscription is None
@@ -50,21 +51,21 @@ class Partition:
             self._resume()
 
     def last(self) -> Position:
-        """The partition's last entry; START if it holds none."""
+        """The partition's last entry; START if it is empty."""
         at = self._consumer.get_last_message_id()
         if at.ledger_id() < 0 or at.entry_id() < 0:
             return START
         return Position(at.ledger_id(), at.entry_id(), at.batch_index())
 
     def next_end(self, last: Position, entries: int) -> Position:
-        """Where the next range ends, if it has so many entries; `last` is behind the position."""
+        """The end of the next range of at most `entries` entries; `last` is after the position."""
         begin = self.position
         if begin.ledger != last.ledger:
             begin = self._before_next() or begin
         return bounded(begin, last, entries)
 
     def close(self) -> None:
-        """Leave nothing behind but the subscription, if it is a lasting one."""
+        """Remove everything except a durable subscription."""
         import pulsar
 
         with suppress(pulsar.exceptions.PulsarException):
@@ -72,21 +73,21 @@ class Partition:
                 self._consumer.unsubscribe()
 
     def seen(self, last: Position) -> None:
-        """Note what a poll has found."""
+        """Record the result of a poll."""
         self._at_end = last.place <= self.position.place
 
     def planned(self, position: Position) -> None:
-        """Go on behind a position that a batch has been planned to."""
+        """Continue after a position up to which a batch has been planned."""
         if position.place != self.position.place:
             self.position, self._held, self._at_end = position, True, False
             self._done = False
 
     def processed(self) -> None:
-        """Take in that a batch up to the position is being processed."""
+        """Record that a batch up to the position is being processed."""
         self._done = True
 
     def acknowledge(self) -> None:
-        """Have the subscription follow to the position, if a batch to it has ended."""
+        """Advance the subscription to the position, if a batch up to it has ended."""
         if self._done and self._held and self.position.ledger >= 0:
             self._consumer.acknowledge_cumulative(_id(self.position))
             self._held = False
@@ -104,7 +105,7 @@ class Partition:
         return found
 
     def _resume(self) -> None:
-        """Put the subscription to where earlier runs are, if that is still there."""
+        """Set the subscription to the position of earlier runs, if its ledger exists."""
         self._done = self._held = True
         if self.last().place <= self.position.place:
             self._at_end = True
@@ -114,7 +115,7 @@ class Partition:
             self._consumer.seek(_id(self.position))
 
     def _before_next(self) -> Position | None:
-        """The position before the next message, in its ledger; None where no message comes."""
+        """The position before the next message, in its ledger; None if no message comes."""
         there = self._first(self.position)
         if there is None:
             return None
@@ -128,8 +129,9 @@ class Partition:
         return there is not None and there.ledger == ledger
 
     def _require_all(self, there: Position) -> None:
-        """UserError where records between the position and the next ones may be missing, the
-        position's ledger being gone."""
+        """UserError if records between the position, whose ledger is gone, and the next entry may
+        be missing.
+        """
         if self.position.ledger < 0 or self._at_end or not self._strict:
             return
         if not self._held and self._continues() == there.place:
@@ -143,7 +145,7 @@ class Partition:
         )
 
     def _continues(self) -> tuple[int, int] | None:
-        """Where the subscription continues."""
+        """The position at which the subscription continues."""
         import pulsar
 
         try:
@@ -185,8 +187,9 @@ def _id(position: Position) -> Any:
 def _subscribe(
     client: pulsar.Client, topic: str, subscription: str, resumed: bool
 ) -> pulsar.Consumer:
-    """The consumer that holds the subscription. One that is missing although the partition has
-    been read begins at the end, which differs from where the records continue."""
+    """The consumer that holds the subscription. A subscription that is missing although the
+    partition has been read begins at the end, which differs from where the records continue.
+    """
     import pulsar
 
     deadline = time.monotonic() + BUSY_S

@@ -1,11 +1,11 @@
-"""Positions in a Pulsar partition, and how far a trigger goes in it: without a broker."""
+"""Positions in a Pulsar partition, and the end of a trigger in it; needs no broker."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 INDEX_BITS = 20
-"""Of a record's offset, for its place in its entry: more records than a batch can have."""
+"""Bits of a record's offset for its index in its entry; a batch cannot have more records."""
 ENTRY_BITS = 63 - INDEX_BITS
 
 
@@ -18,12 +18,12 @@ class Position(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
-        """What positions are compared by."""
+        """Sort key of positions."""
         return self.ledger, self.entry
 
     @classmethod
     def of(cls, text: str) -> Position:
-        """The position that `str` has written."""
+        """The position with this `str`."""
         ledger, entry, *last = (int(part) for part in text.split(":"))
         return cls(ledger, entry, *last)
 
@@ -36,7 +36,8 @@ START = Position(-1, -1)
 
 
 def offset(entry: int, index: int) -> int:
-    """`source_offset` of a record: its entry, and its index in the entry (-1: it is alone)."""
+    """`source_offset` of a record: its entry, and its index in the entry (-1 for a single message).
+    """
     index = max(index, 0)
     if entry >> ENTRY_BITS or index >> INDEX_BITS:
         raise ValueError(f"entry {entry}, message {index}: beyond what an offset can hold")
@@ -44,10 +45,11 @@ def offset(entry: int, index: int) -> int:
 
 
 def bounded(begin: Position, last: Position, entries: int) -> Position:
-    """Where a trigger of so many entries ends that begins after `begin`, in the ledger of it.
+    """The end of a trigger of so many entries that begins after `begin`, within the ledger of
+    `begin`.
 
-    Entries of a ledger are numbered without gaps. The end of one that is not the last is not
-    known: a trigger may then end sooner.
+    Entries of a ledger are numbered without gaps. The end of a ledger that is not the last is not
+    known, so a trigger may end sooner.
     """
     end = Position(begin.ledger, begin.entry + entries)
     return last if end.place >= last.place else end
@@ -57,6 +59,7 @@ def entries_of_trigger(
     max_records: int, max_bytes: int, records_per_entry: float, bytes_per_entry: float,
     partitions: int,
 ) -> int:
-    """Entries of each partition of so many with records that a trigger takes; at least one."""
+    """Entries that a trigger takes from each of `partitions` partitions with records; at least one.
+    """
     most = min(max_records / max(records_per_entry, 1), max_bytes / max(bytes_per_entry, 1))
     return max(int(most / max(partitions, 1)), 1)

@@ -1,4 +1,6 @@
-"""A range of a Pulsar partition as Arrow batches: read by a task, the same in every reading."""
+"""A range of a Pulsar partition as Arrow batches: read by a task, with the same result in every
+reading.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,13 @@ if TYPE_CHECKING:
 
 SCHEMA = "topic string, name string, begin string, end string, queue bigint"
 ROWS, BYTES = 20_000, 16 << 20
-"""Of a batch, at most."""
+"""Most rows and bytes of a batch."""
 SILENCE_S, PATIENCE_S = 5.0, 60.0
-"""A range whose next message does not come for so long is read from further back; after the longer
-time the run begins again."""
+"""A range without a further message for SILENCE_S is read again from further back; after PATIENCE_S
+the task fails and the query starts again.
+"""
 BACK_ENTRIES = 1000
-"""How many entries before a range a message in chunks may begin."""
+"""Most entries between a range and the first chunk of a message in it."""
 WAIT_MS = 1000
 
 
@@ -35,7 +38,7 @@ class Range(NamedTuple):
     begin: str
     end: str
     queue: int
-    """Messages that the client holds ahead."""
+    """Messages that the client prefetches."""
 
 
 def read(options: Options, range_: Range) -> Iterator[pa.RecordBatch]:
@@ -66,10 +69,10 @@ def _batch(values: list[bytes], names: list[str], offsets: list[int]) -> pa.Reco
 
 
 def messages(options: Options, range_: Range) -> Iterator[Found]:
-    """The messages of a range, in their order, with their positions.
+    """The messages of a range, in order, with their positions.
 
-    Of a message in chunks the client shows the position of the last one, and nothing where it has
-    not read the first. Entries without a message therefore are read a second time from further
+    The client shows a message in chunks at the position of its last chunk, and not at all unless it
+    has read the first one. Entries without a message are therefore read a second time from further
     back.
     """
     begin = Position.of(range_.begin)
@@ -94,7 +97,7 @@ def messages(options: Options, range_: Range) -> Iterator[Found]:
 
 
 class Found(NamedTuple):
-    """A message and its position: `index` in its batch, -1 where it is alone."""
+    """A message and its position; `index` is its place in its batch, -1 for a single message."""
 
     message: pulsar.Message
     ledger: int
@@ -103,14 +106,14 @@ class Found(NamedTuple):
 
 
 class Seen:
-    """Which entries of a range have given a message."""
+    """Entries of a range that have returned a message."""
 
     def __init__(self, begin: Position) -> None:
         self._last = begin.place
         self.gaps: set[tuple[int, int]] = set()
 
     def add(self, one: Found) -> None:
-        """Take in the next message."""
+        """Record the next message."""
         ledger, entry = self._last
         first = entry + 1 if ledger == one.ledger else 0
         self.gaps |= {(one.ledger, missing) for missing in range(first, one.entry)}
@@ -125,10 +128,10 @@ class Seen:
 def read_once(
     options: Options, range_: Range, start: Position, silence_s: float
 ) -> Iterator[Found | None]:
-    """The messages of a range, read from `start`, and None where its end was reached.
+    """The messages of a range, read from `start`, and None when its end is reached.
 
-    That is with the last message of its last entry, whose index is known where it was the topic's
-    last, or with the first message behind.
+    The end is the last message of its last entry, if its index is known, or the first message after
+    the range.
     """
     import pulsar
 

@@ -1,9 +1,9 @@
-"""Spark's Python data source over Pulsar: a stream of ranges, each of which a task then reads.
+"""Spark's Python data source over Pulsar: a stream of ranges, which tasks then read.
 
 The reader of a stream runs in one process of the driver. Spark asks it for the end of the next
-batch, keeps the answer with the batch's offsets, and turns begin and end into ranges again if the
-batch is repeated. The messages themselves do not pass through here: a task reads those of its
-range where it parses them, so that no record crosses from Python to the JVM and back.
+batch, stores the answer in the offsets of the batch, and turns begin and end into ranges again if
+the batch is repeated. Messages do not pass through here: a task reads those of its range where it
+parses them, so that no record crosses from Python to the JVM and back.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from app.ingest.sources.pulsar_shares import (
 from app.ingest.sources.raw import Document, Shares
 
 PARTITIONS_S = 10.0
-"""The time between looks for new partitions."""
+"""Time between two looks for new partitions."""
 IDLE_S = 0.1
-"""A poll that finds nothing new takes so long, for Spark asks again at once."""
+"""Duration of a poll that finds nothing new, because Spark asks again at once."""
 SAMPLE_S = 60.0
-"""The time between looks for the size of records, while a query lags."""
+"""Time between two samples of the size of records, while a query lags."""
 QUEUE_BYTES, QUEUE = 32 << 20, 5000
-"""What a task's client holds ahead, at most."""
+"""Most bytes and messages that a task's client prefetches."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the ranges of a query are made by; it goes to the processes that make them."""
+    """How the ranges of a query are planned; passed to the processes that plan them."""
 
     options: Options
     topics: tuple[str, ...]
@@ -53,15 +53,15 @@ class Plan:
     max_records: int
     max_bytes: int
     subscription: str | None = None
-    """None for what is there now, which nobody has to keep."""
+    """None for a batch of the present contents, which nobody has to retain."""
     first: Document = field(default_factory=lambda: EARLIEST)
-    """Where the query begins, if nothing has been planned."""
+    """Start of the query, if no batch was planned."""
     planned: Document | None = None
-    """Where the last planned batch ends."""
+    """End of the last planned batch."""
     ended: Document | None = None
-    """Where the last batch that has ended does."""
+    """End of the last batch that has ended."""
     ending: bool = False
-    """Whether the query ends with what is there when it is started."""
+    """Whether the query stops at the end that the topics have when it starts."""
 
     @property
     def strict(self) -> bool:
@@ -70,8 +70,9 @@ class Plan:
 
 
 def source_of(plan: Plan, name: str) -> type[DataSource]:
-    """The data source of a plan, to be registered under a name: Spark would keep options of its
-    own in its plans, in the clear."""
+    """The data source of a plan, registered under a name: Spark would store options in its plans as
+    plain text.
+    """
 
     class Ranges(DataSource):
         @classmethod
@@ -116,13 +117,13 @@ class Reader(DataSourceStreamReader):
         return self._opened
 
     def initialOffset(self) -> Document:  # noqa: N802
-        """Where the first batch begins."""
+        """The start of the first batch."""
         return self._plan.first
 
     def latestOffset(self) -> Document:  # noqa: N802
-        """Where the next batch ends: behind the last planned one, within the limits of a batch.
+        """The end of the next batch: after the last planned one, within the limits of a batch.
 
-        Called when the batch before has ended: only then the subscriptions follow it.
+        Called when the batch before has ended; only then the subscriptions advance.
         """
         found = self._planner.next(self._last)
         if found == self._last:
@@ -139,8 +140,9 @@ class Reader(DataSourceStreamReader):
         yield tuple(partition.value)
 
     def commit(self, end: Document) -> None:
-        """Subscriptions follow in `latestOffset`, which comes sooner and also without new
-        records."""
+        """Subscriptions advance in `latestOffset`, which Spark calls sooner and also without new
+        records.
+        """
 
     def stop(self) -> None:
         """Close the connection."""
@@ -149,7 +151,7 @@ class Reader(DataSourceStreamReader):
 
 
 class Whole(DataSourceReader):
-    """What the topics hold now, as one batch."""
+    """The present contents of the topics as one batch."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -188,7 +190,7 @@ class Planner:
         self._until: Mapping[Key, Position] | None = None
 
     def next(self, before: Document) -> Document:
-        """Where a batch ends that begins at `before`; `before` itself if nothing is new."""
+        """The end of a batch that begins at `before`; `before` itself if nothing is new."""
         self._look()
         self._go_to(before)
         lasts = {key: one.last() for key, one in self._there.items()}
@@ -258,8 +260,7 @@ class Planner:
                 one.planned(positions[key])
 
     def _ends_of_query(self, lasts: Mapping[Key, Position]) -> Mapping[Key, Position]:
-        """Up to where the query goes now: to the ends of the partitions, or to what they were when
-        it was started."""
+        """The present limit of the query: the ends of the partitions, or those at its start."""
         if not self._plan.ending:
             return lasts
         if self._until is None:
@@ -270,7 +271,7 @@ class Planner:
     def _ends(
         self, waiting: list[Key], lasts: Mapping[Key, Position], ends: Mapping[Key, Position]
     ) -> dict[Key, Position]:
-        """Where a batch ends in each of the partitions with new records."""
+        """The end of a batch in each of the partitions with new records."""
         if not waiting:
             return {}
         self._sample(waiting, lasts)
@@ -283,7 +284,7 @@ class Planner:
         return found
 
     def _sample(self, waiting: list[Key], lasts: Mapping[Key, Position]) -> None:
-        """Look up how large records are, now and then."""
+        """Sample the size of records at intervals."""
         now_s = time.monotonic()
         if now_s - self._sizes.at_s < SAMPLE_S:
             return

@@ -1,4 +1,4 @@
-"""The offsets of Spark for Pulsar topics, and which partitions lag by them."""
+"""The offsets of Spark for Pulsar topics, and the partitions that lag behind them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from app.ingest.sources.pulsar_positions import Position
 from app.ingest.sources.raw import Document, Shares
 
 POSITIONS, MORE = "positions", "more"
-"""Of an offset: positions by topic and partition; whether a batch to it leaves records behind."""
+"""Keys of an offset: positions by topic and partition; whether a batch up to it leaves records
+behind.
+"""
 Key = tuple[str, str]
 EARLIEST: Document = {POSITIONS: {}, MORE: False}
 
 
 class PulsarShares(Shares):
-    """Shares of partitions whose identities name the ledger as well."""
+    """Shares of partitions whose identities include the ledger."""
 
     def partition(self, source_partition: str) -> str:
         """The partition by its name, of a record's identity."""
         return source_partition.rpartition(":")[0]
 
     def lagging(self, before: Document, after: Document, most: int) -> list[str]:
-        """The partitions that a batch advances, if it leaves records behind, as its end says."""
+        """The partitions that a batch advances, if its end states that it leaves records behind."""
         if not after.get(MORE):
             return []
         begins = positions_of(before)

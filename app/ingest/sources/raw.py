@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SCHEMA = "value binary, source_partition string, source_offset bigint"
-"""`value` is the record as it came; the other two are its identity, the same in every reading."""
+"""`value` is the record; the other two columns identify it, the same in every reading."""
 
 METRIC = "records"
-"""Observed metric, and column inside it, of a query over a source: records read in a batch."""
+"""Observed metric of a query over a source, and its column: records read in a batch."""
 
 Batches = Iterator[pa.RecordBatch]
 Document = dict[str, Any]
@@ -29,25 +29,27 @@ Counting = Callable[[Batches, Callable[[int], None]], Batches]
 
 @dataclass(frozen=True)
 class Shares:
-    """How a trigger is divided that cannot take all that waits: of every partition with records
-    its share, so that all of them advance in every batch."""
+    """How a trigger that cannot take all waiting records is divided: every partition with records
+    gets a share, so that all of them advance in every batch.
+    """
 
     most: int
-    """Records of a batch, at most."""
+    """Most records of a batch."""
     with_topic: bool
     """Whether a record's identity names the topic of its partition."""
 
     def name(self, topic: str, partition: str) -> str:
-        """The partition as `source_partition` has it."""
+        """Name of the partition in `source_partition`."""
         return f"{topic}-{partition}" if self.with_topic else partition
 
     def partition(self, source_partition: str) -> str:
-        """The partition by its name, of a record's identity."""
+        """The partition in the identity of a record."""
         return source_partition
 
     def lagging(self, before: Document, after: Document, most: int) -> list[str]:
         """The partitions that a batch advances from one offset to another, if it leaves records
-        behind; `most` is the limit that it was planned under."""
+        behind; `most` is the limit under which it was planned.
+        """
         ends = self.ends(before)
         taken = {name: end - ends.get(name, 0) for name, end in self.ends(after).items()}
         taken = {name: count for name, count in taken.items() if count > 0}
@@ -64,21 +66,22 @@ class Shares:
 
 @dataclass(frozen=True)
 class Raw:
-    """The records of a source: what Spark reads and, where Spark cannot, the step after it.
+    """The records of a source: the frame that Spark reads, and a further step in Python if it needs
+    one.
 
-    `unpack` makes records of the rows of `frame`. It runs in the Python worker of whatever takes
-    the records, so that no record crosses from Python to the JVM and back on its way.
+    `unpack` turns the rows of `frame` into records. It runs in the Python worker that consumes the
+    records, so that no record crosses from Python to the JVM and back.
     """
 
     frame: DataFrame
     unpack: Step | None = None
     shares: Shares | None = None
-    """None where a source takes whole files, one after the other."""
+    """None for a source that takes whole files, one after the other."""
 
     def through(self, function: Step, schema: str) -> DataFrame:
-        """Give the records to `function` as Arrow batches of SCHEMA; its rows have `schema`.
+        """Pass the records to `function` as Arrow batches of SCHEMA; its rows have `schema`.
 
-        A query over the frame counts the records, for its progress reports (METRIC).
+        A query over the frame counts the records for its progress reports (METRIC).
         """
         from pyspark.sql.functions import abs as size
         from pyspark.sql.functions import col
@@ -112,10 +115,11 @@ def _chain(first: Step | None, second: Step) -> Counting:
 
 
 def _counted(step: Counting, rows: pa.Schema) -> Step:
-    """The step with a column more: in the first row of a batch, the records read for it.
+    """The step with one more column: the first row of a batch has the number of records read for
+    it.
 
-    Records without a row after the last batch are counted in a row of their own, of nulls and
-    their negative number, in the schema `rows`.
+    Records without a row after the last batch are counted in a row of their own: nulls, and their
+    number as a negative one, in the schema `rows`.
     """
 
     def counted(batches: Batches) -> Batches:

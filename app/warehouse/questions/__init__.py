@@ -28,4 +28,4 @@ QUESTIONS: dict[str, Question] = {
     for question in _ALL
     if set(question.reads) <= {*TABLES, *VIEWS, STATES, OWNERS}
 }
-"""Every question by its name; those about tables that Weir does not write are left out."""
+"""Every question by its name, except those about tables that Weir does not write."""

@@ -1,4 +1,4 @@
-"""Questions about the job `chunks`: what became of large messages."""
+"""Questions about the job `chunks`: outcomes of large messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about the job `entry_cache`: what the cache is good for."""
+"""Questions about the job `entry_cache`: hit ratios and sizes of the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about the use of limits: how near it is, when they are reached, how right that was."""
+"""Questions about the use of limits: utilisation, forecasts and their errors."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ CASE WHEN by_messages THEN messages ELSE bytes END AS amount,
 
 
 def _summed(who: str) -> str:
-    """What was published to each topic until each publish, by the column `who`."""
+    """Sums of the publishes to each topic up to each publish, by the column `who`."""
     window = f"PARTITION BY cluster, broker, run, topic, {who} ORDER BY ts_mono_ns"
     return f"""
   SELECT cluster, broker, run, topic, {who}, ts_mono_ns,
@@ -58,7 +58,7 @@ def _summed(who: str) -> str:
 
 
 def _used(marks: str, used: str, who: str) -> str:
-    """What `who` used within the time of each mark."""
+    """The use by `who` in the time before each mark."""
     until = _USED_BY.format(used=used, name="u", who=who, at="ts_mono_ns")
     before = _USED_BY.format(used=used, name="b", who=who, at="from_ns")
     return f"""

@@ -1,4 +1,4 @@
-"""Questions about the job `producer_ids`: who brings new producer ids, and who too many."""
+"""Questions about the job `producer_ids`: new producer ids by user, and users over their bound."""
 
 from __future__ import annotations
 

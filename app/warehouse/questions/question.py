@@ -18,13 +18,13 @@ class Param:
     meaning: str
     default: int | str
     allowed: tuple[str, ...] = ()
-    """The words that it may be; none = a number, or a time if `is_time`."""
+    """The allowed words; if empty, a number, or a time if `is_time`."""
     is_time: bool = False
     shown: str = ""
-    """The default in words, where it depends on another parameter."""
+    """The default in words, if it depends on another parameter."""
 
     def read(self, text: str) -> int | str:
-        """The value of a text, or a UserError."""
+        """The value of a text; UserError for one that is not allowed."""
         where = f"--param {self.name}="
         if self.allowed:
             if text not in self.allowed:

@@ -1,4 +1,4 @@
-"""Questions about shadow policies: what they would have done, beside the live ones."""
+"""Questions about shadow policies: their effects compared with the live policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Questions about the warehouse itself: what was not applied, and how far its tables are."""
+"""Questions about the warehouse itself: quarantined records, coverage, and freshness of its tables.
+"""
 
 from __future__ import annotations
 

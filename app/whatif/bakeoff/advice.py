@@ -19,8 +19,9 @@ NEARLY = 0.01
 
 
 def advised_size(points: Sequence[Point], configured: int | None) -> int:
-    """The size that advice is about: the configured one if it is there, else the smallest at
-    which the policy that is advised answers nearly as much as at any size."""
+    """The size that the advice is about: the configured one if it was replayed, else the smallest
+    at which the advised policy answers nearly as much as at any size.
+    """
     sizes = sorted({p.max_bytes for p in points if p.max_bytes is not None})
     if configured in sizes:
         return configured
@@ -29,7 +30,7 @@ def advised_size(points: Sequence[Point], configured: int | None) -> int:
 
 
 def _enough(points: Sequence[Point], curve: Curve, size: int) -> int:
-    """The smallest size at which a policy answers nearly as much as at any up to a size."""
+    """The smallest size at which a policy answers nearly as much as at any size up to a limit."""
     ratios = {
         p.max_bytes: p.hit_ratio for p in points
         if p.curve == curve and p.max_bytes is not None and p.max_bytes <= size
@@ -38,8 +39,7 @@ def _enough(points: Sequence[Point], curve: Curve, size: int) -> int:
 
 
 def sentence(points: Sequence[Point], size: int) -> str:
-    """What is to be known of the caches of a size, from what they and those of twice the size
-    read from storage."""
+    """The advice for a size, from the storage reads of its caches and of caches twice as large."""
     by_place = {(p.curve, p.max_bytes): p for p in points}
     at = {curve: p for (curve, own), p in by_place.items() if own == size}
     best, other = _contestants(at)
@@ -62,9 +62,9 @@ def sentence(points: Sequence[Point], size: int) -> str:
 
 
 def _contestants(at: Mapping[Curve, Point]) -> tuple[Curve, Curve | None]:
-    """The advised policy and the one it is compared with: the brokers' default with the older one,
-    where both are there; else the one that reads least from storage with the one that reads
-    most."""
+    """The advised policy and the one to compare it with: the brokers' default and the older default
+    if both were replayed, else the policies with the fewest and the most storage reads.
+    """
     plain = {curve.policy: curve for curve in at if not curve.own}
     if SHIPPED in plain and BEFORE in plain:
         return plain[SHIPPED], plain[BEFORE]

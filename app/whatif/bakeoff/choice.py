@@ -1,4 +1,4 @@
-"""Which caches a bake-off compares: policies, sizes and settings, as the user names them."""
+"""The caches that a bake-off compares: policies, sizes and settings from the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VARIED = tuple(
 
 
 def curves(policies: str | None, vary: Sequence[str] = ()) -> list[Curve]:
-    """Every policy, with every combination of the settings that vary: `NAME=VALUE,VALUE` each."""
+    """Every policy with every combination of the varied settings, each `NAME=VALUE,VALUE`."""
     names = list(POLICIES) if policies is None else _words(policies)
     for name in names:
         if name not in POLICIES:
@@ -49,7 +49,7 @@ def curves(policies: str | None, vary: Sequence[str] = ()) -> list[Curve]:
 
 
 def sizes(text: str | None) -> list[int] | None:
-    """Sizes in bytes, smallest first; None where none are given."""
+    """Sizes in bytes, smallest first; None if none are given."""
     if text is None:
         return None
     found = set()
@@ -69,7 +69,7 @@ def sizes(text: str | None) -> list[int] | None:
 
 
 def configured_size(settings: Settings) -> int | None:
-    """The size that the configuration gives caches, if any."""
+    """The configured size of caches, if any."""
     own = settings.entry_cache
     if own.max_bytes is not None:
         return own.max_bytes or None

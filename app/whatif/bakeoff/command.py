@@ -1,6 +1,6 @@
 """The command `bakeoff`: replays the archive or a trace under every policy at every size.
 
-What is found is printed, kept in `cache_bakeoff` and drawn. All in this process, without Spark.
+Runs in this process, without Spark. The result is printed, appended to `cache_bakeoff` and drawn.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ TABLE = "cache_bakeoff"
 SAMPLE_ABOVE = 2_000_000
 """Records above which a trace is sampled by default."""
 SAMPLED = 10
-"""So much smaller than that the sample is."""
+"""Size of a sample as a share of that number."""
 COUNTED = (
     "hits", "misses", "hit_bytes", "storage_bytes", "wanted_bytes", "max_used_bytes",
     "evicted_wanted", "evicted_wanted_bytes", "passes", "work",
 )
 UNBOUNDED = "expected_reads_stash"
-"""The policy whose size is no bound."""
+"""The policy whose cache may exceed its size."""
 EXCEEDED = 1.1
-"""Multiple of its size above which a remark is printed; any cache briefly holds an entry more."""
+"""Multiple of its size above which a note is printed; any cache briefly holds one more entry."""
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The requested comparison, as given on the command line."""
+    """The comparison as given on the command line."""
 
     trace: Path | None = None
     policies: str | None = None
     sizes: str | None = None
     vary: Sequence[str] = ()
     sample: float | None = None
-    """Share of the entries to simulate; None: as many as `sample_above` asks for."""
+    """Share of the entries to simulate; None: decided by `sample_above`."""
     sample_above: int = SAMPLE_ABOVE
 
 
@@ -69,20 +69,23 @@ class Result:
     """The size that the advice is about."""
     advice: str
     rate: float
-    """Share of the entries that was asked for; single sizes may have more."""
+    """The requested share of the entries; single sizes may have more."""
     error: float | None
-    """Largest difference of a sampled hit ratio from the exact one; None: nothing was sampled."""
+    """Largest difference of a sampled hit ratio from the exact one; None without a sample."""
     one_size: bool = False
-    """All entries have one size: no policy that keeps to its size does better than `belady`."""
+    """Whether all entries have one size; then no policy that keeps to its size is better than
+    `belady`.
+    """
 
 
 def bakeoff(
     settings: Settings, asked: Asked, svg: Path | None = None, keep: bool = True,
     as_json: bool = False,
 ) -> int:
-    """Print what each policy would have done at each size; 0.
+    """Print the result of each policy at each size; returns 0.
 
-    With `keep` the rows go to `cache_bakeoff` of the warehouse; with `svg` a picture is drawn.
+    With `keep` the rows are appended to `cache_bakeoff` of the warehouse; with `svg` a picture is
+    drawn.
     """
     require_folder(svg, "--svg")
     if keep:
@@ -101,7 +104,7 @@ def bakeoff(
 
 
 def compare(settings: Settings, asked: Asked, say: Say) -> Result:
-    """Replays the trace; `say` reports what takes long."""
+    """Replay the trace; `say` reports steps that take long."""
     curves, sizes = choice.curves(asked.policies, asked.vary), choice.sizes(asked.sizes)
     trace = read_trace(settings, asked.trace)
     event = release_event(settings, trace)
@@ -135,7 +138,9 @@ def _rate(asked: Asked, trace: Trace) -> float:
 
 
 def _reference(curves: Sequence[Curve]) -> Curve:
-    """The curve whose memory without a limit is the working set: one that knows when to stop."""
+    """The curve whose memory without a limit defines the working set: the brokers' default policy
+    if it is compared, else one without foresight.
+    """
     return min(curves, key=lambda c: (c.policy != advice.SHIPPED, c.policy == advice.OPTIMUM))
 
 
@@ -143,7 +148,7 @@ def _reference(curves: Sequence[Curve]) -> Curve:
 
 
 def rows(settings: Settings, result: Result) -> pa.Table:
-    """Rows of `cache_bakeoff`: for each broker, and for all together."""
+    """Rows of `cache_bakeoff`, for each broker and for all together."""
     now_ms = time.time_ns() // 1_000_000
     own = {**settings.switches(JOB), "release_event": result.release_event}
     common = {
@@ -190,7 +195,7 @@ def draw_curves(result: Result, path: Path) -> None:
 
 
 def lines(result: Result) -> list[str]:
-    """What is found, for reading: hit ratios by size and policy, the advised size, the advice."""
+    """The result as text: hit ratios by size and policy, the advised size, the advice."""
     points = result.points
     sizes = sorted({p.max_bytes for p in points if p.max_bytes is not None})
     by_place = {(p.curve, p.max_bytes): p for p in points}

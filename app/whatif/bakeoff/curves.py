@@ -1,10 +1,9 @@
 """Every policy at every size on one trace: exactly, or on a sample of its entries.
 
-Each cluster and broker has a cache of its own, of the requested size. A sampled cache
-represents one 1 / rate as large, corrected twice: by the share of the bytes that the sample
-really has, and by one entry, because what does not fit is lost to a small cache as to a large one.
-So that it still holds enough entries, a small size is replayed on a larger sample, in the end on
-the whole trace.
+Each broker has a cache of its own, of the requested size. A cache of a sample with rate r has about
+r of that size, corrected twice: by the share of the bytes that the sample has, and by one entry,
+because an entry that does not fit is lost to a small cache as to a large one. To hold enough
+entries a small size is replayed on a larger sample, at last on the whole trace.
 """
 
 from __future__ import annotations
@@ -28,52 +27,55 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 LEAST_ENTRIES = 250
-"""Entries that a sampled cache holds at least: below, hit ratios are off by more than 1 %."""
+"""Least number of entries that a sampled cache holds; with fewer, hit ratios are off by more than 1
+%.
+"""
 LARGEST_SAMPLE = 0.5
-"""A larger share would save nothing over the whole trace."""
+"""Largest share; a larger one would save nothing over the whole trace."""
 ONE_WINDOW_MS = 2**40
 SMALLEST = 5
 """The series of sizes begins at the working set / 2**5 and ends at twice the working set."""
 COUNTS = ("hits", "misses", "evicted_wanted", "work")
-"""What grows with the share of the entries."""
+"""Counters that grow with the share of the entries."""
 BYTES = ("hit_bytes", "storage_bytes", "evicted_wanted_bytes", "wanted_bytes", "max_used_bytes")
-"""What grows with the share of the bytes; passes are as many in a small cache as in a large one."""
+"""Counters that grow with the share of the bytes. The number of passes does not depend on the size.
+"""
 Place = tuple[str, str]
 """Cluster and broker."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A policy, and what its caches have of their own besides (names of `entry_cache`)."""
+    """A policy and its own cache settings (keys of `entry_cache`)."""
 
     policy: str
     own: tuple[tuple[str, Any], ...] = ()
 
     @property
     def label(self) -> str:
-        """How it is called where there are several."""
+        """Its name, with the settings that differ between curves."""
         return ", ".join([self.policy, *(f"{name} {value}" for name, value in self.own)])
 
     def variant(self, max_bytes: int | None) -> dict[str, Any]:
-        """Its cache of a size."""
+        """The settings of its cache at a size."""
         return {"policy": self.policy, "max_bytes": max_bytes, **dict(self.own)}
 
 
 @dataclass(frozen=True)
 class Point:
-    """What the caches of one curve and size did."""
+    """The results of one curve at one size."""
 
     curve: Curve
     max_bytes: int | None
     brokers: Mapping[Place, Mapping[str, float]]
-    """What each counted; estimated where `rate` is below 1."""
+    """Counters by broker, estimated if `rate` is below 1."""
     rate: float = 1.0
     error: float | None = None
-    """How far sampled hit ratios of the curve were from exact ones where both are known."""
+    """Difference between sampled and exact hit ratios of the curve, where both are known."""
 
     @property
     def total(self) -> dict[str, float]:
-        """What all counted together."""
+        """Sums over all brokers."""
         sums: dict[str, float] = {}
         for counted in self.brokers.values():
             for name, value in counted.items():
@@ -82,12 +84,12 @@ class Point:
 
     @property
     def hit_ratio(self) -> float:
-        """Hits of all reads, 0 to 1."""
+        """Hits as a share of all reads, 0 to 1."""
         return hit_ratio(self.total) or 0.0
 
 
 def hit_ratio(counted: Mapping[str, float]) -> float | None:
-    """Hits of all reads, None without a read."""
+    """Hits as a share of all reads; None without a read."""
     reads = counted.get("hits", 0) + counted.get("misses", 0)
     return counted["hits"] / reads if reads else None
 
@@ -110,8 +112,9 @@ class BakeOff:
 
     @property
     def one_size(self) -> bool:
-        """Whether all entries have one size, so that foresight is the bound of every policy that
-        keeps to its size."""
+        """Whether all entries have one size, so that foresight bounds every policy that keeps to
+        its size.
+        """
         return len(frozenset().union(*(e.sizes for e in self._sizes))) <= 1
 
     def exact(self, curves: Sequence[Curve], sizes: Sequence[int | None]) -> list[Point]:
@@ -132,21 +135,22 @@ class BakeOff:
         return [found[curve, size] for curve in curves for size in sizes]
 
     def rate_of(self, size: int, rate: float) -> float:
-        """The share of the entries that a size is replayed on: the requested one, doubled as often
-        as the cache needs it."""
+        """The share of the entries on which a size is replayed: the requested one, doubled until
+        the cache holds enough entries.
+        """
         while rate <= LARGEST_SAMPLE and size * rate < LEAST_ENTRIES * self._entry_bytes:
             rate *= 2
         return rate if rate <= LARGEST_SAMPLE else 1.0
 
     def working_set(self, curve: Curve, rate: float) -> int:
-        """The most bytes that a cache without a size limit held at once, of any broker."""
+        """The most bytes that an unlimited cache of any broker held at once."""
         point = self._sampled([curve], [None], rate)[0]
         return max(int(counted["max_used_bytes"]) for counted in point.brokers.values())
 
     def _sampled(
         self, curves: Sequence[Curve], sizes: Sequence[int | None], rate: float
     ) -> list[Point]:
-        """On a sample, or on all entries where the sample of a short trace has none."""
+        """A sample, or all entries if the sample of a short trace is empty."""
         if rate < 1.0:
             points = self._points(self._trace.sample(rate), curves, sizes, rate)
             if points[0].brokers:
@@ -190,8 +194,9 @@ class BakeOff:
 
 
 def measured(sampled: Sequence[Point], exact: Sequence[Point]) -> tuple[list[Point], float]:
-    """Sampled points with the exact ones in their places and each with the error of its curve;
-    and the largest of these errors."""
+    """Sampled points with the exact ones in their places, each with the error of its curve; and the
+    largest of these errors.
+    """
     by_place = {(p.curve, p.max_bytes): p for p in exact}
     errors: dict[Curve, float] = {}
     for point in sampled:
@@ -221,31 +226,31 @@ def around(working_set: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Extent:
-    """Entries as they were added or read, their bytes, and how many were read."""
+    """Number and bytes of the entries that were added or read, and the number that were read."""
 
     entries: int
     bytes: int
     reads: int
     sizes: frozenset[int] = frozenset()
-    """Sizes of single entries (bytes), at most two of them."""
+    """Sizes of entries (bytes), at most two of them."""
 
 
 @dataclass(frozen=True)
 class _Share:
-    """What a sample has of the whole."""
+    """The share of the whole trace that a sample has."""
 
     reads: float = 1.0
     bytes: float = 1.0
 
     @classmethod
     def of(cls, part: _Extent, whole: _Extent) -> _Share:
-        """Shares above 0, also of a part without anything."""
+        """Shares above 0, also of an empty part."""
         return cls(
             max(part.reads, 1) / max(whole.reads, 1), max(part.bytes, 1) / max(whole.bytes, 1)
         )
 
     def scaled(self, counted: Mapping[str, int]) -> dict[str, float]:
-        """What the whole would have counted."""
+        """Counters scaled to the whole trace."""
         by = {**dict.fromkeys(COUNTS, self.reads), **dict.fromkeys(BYTES, self.bytes)}
         return {name: value / by.get(name, 1.0) for name, value in counted.items()}
 

@@ -27,8 +27,9 @@ DARK = {
     "#D55E00": "#f0883e", "#009E73": "#3fc79a", "#CC79A7": "#e29ac8", "#56B4E9": "#9ad2f5",
     "#E69F00": "#e6c34a", "#7F7F7F": "#aab1ba",
 }
-"""What each colour is where the reader's system asks for dark; programs without such rules
-show the colours of the drawing."""
+"""Colours for readers whose system asks for dark mode; other programs show the drawing's own
+colours.
+"""
 
 
 def draw(points: Sequence[Point], size: int, subtitle: str, bound: bool = False) -> str:
@@ -82,7 +83,7 @@ def draw(points: Sequence[Point], size: int, subtitle: str, bound: bool = False)
 
 
 def _dark_style() -> str:
-    """A style that puts the dark colours in the place of those that stand in the drawing."""
+    """A style that replaces the drawing's colours by dark ones."""
     rules = "".join(
         f'[{where}="{light}"]{{{where}:{dark}}}' for light, dark in DARK.items()
         for where in ("fill", "stroke")
@@ -91,7 +92,7 @@ def _dark_style() -> str:
 
 
 def _names(sizes: Sequence[int]) -> str:
-    """An expression of Vega that writes the sizes as readers do."""
+    """An expression of Vega that formats sizes."""
     text = "''"
     for size in sizes:
         text = f"abs(datum.value / {size} - 1) < 0.001 ? '{size_text(size)}' : {text}"
@@ -102,7 +103,7 @@ def _ends(
     values: Sequence[Mapping[str, Any]], labels: Sequence[str], bottom: float, last: int,
     right: float, bound: bool,
 ) -> list[list[dict[str, Any]]]:
-    """For each curve its last point and the place of its label, no two of which overlap."""
+    """The last point of each curve and the position of its label, without overlaps."""
     ends = {v["policy"]: v["percent"] for v in values if v["bytes"] == last}
     apart = APART * (100 - bottom)
     places: dict[str, float] = {}
@@ -124,7 +125,7 @@ def _ends(
 
 
 def _description(values: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
-    """What the picture shows, for those who do not see it."""
+    """A text alternative of the picture."""
     parts = []
     for label in labels:
         own = sorted((v for v in values if v["policy"] == label), key=lambda v: v["bytes"])

@@ -1,10 +1,10 @@
-"""A share of the entries of a trace, chosen by hash, with everything that happens to them (SHARDS).
+"""Samples the entries of a trace by hash, each with all its records (SHARDS).
 
-An entry is in the sample by its topic and position alone, so it is there with all its reads, or
-not at all; what is not about single entries (cursors, ledgers, policies, starts) is in every
-sample. A cache of the sample has the same share of the size. A hash is read as its
-64 bits as a number between 0 and 1: samples of rates that do not overlap have no entry in common,
-and a smaller one is part of a larger that begins at the same place.
+Topic and position decide whether an entry is in the sample, so all of its reads are, or none.
+Records that concern no single entry (cursors, ledgers, policies, starts) are in every sample. A
+cache of the sample has the same share of the size. The 64 bits of a hash are read as a number
+between 0 and 1: samples of disjoint ranges share no entry, and a smaller sample is part of a larger
+one with the same start.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _SCALE = 2.0**64
 
 
 def sampled(blob: bytes, rate: float, start: float = 0.0) -> bytes:
-    """The records of a packed blob that belong to entries with a hash from `start` to
-    `start + rate`, and those that are about no single entry."""
+    """The records of a packed blob about entries with a hash from `start` to `start + rate`, and
+    those that concern no single entry.
+    """
     records = Blob(blob)
     return records.filtered(_is_kept(records, rate, start))
 

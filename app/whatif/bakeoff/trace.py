@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 JOB = "entry_cache"
 ENDINGS = (".json", ".jsonl", ".ndjson", ".gz")
 READS = {"dispatch": "dispatch", "entry_released": "entry_read"}
-"""Which records are reads, by the parameter `release_event`."""
+"""Kinds of records that are reads, by the parameter `release_event`."""
 HINT = (
     "a broker's cache needs the records entry_added, entry_read, entry_released and cursor_state, "
     "or by entry_added and dispatch"
@@ -41,19 +41,19 @@ class Trace:
     name: str
     shards: tuple[tuple[bytes, ...], ...]
     latest_ms: int
-    """The latest wall time of all records: the end of every clock."""
+    """Latest wall time of all records, which ends every clock."""
     counts: Mapping[str, int]
     """Records by kind."""
     refused: int = 0
-    """Records of the files that broke a rule of the event contract."""
+    """Number of records of the files that broke a rule of the event contract."""
 
     @property
     def records(self) -> int:
-        """How many records of entries and cursors."""
+        """Number of records of entries and cursors."""
         return sum(self.counts.values())
 
     def sample(self, rate: float) -> Trace:
-        """The part of the trace that is about a share of its entries."""
+        """The part of the trace about a share of its entries."""
         shards = tuple(tuple(sampled(blob, rate) for blob in blobs) for blobs in self.shards)
         return Trace(self.name, shards, self.latest_ms, _counts(shards), self.refused)
 
@@ -71,7 +71,7 @@ def read_trace(settings: Settings, path: Path | None) -> Trace:
 
 
 def release_event(settings: Settings, trace: Trace) -> str:
-    """The parameter of that name; where it is not set, the one that the trace has reads of.
+    """The parameter of that name; if it is not set, the one for which the trace has reads.
 
     A UserError for a trace without reads.
     """

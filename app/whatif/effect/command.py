@@ -1,7 +1,7 @@
-"""The command `policy diff A B --on RANGE`: what B would have changed over a range of the archive.
+"""The command `policy diff A B --on RANGE`: replays a range of the archive under A and under B and
+compares the tables.
 
-The range is replayed under both, and the tables are compared. Everything that can be wrong is
-refused before the first record is read.
+Every mistake of the user is reported before the first record is read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Side:
     """One of the two sets of policies."""
 
     name: str
-    """before or after."""
+    """`before` or `after`."""
     given: Path
     settings: Settings
     """The configuration with these policies in place of its own."""
@@ -50,18 +50,18 @@ class Side:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is compared, and where the answer goes."""
+    """What to compare, and where the answer goes."""
 
     span: Span = WHOLE
     warm_up_ms: int = 0
     saved: bool = False
     jobs: tuple[str, ...] = ()
-    """Without any: those of the configuration that follow policies."""
+    """If empty: the configured jobs that follow policies."""
     choice: Choice = EVERYTHING
     records: int = RECORDS
-    """Records of a slice."""
+    """Number of records of a slice."""
     keep: Path | None = None
-    """The folder of the two warehouses; without it they are removed."""
+    """Folder that keeps the two warehouses; None: they are removed."""
     out: Path | None = None
     """The page to write."""
     rows: int = 20
@@ -76,7 +76,7 @@ class Wanted:
 
 
 def range_of(text: str) -> Span:
-    """The span of a range on the command line; UserError for what is none."""
+    """The time span of a range from the command line; UserError if it is malformed."""
     if text.strip() == "all":
         return WHOLE
     begin, slash, end = (part.strip() for part in text.partition("/"))
@@ -91,8 +91,9 @@ def range_of(text: str) -> Span:
 
 
 def effect(before: Side, after: Side, changes: Sequence[Change], wanted: Wanted) -> int:
-    """Print what the one set of policies would have changed in effect of the other, or write it as
-    a page; 0. `changes` are the limits that differ."""
+    """Print the effects of the second set of policies compared with the first, or write them as a
+    page; returns 0. `changes` are the limits that differ.
+    """
     require_delta_rs(before.settings.warehouse)
     Warehouse.of(before.settings).require()
     _refuse_live(before.settings, wanted.keep)
@@ -122,7 +123,7 @@ def _jobs(side: Side, wanted: Wanted) -> tuple[str, ...]:
 
 
 def _refuse_live(settings: Settings, keep: Path | None) -> None:
-    """UserError for a folder in the warehouse that is replayed."""
+    """UserError for a folder inside the warehouse that is replayed."""
     live = local_path(settings.warehouse)
     if keep is not None and live is not None and keep.resolve().is_relative_to(live.resolve()):
         raise UserError(f"--keep {keep}: is in the warehouse that is replayed\n"
@@ -131,7 +132,7 @@ def _refuse_live(settings: Settings, keep: Path | None) -> None:
 
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    """Where the warehouses of the replays are."""
+    """The folder of the replays' warehouses."""
     if keep is not None:
         yield keep
         return

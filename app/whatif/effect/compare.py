@@ -1,7 +1,7 @@
-"""The tables of two replays compared: what each measure is under the one and the other policies.
+"""Compares the tables of two replays: each measure before and after.
 
-Both sides are summed by topic and user in their own warehouse; sums meet in one connection, which
-moves to disk what its memory has no room for.
+Each side is summed by topic and user in its own warehouse. The sums are joined in one connection,
+which spills to disk.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Measure:
-    """A sum over rows; all of them are the smaller the less a policy limits."""
+    """A sum over rows; every measure is smaller the less a policy limits."""
 
     name: str
     meaning: str
     scale: int = 1
-    """What the sum is divided by for reading."""
+    """Divisor of the sum for display."""
 
     def shown(self, value: int) -> int | float:
-        """The sum for reading: a count, or seconds."""
+        """The sum for display: a count, or seconds."""
         return value if self.scale == 1 else round(value / self.scale, 3)
 
 
@@ -52,7 +52,7 @@ MEASURES = (
 BY_NAME = {measure.name: measure for measure in MEASURES}
 NAMES = tuple(BY_NAME)
 BINS = 60
-"""Bars of a picture over time."""
+"""Bars of a chart over time."""
 
 _DECISIONS = """
   SELECT 'topic' AS kind, cluster, topic AS name, ts_wall_ms AS at_ms, 1 AS throttles
@@ -107,19 +107,20 @@ _WHOLES = ", ".join(f"{name}::HUGEINT AS {name}" for name in NAMES)
 
 @dataclass(frozen=True)
 class Effects:
-    """What differs between two replays; a measure of a row is `{name}_before`, `{name}_after`."""
+    """The differences between two replays; a measure of a row is `{name}_before`, `{name}_after`.
+    """
 
     total: Row
     tenants: list[Row]
     topics: list[Row]
     users: list[Row]
-    """The greatest changes first."""
+    """Those with the greatest change first."""
     changed: dict[str, int]
-    """How many tenants, topics and users differ in a measure; the lists may have fewer."""
+    """Number of tenants, topics and users with a difference; the lists may have fewer."""
     times: list[Row]
-    """Sums of `OVER_TIME` from `at_ms` to before `until_ms`."""
+    """Sums of `OVER_TIME` from `at_ms` up to, but not including, `until_ms`."""
     caches: list[Row]
-    """Hits and misses by cluster and eviction strategy."""
+    """Hits and misses by cluster and eviction policy."""
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -141,14 +142,15 @@ def pair(row: Row, name: str) -> tuple[int, int]:
 
 
 def shown(row: Row, measure: Measure) -> tuple[int | float, int | float, int | float]:
-    """A measure of a row for reading: before, after, and the change."""
+    """A measure of a row for display: before, after, and the change."""
     before, after = pair(row, measure.name)
     return measure.shown(before), measure.shown(after), measure.shown(after - before)
 
 
 def compared(before: Warehouse, after: Warehouse, rows: int, window_ms: int) -> Effects:
-    """The effects of other policies, from the tables of a replay under each, whose windows are so
-    long; of tenants, topics and users so many `rows` with the greatest changes."""
+    """The effects of other policies, from the tables of a replay under each set, with windows of
+    the given length. The lists have the `rows` tenants, topics and users with the greatest changes.
+    """
     limits = {"memory_limit": f"{default_bytes() // 2}B"}
     every = " ".join(_SIDES.values())
     with (
@@ -171,7 +173,7 @@ def compared(before: Warehouse, after: Warehouse, rows: int, window_ms: int) -> 
 
 
 def _paired(names: tuple[str, ...]) -> str:
-    """Sums of both sides."""
+    """The sums of both sides, joined."""
     return ", ".join(
         f"coalesce(sum({name}) FILTER (WHERE side = '{side}'), 0)::HUGEINT AS {name}_{side}"
         for name in names for side in ("before", "after")

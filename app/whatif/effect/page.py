@@ -135,7 +135,7 @@ def _list(name: str, found: Effects) -> Section:
 
 
 def _bars(name: str, rows: Sequence[Row]) -> list[Chart]:
-    """Paused time before and after by whose limit it was."""
+    """Paused time before and after, by class of the pause."""
     drawn: list[Row] = []
     for row in rows[:BARS]:
         about = short(str(list(named(name, row).values())[1] or "none"))

@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 SIDES = ("before", "after", "change")
 LISTS = {"tenants": ("cluster", "tenant"), "topics": ("cluster", "topic"),
          "users": ("cluster", "user")}
-"""The lists of an answer, and the columns that name a row of each."""
+"""Lists of an answer, and the columns that name a row of each."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What has been compared."""
+    """What was compared."""
 
     before: str
     after: str
     span: Span
     jobs: Sequence[str]
     begins: Sequence[str]
-    """Where the replays begin, in words: which rows a longer past could change."""
+    """For each job, the rows that a longer past could change, in words."""
     changes: Sequence[Change]
     """The limits that differ."""
 

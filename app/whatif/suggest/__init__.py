@@ -1,6 +1,7 @@
-"""The command `policy suggest publish`: the smallest publish limits that history allows.
+"""The command `policy suggest publish`: searches the archive for the smallest sufficient publish
+limits.
 
     events ─► history (records of each limiter) ─► search (the core's buckets) ─► documents, page
 
-`command` is where to start reading; `verify` replays the archive under what was found.
+Start with `command`; `verify` replays the archive under the limits that were found.
 """

@@ -1,4 +1,4 @@
-"""The command `policy suggest publish`: what is asked, searched, printed and written."""
+"""The command `policy suggest publish`: parses the request, searches, prints and writes."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ if TYPE_CHECKING:
 SHOWN = 20
 NS_PER_MS = 1_000_000
 Limited = tuple[str, Rate]
-"""A name, and what its limit is on."""
+"""A name, and the rate that is limited: messages or bytes."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What limits are suggested for, and how."""
+    """The request: which limits, and how they are found."""
 
     per: Per = "topic"
     rates: tuple[Rate, ...] = RATES
     share: float = 0.01
-    """Of a name's messages that its limit on messages may throttle, and of its bytes that its limit
-    on bytes may (0 to 1): each of the two alone."""
+    """Share (0 to 1) of a name's messages that its limit on messages may throttle, and of its bytes
+    that its limit on bytes may, each limit alone.
+    """
     headroom: float = 0.0
-    """On top of the smallest limit, as a share of it."""
+    """Added to the smallest limit, as a share of it."""
     min_publishes: int = 100
     min_history_ms: int = 300_000
     span: Span = WHOLE
@@ -59,13 +60,13 @@ class Asked:
 
     @property
     def rate(self) -> str:
-        """The rates, as they are asked for."""
+        """The requested rates."""
         return self.rates[0] if len(self.rates) == 1 else BOTH
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What a name needs in a cluster, and one of the limits of its document."""
+    """The limit that a name needs in a cluster, and the limit of its document."""
 
     cluster: str
     name: str
@@ -76,14 +77,16 @@ class Suggestion:
     needed: int
     """The smallest limit that keeps the share in this cluster (per second)."""
     limit: int
-    """The largest that any cluster needs, with headroom."""
+    """The largest limit that any cluster needs, with headroom."""
     throttled_share: float
     pauses: int
     paused_s: float
     victim_s: float
-    """What `limit` does, without one on the other rate."""
+    """Pauses of other topics under `limit`, without a limit on the other rate (s)."""
     together_share: float | None = None
-    """Of the messages or bytes, what both limits of the document throttle; None: not replayed."""
+    """Share of the messages or bytes that both limits of the document throttle; None if not
+    replayed.
+    """
     curve: tuple[Point, ...] = field(repr=False, default=())
 
     def row(self) -> dict[str, Any]:
@@ -94,7 +97,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Names without a limit, and why."""
+    """Names without a limit, and the reason."""
 
     reason: str
     names: tuple[str, ...]
@@ -102,7 +105,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found, the names with the largest limits first."""
+    """The result, the names with the largest limits first."""
 
     asked: Asked
     suggestions: tuple[Suggestion, ...]
@@ -110,7 +113,7 @@ class Found:
 
     @property
     def covers(self) -> str:
-        """The history in words."""
+        """The time span of the history in words."""
         return f"History {self.asked.span.described()}."
 
     @property
@@ -125,7 +128,7 @@ class Found:
                 for one in self.suggestions for p in one.curve]
 
     def limited(self, limits: Mapping[Limited, int]) -> list[documents.Document]:
-        """The policies with these limits, one for each name."""
+        """The policies with these limits, one document per name."""
         scope = SCOPES[self.asked.per]
         return [
             documents.document(scope, name, {
@@ -139,8 +142,9 @@ def suggest(
     settings: Settings, asked: Asked, out: Path | None = None, page: Path | None = None,
     verify: bool = False, curves: bool = False, every: bool = False, as_json: bool = False,
 ) -> int:
-    """Print the limits, write them as policies and as a page; 0, or 1 where `verify` finds that the
-    job throttles more, or that a smaller limit would do."""
+    """Print the limits and write them as policies and as a page. Returns 1 if `verify` finds that
+    the job throttles more or that a smaller limit suffices, else 0.
+    """
     documents.require_writable(out)
     require_folder(page, "--page")
     if JOB not in settings.jobs:
@@ -219,13 +223,13 @@ def find(settings: Settings, asked: Asked, owners: Owners) -> Found:
 
 
 def _place(one: Suggestion, asked: Asked, limits: Mapping[Limited, int]) -> tuple[Any, ...]:
-    """Names by their limit on what comes first, the limits of a name beside each other."""
+    """Sort key: names by their limit on the first rate, the limits of a name together."""
     first = limits.get((one.name, asked.rates[0]), 0)
     return (-first, one.name, one.cluster, RATES.index(one.rate))
 
 
 def _too_little(one: Named, asked: Asked) -> str | None:
-    """Why a name has not enough history."""
+    """Why the history of a name is too short; None if it suffices."""
     if one.publishes < asked.min_publishes:
         return f"fewer than {asked.min_publishes:,} publishes (--min-publishes)"
     if one.length_ms < asked.min_history_ms:
@@ -255,7 +259,7 @@ def _together(found: Found) -> Iterator[str]:
 
 
 def _about(found: Found) -> str:
-    """What was asked, for the file of policies."""
+    """The request as the comment line of the policy file."""
     asked = found.asked
     return (f"publish --per {asked.per} --rate {asked.rate} --share {asked.share:g}"
             f" --headroom {asked.headroom:g}. {found.covers}")

@@ -26,12 +26,12 @@ def document(scope: str, name: str, limits: Mapping[str, Any]) -> Document:
 
 
 def problem(scope: str, name: str) -> str | None:
-    """Why no policy document can have a name; None if one can."""
+    """Why no policy document can have this name; None if one can."""
     return next((text for _, text in problems(document(scope, name, {}))), None)
 
 
 def require_writable(path: Path | None, option: str = "--out") -> None:
-    """UserError where a file of policies cannot be written, or another file would be lost."""
+    """UserError if the policy file cannot be written, or would overwrite another file."""
     require_folder(path, option)
     if path is not None and (path.is_dir() or (path.exists() and not _made(path))):
         raise UserError(f"{option} {path}: exists, and policy suggest did not write it\n"

@@ -1,7 +1,7 @@
-"""The publishes of the archive by the name whose limit they are charged to.
+"""The publishes of the archive, by the name whose limit they are charged to.
 
-DuckDB sorts them, on disk where they are many; what is in memory are the records of one name at a
-time. Records that the job refused as late or repeated are left out.
+DuckDB sorts them, on disk if there are many; memory holds the records of one name at a time.
+Records that the job refused as late or repeated are left out.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ ORDER BY n.id, run, p.limiter, ts_mono_ns, seq NULLS FIRST, topic, ledger_id NUL
 
 
 def required(text: str) -> tuple[Rate, ...]:
-    """What is limited; UserError for what has no limit."""
+    """The scope of the limits; UserError for one that has no publish limit."""
     found = tuple(rate for rate in RATES if text in (rate, BOTH))
     if not found:
         raise UserError(f"--rate {text}: has no limit\nallowed: {', '.join(RATES)}, {BOTH}")
@@ -143,7 +143,7 @@ def required(text: str) -> tuple[Rate, ...]:
 
 @dataclass(frozen=True)
 class Named:
-    """A name of a cluster, and how much history it has."""
+    """A name of a cluster, and the length of its history."""
 
     cluster: str
     name: str
@@ -156,7 +156,7 @@ class History:
     """The records of an archive that publish limiters see."""
 
     def __init__(self, settings: Settings, owners: Owners, span: Span = WHOLE) -> None:
-        """UserError where there is no archive, or no publish in it."""
+        """UserError without an archive, or without a publish in it."""
         warehouse = Warehouse.of(settings)
         warehouse.require()
         if warehouse.open("events") is None:

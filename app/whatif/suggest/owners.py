@@ -1,4 +1,4 @@
-"""Whose limit a publish is charged to: its topic's, its namespace's or its resource group's."""
+"""Maps a publish to the name whose limit it is charged to: topic, namespace or resource group."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SCOPES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Owner:
-    """Where the publishes of one spelling of a topic go."""
+    """The name and limiter that the publishes of one spelling of a topic are charged to."""
 
     topic: str
-    """Its one spelling, with the partition."""
+    """Its canonical spelling, with the partition."""
     name: str | None
-    """What gets the limit; None: nothing here."""
+    """The name that gets the limit; None if there is none."""
     limiter: str
-    """The limiter of a broker: those of a topic and a namespace are of each partition."""
+    """The limiter of a broker; topics and namespaces have one for each partition."""
 
 
 def required(text: str) -> Per:
-    """UserError for what has no publish limit."""
+    """UserError for a scope without a publish limit."""
     if text == "user":
         raise UserError(
             "--per user: a user has no publish limit\nallowed: "
@@ -71,7 +71,7 @@ class Owners:
         return Owner(topic, group, group)
 
     def _limits(self, cluster: str) -> Limits:
-        """The documents of the configuration, and over them those that the stream said last."""
+        """The documents of the configuration, overridden by the latest ones of the stream."""
         if cluster not in self._by_cluster:
             own = ((d["scope"], d["name"], d) for d in self._settings.policy_dicts())
             said = ((s, n, last.document)

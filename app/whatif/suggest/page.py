@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from app.whatif.suggest.history import Rate
 
 DRAWN = 8
-"""Names in a chart: so many lines can be told apart."""
+"""Most names in a chart, so that the lines can be told apart."""
 LISTED = 500
-"""Names in the table."""
+"""Most names in the table."""
 Row = dict[str, Any]
 
 

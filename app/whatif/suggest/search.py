@@ -1,7 +1,8 @@
-"""The smallest limit under which at most a share of a name's traffic is throttled, and the curve.
+"""Searches for the smallest limit under which at most a share of a name's traffic is throttled, and
+computes the curve around it.
 
-A larger limit holds more tokens at every moment, so the search halves the range of limits; what it
-finds keeps the share, and the next smaller limit does not.
+A larger limit holds more tokens at every moment, so bisection finds the limit. The result keeps the
+share, and the next smaller limit does not.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from state.rate_limits.bucket import LARGEST
 
 MOST = int(LARGEST)
 FACTORS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0)
-"""Where the curve is computed: these times the smallest limit."""
+"""Points of the curve, as multiples of the smallest limit."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A limit, and what it does to a name."""
+    """A limit and its effects on a name."""
 
     limit: int
     throttled_share: float
@@ -30,7 +31,8 @@ class Point:
 
 def smallest(trace: Trace, share: float, rules: Rules) -> int | None:
     """The smallest limit (1 to 2**63 - 1 per second) that throttles at most `share` (0 to 1) of the
-    messages or bytes; None if none does."""
+    messages or bytes; None if none does.
+    """
     allowed = share * trace.total
 
     def enough(limit: int) -> bool:
@@ -50,7 +52,7 @@ def smallest(trace: Trace, share: float, rules: Rules) -> int | None:
 
 
 def point(trace: Trace, limit: int, rules: Rules) -> Point:
-    """What a limit does."""
+    """The effects of a limit."""
     found: Effect = effect(trace, limit, rules)
     total = trace.total
     return Point(

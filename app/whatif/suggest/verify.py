@@ -1,4 +1,4 @@
-"""Whether suggested limits keep what they promise: the job itself over the archive under them."""
+"""Verifies suggested limits by running the job over the archive under them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 VERDICTS = "publish_verdicts"
 EVERY = frozenset({(TOPICS, "**"), (NAMESPACES, "**")})
-"""The policies of topics and namespaces in the archive, in whose place the suggestions are."""
+"""Policies of topics and namespaces in the archive, which the suggestions replace."""
 LATER_MS = 86_400_000
-"""So long after the newest record no other is waited for."""
+"""Time after the newest record to which the clock is moved at the end (ms)."""
 Amount = tuple[str, str, Rate]
 """Cluster, name, and what is counted."""
 
@@ -43,8 +43,9 @@ Amount = tuple[str, str, Rate]
 def verified(
     settings: Settings, found: Found, owners: Owners
 ) -> tuple[tuple[Suggestion, ...], list[str]]:
-    """The suggestions, with the share that both limits of a name throttle together where both are
-    asked for; and where the job over the archive does not do what they say, in words."""
+    """The suggestions with the share that both limits of a name throttle together, if both rates
+    are requested; and, in words, where the job contradicts them.
+    """
     asked = found.asked
 
     def shares(limits: Mapping[Limited, int]) -> dict[Amount, float]:
@@ -64,7 +65,7 @@ def verified(
 def _broken(
     found: Found, rate: Rate, shares: Callable[[Mapping[Limited, int]], dict[Amount, float]]
 ) -> Iterator[str]:
-    """Where the limits on messages or on bytes do not do alone what the suggestions say."""
+    """Where the limits on messages or on bytes alone contradict the suggestions."""
     mine = [one for one in found.suggestions if one.rate == rate]
     kept = shares({(one.name, rate): one.limit for one in mine})
     for one in mine:
@@ -87,8 +88,9 @@ def throttled(
     settings: Settings, per: Per, documents: Sequence[Mapping[str, Any]], owners: Owners, span: Span
 ) -> dict[Amount, float]:
     """The share of each name's messages, and of its bytes, that the job throttles under some
-    documents, which hold from the begin and are the only ones of topics, namespaces and their
-    groups."""
+    documents. They hold from the beginning and are the only ones of topics, namespaces and their
+    groups.
+    """
     groups = [
         {"scope": "namespace", "name": name, "limits": {"resource_group": group}}
         for name, group in owners.members.items()
@@ -124,7 +126,8 @@ def throttled(
 def _count(
     verdicts: pa.Table, per: Per, owners: Owners, total: Counter[Amount], beyond: Counter[Amount]
 ) -> None:
-    """Add the charges of one slice; those that a bucket of the two does not let pass are beyond."""
+    """Add the charges of one slice. A charge that either bucket does not admit counts as throttled.
+    """
     limiter = "resource_group" if per == "group" else "topic"
     mine = verdicts.filter(pc.equal(verdicts.column("limiter"), limiter))
     passed = pc.and_(mine.column("messages_ok"), mine.column("bytes_ok"))

@@ -1,9 +1,9 @@
-"""The client in a process of its own.
+"""The Kafka client in a process of its own.
 
-librdkafka ends the process that it runs in on some answers of a broker: an offset fetch that is
-answered with "not coordinator" is a segmentation fault (confluent-kafka-javascript issue 374), and
-a client that is freed on a thread of librdkafka aborts. Here that costs one poll. The end of the
-process also ends calls that nothing else can end.
+Some answers of a broker end the process that librdkafka runs in: an offset fetch answered with "not
+coordinator" is a segmentation fault (confluent-kafka-javascript issue 374), and a client that is
+freed on a thread of librdkafka aborts. In a separate process that costs one poll, and calls that
+cannot be cancelled end with the process.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from app.ingest.pollers.kafka.offsets import Answers, Log, Oldest, Place, Positi
 from app.ingest.pollers.polling import Unanswered
 
 SLICE_S = 0.2
-"""The time between two checks of a wait for whether it is to end."""
+"""Time between two checks of a wait for cancellation."""
 GRACE_S = 5.0
-"""How long after its deadline a call may answer: the process may have to start."""
+"""Time after its deadline in which a call may still answer, because the process may have to start.
+"""
 COMMAND = (sys.executable, "-m", "app.ingest.pollers.kafka.apart")
 
 
 class ClientProcess:
-    """`Client` with each call in another process, which lives until `close`."""
+    """`Client`, with each call in another process, which lives until `close`."""
 
     def __init__(
         self, settings: KafkaGroupsSettings, stopping: threading.Event | None = None,
@@ -46,7 +47,7 @@ class ClientProcess:
         self._end: Callable[[], Any] = _nothing
 
     def ask(self, topics: Collection[str], groups: Collection[str], deadline: float) -> Answers:
-        """See Client.ask; Unanswered also where the process has ended."""
+        """See Client.ask; also Unanswered if the process has ended."""
         answers: Answers = self._call("ask", deadline, topics, groups)
         return answers
 

@@ -69,7 +69,7 @@ class Client:
     ) -> Answers:
         """Everything but records; `topics` and `groups` are those of the polls before.
 
-        Raises Unanswered where nothing came. None of it takes longer than `deadline` (monotonic).
+        Raises Unanswered if there is no answer at all. Returns before `deadline` (monotonic).
         """
         answers = Answers()
         try:
@@ -238,7 +238,7 @@ class Client:
         self, items: Sequence[K], ask: Callable[[list[K], float], Mapping[K, Any]], what: str,
         answers: Answers, deadline: float,
     ) -> Iterator[tuple[K, Any, Any]]:
-        """Item, answer and error of everything that is asked for, some at once."""
+        """Item, answer and error of every request, several at a time."""
         left = iter(items)
         while some := list(islice(left, AT_ONCE)):
             try:
@@ -258,7 +258,7 @@ class Client:
                     yield item, None, error.args[0]
 
     def _wait(self, future: Future[T], seconds: float) -> T:
-        """What a request answers; a KafkaException without an answer."""
+        """The answer of a request; a KafkaException if there is none."""
         # The client has its own time-out; a moment more lets that arrive first.
         try:
             return future.result(seconds + 1)
@@ -337,7 +337,7 @@ class _Reading:
         self._so_far = dict.fromkeys(wanted, Oldest())
 
     def run(self, deadline: float) -> None:
-        """Read until every partition has given enough, or the time is over."""
+        """Read until every partition has returned enough records, or the time is over."""
         assigned = [
             TopicPartition(*place, position.offset) for place, position in self._left.items()
         ]

@@ -1,9 +1,9 @@
-"""The admin client of the JVM that Spark's driver runs in, for what librdkafka cannot ask.
+"""The admin client in the JVM of Spark's driver, for requests that librdkafka lacks.
 
-The Kafka connector brings kafka-clients, whose Admin describes producers (KIP-664). The answers
-cross to Python as one text each, in the form that their classes print: a call of the gateway takes
-a fifth of a millisecond, and a broker can hold a hundred thousand states. What is parsed is
-counted, so that another form is an error and never a smaller number.
+The Kafka connector includes kafka-clients, whose Admin describes producers (KIP-664). An answer
+crosses to Python as one text, in the format of its classes' `toString`: a call of the gateway takes
+a fifth of a millisecond, and a broker can hold a hundred thousand states. The parsed items are
+counted, so another format is an error and never a smaller number.
 """
 
 from __future__ import annotations

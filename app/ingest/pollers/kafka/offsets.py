@@ -1,8 +1,8 @@
-"""What Kafka answers about its groups and logs, turned into records of the event contract.
+"""Converts Kafka's answers about groups and logs to records of the event contract.
 
-A partition is a topic with one ledger, number 0, that is always open. A group's committed offset
-is the next one that it reads, so its cursor is at the one before. What a poll does not contain is
-not made up: a group or a partition is only gone if the answer that should have it came.
+A partition is a topic with one ledger, number 0, that is always open. A group's committed offset is
+the next one that it reads, so its cursor is one before it. Missing answers are not guessed: a group
+or a partition counts as deleted only if the answer that should have it is complete.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FEED = "kafka_groups"
 
 LEDGER = 0
 EVICTS = "consumer_backlog_eviction"
-"""The effect of a quota derived from a retention: Kafka deletes, and blocks no producer."""
+"""Policy of a quota derived from a retention: Kafka deletes, and blocks no producer."""
 RETENTION = ("cleanup.policy", "retention.ms", "retention.bytes")
 """Settings of a topic that are requested."""
 MOST_READ = 64
-"""The number of reads in a partition's mean size."""
+"""Largest number of reads in the mean size of a partition."""
 _MOST = 2**63 - 1
 
 Record = dict[str, Any]
@@ -86,7 +86,7 @@ class Answers:
     gone: set[str] = field(default_factory=set)
     """Topics of earlier polls that no longer exist in Kafka."""
     absent: set[str] = field(default_factory=set)
-    """Topics that the settings name and Kafka does not have."""
+    """Topics that the settings name and Kafka lacks."""
     committed: dict[str, dict[Place, int]] = field(default_factory=dict)
     """By group its offsets; empty for a group that has none, or is gone."""
     logs: dict[Place, Log] = field(default_factory=dict)
@@ -99,10 +99,10 @@ class Answers:
     problems: list[str] = field(default_factory=list)
     """What was not answered."""
     refused: list[str] = field(default_factory=list)
-    """The part of it that this user is not allowed to read."""
+    """Those of `problems` that this user is not allowed to read."""
 
     def positions(self) -> dict[tuple[str, Place], Position]:
-        """By group and partition where its oldest unread record is, if it has one."""
+        """By group and partition, the position of its oldest unread record, if it has one."""
         found = {}
         for group, offsets in self.committed.items():
             for place, offset in offsets.items():
@@ -114,7 +114,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Known:
-    """What earlier polls had of a partition."""
+    """State of a partition after earlier polls."""
 
     topic_id: str | None = None
     groups: tuple[str, ...] = ()

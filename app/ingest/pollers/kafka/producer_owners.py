@@ -1,4 +1,4 @@
-"""Whose a producer id is: by the request log, the configured rules, or the ACLs of its topic."""
+"""Owners of producer ids: by the request log, the configured rules, or the ACLs of the topic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Grant(NamedTuple):
     permission: str = "ALLOW"
 
     def covers(self, topic: str) -> bool:
-        """Whether it is for a topic."""
+        """Whether the permission applies to a topic."""
         if self.pattern == "PREFIXED":
             return topic.startswith(self.name)
         return self.name in ("*", topic)
@@ -43,7 +43,7 @@ class Grant(NamedTuple):
 class RequestLogs:
     """The newest assignment of each producer id in request logs that brokers still write.
 
-    A file is read on from where it was read to, under whatever name it has by then.
+    Reading continues where the last call ended, also in a file that was renamed.
     """
 
     def __init__(self, path: str, time_zone: str) -> None:
@@ -55,12 +55,12 @@ class RequestLogs:
         self._assigned: dict[int, tuple[int, Owner]] = {}
 
     def owner(self, producer_id: int) -> Owner | None:
-        """Principal and client id that were given an id last."""
+        """Principal and client id to which an id was last assigned."""
         found = self._assigned.get(producer_id)
         return None if found is None else found[1]
 
     def read(self, problems: list[str]) -> None:
-        """Take in what the files have had since the last call."""
+        """Read the lines added since the last call."""
         there = {}
         for file in self._files():
             try:
@@ -89,7 +89,7 @@ class RequestLogs:
         return sorted(files, key=lambda each: (each.stat().st_mtime_ns, each.name))
 
     def _take(self, file: Path, begin: int) -> int:
-        """Read the whole lines of a file from a byte on; the byte after them."""
+        """Read the complete lines of a file from a byte on; returns the byte after them."""
         with file.open("rb") as opened:
             if opened.read(len(GZIP)) == GZIP:
                 opened.seek(0)
@@ -118,8 +118,9 @@ class RequestLogs:
 
 
 class OwnersOf:
-    """The owner of an id: its assignment in a request log; the first rule that fits, for one whose
-    assignment names nobody; the only principal that may write to the topic."""
+    """The owner of an id, from the first of: its assignment in a request log, if that names a
+    principal; the first matching rule; the only principal that may write to the topic.
+    """
 
     def __init__(
         self, rules: Sequence[OwnerRule], logs: RequestLogs | None = None,
@@ -131,7 +132,7 @@ class OwnersOf:
         self._only: dict[str, str | None] = {}
 
     def of(self, producer_id: int, topic: str) -> Owner:
-        """The owner of an id on a topic; principal UNKNOWN where nothing names it."""
+        """The owner of an id on a topic; the principal is UNKNOWN if nothing names it."""
         logged = (self._logs.owner(producer_id) if self._logs else None) or Owner()
         if logged.principal not in (UNKNOWN, ANONYMOUS):
             return logged

@@ -1,9 +1,9 @@
-"""What Kafka answers about its producer states, turned into records and rows.
+"""Converts Kafka's producer states to records and rows.
 
-An id with its epoch is reported once per partition: by the first poll that finds it there. The
-states that the first poll of a partition finds were there before and are not reported, unless the
-partition itself is newer than the poll before. What a poll does not contain is not made up: a
-partition without an answer keeps the states that it had.
+An id with its epoch is reported once per partition, by the first poll that finds it there. States
+that the first poll of a partition finds are older than the polls and are not reported, unless the
+partition itself is newer than the poll before. Missing answers are not guessed: a partition without
+an answer keeps its states.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.ingest.pollers.kafka.offsets import Place
 
 FEED = "kafka_producers"
 UNKNOWN = "unknown"
-"""The principal of an id whose owner nothing names."""
+"""The principal of an id without a known owner."""
 NEW = "produce_batch"
 MAPPING = "producer_id_assigned"
 
@@ -31,11 +31,11 @@ class State(NamedTuple):
     epoch: int
     last_sequence: int
     last_ms: int
-    """Timestamp of the last batch (ms since the epoch); -1 where it has none."""
+    """Timestamp of the last batch (ms since the epoch); -1 if there is none."""
 
 
 class Owner(NamedTuple):
-    """Whose an id is."""
+    """Principal and client id of an id."""
 
     principal: str = UNKNOWN
     client_id: str | None = None
@@ -82,7 +82,7 @@ class Part:
 
     leader: str | None = None
     ids: Mapping[int, Kept] | None = None
-    """By producer id; None: not answered yet, and older than the polls."""
+    """By producer id; None for ids that are older than the polls and not yet answered."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,8 @@ class Rules:
     """Heap that a leader needs for one id on one partition."""
     wants_topic: Callable[[str], bool] = lambda _: True
     tick_ms: int = 0
-    """Polls have a record until one is this long after the newest new id: clocks pass it."""
+    """For this time after the newest new id each poll has a record, which moves the clocks past it.
+    """
 
 
 @dataclass
@@ -244,8 +245,9 @@ class _Mapping:
         return Part(leader or old.leader, ids)
 
     def _is_younger(self, before: Known | None) -> bool:
-        """Whether a partition that no poll had is younger than the poll before: its topic is, or
-        was polled without it."""
+        """Whether a new partition is younger than the poll before: its topic is, or the topic was
+        polled without it.
+        """
         return self._since_ms is not None and (before is None or before.parts is not None)
 
     def _new(self, place: Place, leader: str, state: State, owner: Owner) -> None:

@@ -28,14 +28,17 @@ from app.ingest.pollers.polling import Begun, Polling, Report, Unanswered
 from app.ingest.pollers.spool import Spool
 
 ID, NUMBER, ROWS, LAST, WHOLE = "id", "number", "rows", "last", "whole_ms"
-"""What the memory has besides topics: the id of the spool, the number of the newest row, the rows
-that the table may lack, by poll, the newest record of a new id, and the time of the newest poll
-with rows for what has not changed as well."""
+"""Keys of the memory besides topics: the id of the spool, the number of the newest row, rows that
+the table may lack by poll, the newest record of a new id, and the time of the newest poll with rows
+for unchanged states.
+"""
 WHOLE_MS = 900_000
-"""After this time there are such rows again: a reader of recent rows has them all."""
+"""Time after which rows for unchanged states are written again, so that a reader of recent rows has
+all of them.
+"""
 HINT = "the kafka.* options, the user's rights and source.producers decide this"
 MOST_WAITING = 1000
-"""Polls whose rows wait for a table that cannot be written; of more, the newest."""
+"""Most polls whose rows wait for a table that cannot be written; the newest are kept."""
 
 
 class Live(Protocol):
@@ -114,9 +117,9 @@ class Poller(Polling):
         return path
 
     def look(self) -> str:
-        """What a first poll would find, in words; nothing is written.
+        """The result of a first poll in words; nothing is written.
 
-        Raises UserError where something is not answered.
+        Raises UserError if a request is not answered.
         """
         deadline = time.monotonic() + 2 * self._settings.timeout_ms / 1000
         try:
@@ -145,7 +148,7 @@ class Poller(Polling):
         return answers
 
     def _owners(self, answers: Answers, deadline: float) -> OwnersOf:
-        """Whoever names owners now."""
+        """The present source of owners."""
         if self._logs is not None:
             self._logs.read(answers.problems)
         if self._settings.acls:
@@ -156,7 +159,7 @@ class Poller(Polling):
         return OwnersOf(self._settings.owners, self._logs, self._grants)
 
     def _write_rows(self, report: Report) -> None:
-        """Append the rows that the table may lack; those that it takes leave the memory."""
+        """Append rows that the table may lack, and remove the appended ones from the memory."""
         extra = self.spool.memory.extra
         if not extra:
             return

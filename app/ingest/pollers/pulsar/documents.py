@@ -24,7 +24,7 @@ from udfs.topics import normal_topic, split_topic
 FEED = "pulsar_admin"
 
 UNKNOWN_BROKER = "unknown"
-"""The broker of a topic where neither the settings nor the poll name it."""
+"""The broker of a topic that neither the settings nor the poll name."""
 QUOTA_LIMIT = {"destination_storage": "limitSize", "message_age": "limitTime"}
 """The limit that counts in each type of backlog quota; the document repeats the other one."""
 PUBLISH_RATES = {
@@ -39,7 +39,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Names:
-    """What the documents do not contain: the cluster, and the broker if it is set."""
+    """Names that the documents lack: the cluster, and the broker if configured."""
 
     cluster: str
     broker: str | None = None
