@@ -169,7 +169,8 @@ class Payloads:
         ends = np.cumsum([meta.row_group(g).num_rows for g in range(meta.num_row_groups)])
         self._open[file] = parquet, ends
         while len(self._open) > OPEN_FILES:
-            self._open.popitem(last=False)[1][0].close()
+            _, (oldest, _) = self._open.popitem(last=False)
+            oldest.close()
         return parquet, ends
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.reconcile.scrape import SUBSCRIPTIONS
 from app.reconcile.spans import Counted, Key, Span, Weir
@@ -129,6 +129,25 @@ def early_reads(settings: Settings, warehouse: Warehouse, span: Span) -> int:
     return _Side(settings, warehouse, span).early_reads()
 
 
+class _Window(NamedTuple):
+    """A statistics window of a broker's cache: a row of _CACHE."""
+
+    start_ms: int
+    length_ms: int
+    inserted: int
+    evicted: int
+    misses: int
+    hits: int
+    entries: int
+    used_bytes: int
+    max_used_bytes: int
+
+    @property
+    def end_ms(self) -> int:
+        """Its end, exclusive."""
+        return self.start_ms + self.length_ms
+
+
 @dataclass(frozen=True)
 class _Side:
     settings: Settings
@@ -217,19 +236,18 @@ class _Side:
             "least_ms": self._window_of(span.start_ms) - self._window_ms,
             "most_ms": self._last_window_ms + self._window_ms,
         })
-        windows = [(int(at), int(length), tuple(v or 0 for v in values))
-                   for at, length, *values in rows]
+        windows = [_Window(*(int(value or 0) for value in row)) for row in rows]
         if not windows:
             return {}, False
         found: dict[Key, Counted] = {
-            (name, None): _share(windows, i, span) for i, name in enumerate(
-                ("cache_inserted", "cache_evicted", "cache_misses", "cache_hits"))
+            (f"cache_{name}", None): _share(windows, name, span)
+            for name in ("inserted", "evicted", "misses", "hits")
         }
-        before = next((w for w in reversed(windows) if w[0] + w[1] <= span.end_ms), None)
-        after = next((w for w in windows if w[0] + w[1] > span.end_ms), None)
-        ends = [w[2] for w in (before, after) if w is not None]
-        entries, used = [v[4] for v in ends], [v[5] for v in ends]
-        came, held = (after[2][0], after[2][6]) if after else (0, 0)
+        before = next((w for w in reversed(windows) if w.end_ms <= span.end_ms), None)
+        after = next((w for w in windows if w.end_ms > span.end_ms), None)
+        ends = [w for w in (before, after) if w is not None]
+        entries, used = [w.entries for w in ends], [w.used_bytes for w in ends]
+        came, held = (after.inserted, after.max_used_bytes) if after else (0, 0)
         found["cache_entries", None] = Counted(min(entries), 0, max(entries) + came)
         found["cache_used_bytes", None] = Counted(min(used), 0, max(*used, held))
         return found, after is not None
@@ -334,16 +352,17 @@ class _Side:
             return connection.execute(sql, given).fetchall()
 
 
-def _share(windows: list[tuple[int, int, tuple[int, ...]]], column: int, span: Span) -> Counted:
-    """What the windows have in the span: one that is cut counts by the share of its time, and may
-    be off by the larger of its two parts."""
+def _share(windows: list[_Window], counter: str, span: Span) -> Counted:
+    """The part of the windows' counter that lies in the span. A window that the span cuts counts by
+    the share of its time, and may be off by the larger of its two parts."""
     total, off = 0.0, 0.0
-    for start_ms, length_ms, values in windows:
-        inside = min(start_ms + length_ms, span.end_ms) - max(start_ms, span.start_ms)
-        share = max(inside, 0) / length_ms
-        total += share * values[column]
-        if _is_cut(start_ms, length_ms, span):
-            off += max(share, 1 - share) * values[column]
+    for window in windows:
+        counted = getattr(window, counter)
+        inside = min(window.end_ms, span.end_ms) - max(window.start_ms, span.start_ms)
+        share = max(inside, 0) / window.length_ms
+        total += share * counted
+        if _is_cut(window.start_ms, window.length_ms, span):
+            off += max(share, 1 - share) * counted
     return Counted(round(total), -int(-off // 1))
 
 

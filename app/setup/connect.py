@@ -126,7 +126,9 @@ def _topic(client: dict[str, Any], topic: str) -> str:
                 for p in found.partitions}
         full = [p for p, (low, high) in ends.items() if high > low]
         if full:
-            consumer.assign([TopicPartition(topic, full[0], ends[full[0]][0])])
+            partition = full[0]
+            begin, _ = ends[partition]
+            consumer.assign([TopicPartition(topic, partition, begin)])
             message = consumer.poll(TIMEOUT_S)
             if message is None:
                 raise Unreachable(f"no record came within {TIMEOUT_S:.0f} s")

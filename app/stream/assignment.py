@@ -121,7 +121,8 @@ def plan(settings: Settings, only: Sequence[str] | None = None) -> Plan:
         _carry_on(made, name, jobs, parts[name], taken)
     _limit(made, only)
     order = {job: at for at, job in enumerate(settings.jobs)}
-    made.queries = dict(sorted(made.queries.items(), key=lambda one: order[one[1][0]]))
+    first = {name: order[jobs[0]] for name, jobs in made.queries.items()}
+    made.queries = {name: made.queries[name] for name in sorted(first, key=first.__getitem__)}
     return made
 
 

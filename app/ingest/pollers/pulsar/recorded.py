@@ -68,7 +68,8 @@ def convert(folder_in: Path, folder_out: Path, settings: PulsarAdminSettings) ->
             done.earlier = len(places) - len(new)
             if new:
                 names = Names(settings.cluster, settings.broker)
-                done.path = spool.commit(new[0][0], _records(new, files, spool, names, done))
+                earliest_ms = min(polled_ms for polled_ms, *_ in new)
+                done.path = spool.commit(earliest_ms, _records(new, files, spool, names, done))
     finally:
         spool.release()
     return done
