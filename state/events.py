@@ -1,4 +1,4 @@
-"""The columns and kinds of the event contract, as every part of Weir names them.
+"""The columns and kinds of the event contract, as all of Weir names them.
 
 One wide record, one kind of event per record. `app.ingest.contract` parses and validates records in
 this layout, the cores read them, the archive stores them.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 EVERY_BROKER = "*"
-"""As a broker: all of the cluster."""
+"""As a broker: all brokers of the cluster."""
 MONO = "ts_mono_ns"
 WALL = "ts_wall_ms"
 

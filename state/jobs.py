@@ -1,4 +1,4 @@
-"""The jobs that this version runs, in their order: a line here and a folder beside it for each."""
+"""The jobs of this version, in order: one line here and one folder beside it for each."""
 
 from __future__ import annotations
 

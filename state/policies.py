@@ -1,7 +1,7 @@
 """The content of policy documents: scopes, limit keys and the type of each limit.
 
-One definition for documents on the stream (`BAD_POLICY`) and for those of the configuration.
-Source: event contract, section 5; the broker keys are those that the job files list.
+One definition for documents on the stream (`BAD_POLICY`) and in the configuration. Source: event
+contract, section 5; the broker keys are those of the jobs' specifications.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def name_problem(scope: str, name: str) -> str | None:
 def unknown_limits(document: dict[str, Any]) -> str | None:
     """The limit keys of an applicable document that its scope does not have, in one phrase.
 
-    Such a key is left out and the rest of the document holds: brokers get new settings with every
-    release.
+    Such a key is ignored and the rest of the document applies, because brokers get new settings
+    with every release.
     """
     scope = document["scope"]
     unknown = [_shown(key) for key in document.get("limits", {}) if key not in SCOPES[scope]]

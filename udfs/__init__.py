@@ -1,6 +1,6 @@
 """Column functions over Arrow arrays, and their registration for SQL.
 
-`register` makes them known to a Spark session, `register_duckdb` to a connection of DuckDB;
+`register` registers them in a Spark session, `register_duckdb` in a DuckDB connection;
 docs/functions.md lists them.
 """
 
@@ -24,14 +24,14 @@ __all__ = ["register", "register_duckdb"]
 
 
 def register(spark: SparkSession) -> tuple[str, ...]:
-    """Make every function known to the SQL of a Spark session; their names."""
+    """Register every function in the SQL of a Spark session; returns their names."""
     from udfs.spark import register as known_to
 
     return known_to(spark)
 
 
 def register_duckdb(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """Make every function known to the SQL of a DuckDB connection; their names."""
+    """Register every function in the SQL of a DuckDB connection; returns their names."""
     from udfs.duckdb import register as known_to
 
     return known_to(connection)

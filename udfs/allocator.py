@@ -1,8 +1,7 @@
-"""The C library's allocator where batch follows batch: memory that was freed stays with the
-process.
+"""Settings of the C library's allocator for batch processing: freed memory stays with the process.
 
-Each batch needs arrays of about the sizes that the one before needed. By default the large ones
-are mapped anew each time, and the system clears all their pages again.
+Each batch needs arrays of about the sizes of the batch before. By default large arrays are mapped
+anew each time, and the system clears all their pages again.
 """
 
 from __future__ import annotations
@@ -16,12 +15,14 @@ _MOST = 2**31 - 1
 _MOST_OF_OLD = 32 << 20
 """The largest threshold of a glibc before 2.35."""
 _GROWTH = 64 << 20
-"""Bytes that are asked of the system at once."""
+"""Bytes that are requested from the system at once."""
 
 
 @cache
 def keep_freed_memory() -> None:
-    """From now on, do not give memory back; an allocator other than glibc's is left as it is."""
+    """From now on freed memory is not returned to the system; an allocator other than glibc's is
+    left unchanged.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return

@@ -1,4 +1,4 @@
-"""Length and CRC-32 of binary columns: what is known of content that is not kept."""
+"""Length and CRC-32 of binary columns, which describe content that is not kept."""
 
 from __future__ import annotations
 

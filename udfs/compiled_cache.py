@@ -1,10 +1,10 @@
-"""Where compiled functions are kept: under a hash of their source and all that it imports.
+"""Caches compiled functions under a hash of their source and of all that it imports.
 
-Numba's own places know a function by the folder and the bytes of its file. That recompiles after
-a move (every application of a cluster unpacks the sources somewhere else), and it does not see a
-change in another file that the function calls. Here the name of the place is a hash of the module
-and of every module of Weir that it imports, however indirectly: equal sources find what was
-compiled of them, wherever they are, and a change recompiles just what could depend on it.
+Numba's own cache identifies a function by the folder and the bytes of its file. It recompiles after
+a move (every application of a cluster unpacks the sources somewhere else), and it does not notice a
+change in another file that the function calls. Here the cache key is a hash of the module and of
+every module of Weir that it imports, directly or not: equal sources share compiled code wherever
+they are, and a change recompiles only what can depend on it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IMPORT = re.compile(
 
 
 class BySources(_CacheLocator):  # type: ignore[misc]
-    """A place below NUMBA_CACHE_DIR for the functions of one module of Weir."""
+    """The cache folder, below NUMBA_CACHE_DIR, for the functions of one module of Weir."""
 
     def __init__(self, module: str, line: int) -> None:
         self._line = line
@@ -50,7 +50,7 @@ class BySources(_CacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> BySources | None:
-        """None where the function is not Weir's, or where nothing can be written."""
+        """None for a function that is not Weir's, or if nothing can be written."""
         module = py_func.__module__
         if not config.CACHE_DIR or module.partition(".")[0] not in ROOMS:
             return None
@@ -64,7 +64,7 @@ class BySources(_CacheLocator):  # type: ignore[misc]
 
 
 def stamp(module: str) -> str:
-    """The hash of a module's source and of all of Weir that it imports, hexadecimal."""
+    """Hash of a module's source and of all of Weir that it imports, hexadecimal."""
     digest = hashlib.sha256()
     for name in sorted(_closure(module)):
         digest.update(f"{name}\0{_source(name)}\0".encode())
@@ -72,7 +72,7 @@ def stamp(module: str) -> str:
 
 
 def is_current(place: str) -> bool:
-    """Whether a folder of this name holds what was compiled of these sources."""
+    """Whether a folder of this name has code compiled from these sources."""
     module, _, found = place.rpartition("-")
     return module.partition(".")[0] in ROOMS and _source(module) is not None and (
         stamp(module).startswith(found)
@@ -80,7 +80,7 @@ def is_current(place: str) -> bool:
 
 
 def remove_stale(folder: Path) -> None:
-    """Remove what was compiled of other sources than these."""
+    """Remove code compiled from other sources."""
     for place in folder.iterdir():
         if place.is_dir() and not is_current(place.name):
             shutil.rmtree(place, ignore_errors=True)
@@ -99,7 +99,7 @@ def _closure(module: str) -> set[str]:
 
 @cache
 def _imports(module: str) -> frozenset[str]:
-    """Modules of Weir that a module names in its imports, those inside functions too."""
+    """Modules of Weir that a module imports, including imports inside functions."""
     found = set()
     for origin, names, plain in _IMPORT.findall(_source(module) or ""):
         candidates = [plain or origin]
@@ -118,7 +118,7 @@ def _is_package(module: str) -> bool:
 
 @cache
 def _source(module: str) -> str | None:
-    """None where there is no such module."""
+    """The source file of a module; None if there is none."""
     # Of a file or of a zip; a folder without __init__.py has a loader without sources.
     read = getattr(getattr(_spec(module), "loader", None), "get_source", None)
     return read(module) if read else None

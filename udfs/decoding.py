@@ -1,4 +1,6 @@
-"""Fields of a chunk's metadata, of a throttle command and of a chunk's id, from their bytes."""
+"""Fields of a chunk's metadata, of a throttle command and of a chunk's id, decoded from their
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ _HALF, _WHOLE = 2**63, 2**64
 
 def chunk_of(metadata: bytes) -> dict[str, Any] | None:
     """Uuid, number, count and total size (bytes) of the chunk that a MessageMetadata describes;
-    None for other messages and for bytes that are none. A message is chunked only if its count is
-    above 1 (PIP-37)."""
+    None for other messages and for invalid bytes. A message is chunked only if its count is above 1
+    (PIP-37).
+    """
     try:
         found = dict(fields(metadata))
         uuid = found.get(UUID)
@@ -30,7 +33,8 @@ def chunk_of(metadata: bytes) -> dict[str, Any] | None:
 
 def sender_of(uuid: str) -> dict[str, Any] | None:
     """Producer name and sequence id in the uuid of a chunk, `name-sequence`; None without a
-    sequence id. A name may have a minus of its own."""
+    sequence id. A name may contain a minus.
+    """
     name, separator, number = uuid.rpartition("-")
     if not separator or not number.isascii() or not number.isdigit() or int(number) >= _HALF:
         return None
@@ -39,7 +43,8 @@ def sender_of(uuid: str) -> dict[str, Any] | None:
 
 def throttle_command_of(data: bytes) -> dict[str, Any] | None:
     """Request, producer, reason and announced pause (ms) of a CommandThrottleProducer with the
-    field numbers of PIP-385; None for bytes that are none."""
+    field numbers of PIP-385; None for invalid bytes.
+    """
     try:
         command = decode_command(data)
     except ValueError:

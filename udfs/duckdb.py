@@ -25,7 +25,7 @@ def duckdb_type(kind: pa.DataType) -> str:
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """Make every function known to a connection, under the names that are returned."""
+    """Register every function in a connection; returns the names."""
     from duckdb.func import FunctionNullHandling, PythonUDFType
 
     for function in FUNCTIONS.values():

@@ -1,4 +1,4 @@
-"""Weir's functions for SQL: name, types, meaning, an example, and the work on Arrow arrays.
+"""Weir's SQL functions: name, types, meaning, an example, and the implementation over Arrow arrays.
 
 One definition for Spark (`udfs.spark`), DuckDB (`udfs.duckdb`) and docs/functions.md.
 """
@@ -28,7 +28,8 @@ _TEXT, _BINARY, _LONG, _INT = pa.string(), pa.binary(), pa.int64(), pa.int32()
 
 @dataclass(frozen=True)
 class Function:
-    """One function: arrays of the types `takes`, all of one length, to an array of `gives`."""
+    """A function from arrays of the types `takes`, all of one length, to an array of type `gives`.
+    """
 
     name: str
     takes: tuple[tuple[str, pa.DataType], ...]
@@ -115,8 +116,9 @@ _COMMAND = pa.struct([
 
 
 def _fields(function: Callable[[Any], dict[str, Any] | None], gives: pa.DataType) -> Any:
-    """A function that gives a struct; where there is nothing, every field is null, since a null
-    struct cannot be had in both engines."""
+    """A function that returns a struct. Without a value every field is null, because not both
+    engines support a null struct.
+    """
     nothing = dict.fromkeys(field.name for field in gives)
 
     def of(values: pa.Array) -> pa.Array:
@@ -191,4 +193,4 @@ _ALL = (
               "pause_ms": 500}, _fields(throttle_command_of, _COMMAND)),
 )
 FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}
-"""Every function by its name. A null gives null, or a struct of nulls."""
+"""Every function by its name. Null input gives null, or a struct of nulls."""

@@ -1,7 +1,7 @@
-"""MurmurHash3 (x64, 128 bit, initial value 0), its first 64 bits: names to numbers and shards.
+"""MurmurHash3 (x64, 128 bit, initial value 0), its first 64 bits: maps names to numbers and shards.
 
 The same bits as `mmh3.hash64(name, 0)[0]`, for whole columns. A hash finds a name and never
-replaces it: code that merges by hash compares the names, too.
+replaces it: code that merges by hash also compares the names.
 """
 
 from __future__ import annotations

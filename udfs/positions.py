@@ -16,7 +16,7 @@ _TENTH = np.uint64((2**63 - 1) // 10)
 
 @numba.njit(cache=True, nogil=True)
 def _integer(data: Array, p: int, end: int) -> tuple[bool, np.int64, int]:
-    """Whether a signed 64-bit integer begins at p, the integer, and where it ends."""
+    """Whether a signed 64-bit integer begins at p, the integer, and its end."""
     minus = p < end and data[p] == _MINUS
     if minus:
         p += 1
@@ -48,7 +48,7 @@ def _parse(data: Array, offsets: Array, ledger: Array, entry: Array, ok: Array) 
 def parse_positions(array: pa.Array) -> tuple[Array, Array, Array]:
     """Ledger ids, entry ids (int64) and whether each string is two integers joined by a colon.
 
-    Only the form is checked: negative ids pass. What fails, null included, has ids 0.
+    Only the form is checked: negative ids are accepted. Invalid strings and nulls have ids 0.
     """
     strings = plain(array)
     n = len(strings)
@@ -61,6 +61,6 @@ def parse_positions(array: pa.Array) -> tuple[Array, Array, Array]:
 
 
 def parse_position(text: str) -> tuple[int, int] | None:
-    """Ledger and entry of one position, or None if it is not one."""
+    """Ledger and entry of a position, or None if it is invalid."""
     ledger, entry, ok = parse_positions(pa.array([text], pa.string()))
     return (int(ledger[0]), int(entry[0])) if ok[0] else None

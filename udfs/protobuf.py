@@ -13,8 +13,9 @@ VARINT, FIXED_64, BYTES, GROUP, END_GROUP, FIXED_32 = range(6)
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of the fields that are a varint or bytes, in order; a ValueError for bytes
-    that are no message. Fields of other types and those in groups are skipped."""
+    """(number, value) of the fields that are a varint or bytes, in order; a ValueError for invalid
+    bytes. Fields of other types and those in groups are skipped.
+    """
     at, groups = 0, list[int]()
     while at < len(data):
         start = at

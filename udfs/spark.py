@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _NAMES = {pa.string(): "string", pa.binary(): "binary", pa.int64(): "bigint", pa.int32(): "int"}
 _EXACT = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}
-"""Types of pandas that hold integers beside nulls."""
+"""Types of pandas for integers with nulls."""
 
 
 def spark_type(kind: pa.DataType) -> str:
@@ -26,7 +26,7 @@ def spark_type(kind: pa.DataType) -> str:
 
 
 def register(spark: SparkSession) -> tuple[str, ...]:
-    """Make every function known to the SQL of a session, under the names that are returned."""
+    """Register every function in the SQL of a session; returns the names."""
     from pyspark.sql.pandas.functions import pandas_udf
 
     make: Any = pandas_udf  # its overloads know functions only by their annotations
@@ -36,7 +36,7 @@ def register(spark: SparkSession) -> tuple[str, ...]:
 
 
 def _columnar(function: Function) -> Callable[..., Any]:
-    """A function of columns of pandas, which is what Spark hands to Python."""
+    """A function over columns of pandas, the form in which Spark passes them to Python."""
     kinds, of = [kind for _, kind in function.takes], function.of
 
     def columns(*given: pd.Series) -> pd.Series | pd.DataFrame:

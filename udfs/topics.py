@@ -55,9 +55,9 @@ def split_partition(name: str) -> tuple[str, int | None]:
 
 
 def normal_topic(name: str, partition: int | None, kafka: bool = False) -> str:
-    """The one spelling of a topic: with a scheme (not for Kafka) and the partition's ending.
+    """The canonical spelling of a topic: with a scheme (not for Kafka) and the partition's ending.
 
-    A negative partition is none. A name that ends in `-partition-N` already is left as it is.
+    A negative partition means none. A name that already ends in `-partition-N` is unchanged.
     """
     if not kafka and "://" not in name:
         name = f"{PERSISTENT}://{name}"

@@ -7,5 +7,5 @@ import pyarrow.compute as pc
 
 
 def user_of(principals: pa.Array) -> pa.Array:
-    """What follows the first colon of each principal, all of it without one; null for null."""
+    """The part of each principal after the first colon, all of it without one; null for null."""
     return pc.replace_substring_regex(principals, r"\A[^:]*:", "", max_replacements=1)

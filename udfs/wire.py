@@ -5,9 +5,9 @@
     CommandThrottleProducerReceipt  request_id 1, required
     FeatureFlags                    supports_throttle_producer_commands 6 (proposed), optional
 
-No release has assigned these numbers for good: Pulsar 4.2.4 uses flag 6 for another one. So they
-are the fields of `Fields`. Whatever else a message holds is skipped, as protobuf readers do; the
-last of repeated fields counts.
+No release has these numbers yet, and Pulsar 4.2.4 uses flag 6 for another feature, so they are
+configurable (`Fields`). Other fields of a message are skipped, as protobuf readers do; the last of
+repeated fields counts.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ThrottleCommand:
 
 
 def encode_command(command: ThrottleCommand, fields: Fields = PROPOSED) -> bytes:
-    """The command's bytes, its fields by their numbers; ValueError for what has no encoding."""
+    """The bytes of a command with the given field numbers; ValueError if it cannot be encoded."""
     values = (
         (fields.request_id, command.request_id),
         (fields.producer_id, command.producer_id),
@@ -81,7 +81,7 @@ def encode_command(command: ThrottleCommand, fields: Fields = PROPOSED) -> bytes
 
 
 def decode_command(data: bytes, fields: Fields = PROPOSED) -> ThrottleCommand:
-    """The command that the bytes hold; ValueError if they are none."""
+    """The command in the bytes; ValueError for other bytes."""
     found = _varints(data)
     what = "CommandThrottleProducer"
     number = _required(found, fields.throttling_reason, what, "throttling_reason")
@@ -101,13 +101,13 @@ def encode_receipt(request_id: int, fields: Fields = PROPOSED) -> bytes:
 
 
 def decode_receipt(data: bytes, fields: Fields = PROPOSED) -> int:
-    """The request id of the receipt that the bytes hold; ValueError if they are none."""
+    """The request id of the receipt in the bytes; ValueError for other bytes."""
     what = "CommandThrottleProducerReceipt"
     return _required(_varints(data), fields.receipt_request_id, what, "request_id")
 
 
 def encode_flag(supported: bool, fields: Fields = PROPOSED, others: bytes = b"") -> bytes:
-    """FeatureFlags with the flag after `others`, the bytes of the flags that are set already."""
+    """FeatureFlags with the flag, appended to `others`, the bytes of other flags."""
     _varints(others)
     return others + _field(fields.supports_throttle_producer_commands, int(supported))
 

@@ -60,7 +60,7 @@ if numba.config.DISABLE_JIT:
 
 @numba.njit(forceinline=True)
 def low_byte(flags: np.uint64) -> np.int64:
-    """Index of the lowest byte of a word that has a bit set; the word is not 0."""
+    """Index of the lowest byte of a word with a bit set; the word must not be 0."""
     return np.int64(_trailing_zeros(flags) >> np.uint64(3))
 
 

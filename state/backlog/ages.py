@@ -1,4 +1,4 @@
-"""Times of entries in bounded space, and the cached oldest message of a topic."""
+"""Times of entries in bounded memory, and the cached oldest message of a topic."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def _offer(
 def entry_added(
     w: Store, key: Int, ledger: Int, entry: Int, publish_ms: Int, broker_ms: Int, now: Int
 ) -> None:
-    """An entry of a ledger that is known; the first record that shows it gives its time."""
+    """Sample the time of an entry of a known ledger; the first record that shows the entry gives
+    its time.
+    """
     k = w.keys[key]
     if k["seen_ledger"] != NULL and not is_before(
         k["seen_ledger"], k["seen_entry"], ledger, entry
@@ -88,8 +90,9 @@ def entry_added(
 
 @compiled
 def ledger_stated(w: Store, key: Int, ledger: Int, entries: Int, close_ms: Int, now: Int) -> None:
-    """Entries of a ledger that no record has shown before are as old as this record, or as the end
-    of their ledger."""
+    """Sample entries of a ledger that no record has shown before: they are as old as this record,
+    or as the end of their ledger.
+    """
     k, last = w.keys[key], entries - 1
     if last < 0 or (
         k["seen_ledger"] != NULL
@@ -106,7 +109,7 @@ def ledger_stated(w: Store, key: Int, ledger: Int, entries: Int, close_ms: Int, 
 
 @compiled
 def forget_times(w: Store, key: Int) -> None:
-    """Forget what is known of entries."""
+    """Forget all known times of entries."""
     k = w.keys[key]
     w.spans[SAMPLES, key, USED] = 0
     k["seen_ledger"], k["second"], k["kept"] = NULL, 0, 0
@@ -155,7 +158,7 @@ def trim(w: Store, key: Int) -> None:
 
 @compiled
 def time_after(w: Store, key: Int, ledger: Int, entry: Int, precise: Int) -> tuple[Int, Int]:
-    """Time of the first entry after a mark-delete, as far as it is known (NULL), and its source."""
+    """Time of the first entry after a mark-delete, if known (else NULL), and its source."""
     if precise != 0:
         slots = w.spans[SLOTS, key]
         for i in range(slots[AT], slots[AT] + slots[USED]):

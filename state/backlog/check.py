@@ -1,4 +1,4 @@
-"""The pass over one topic: its row, those of its subscriptions, its eviction; refusals."""
+"""The check of one topic: its row, those of its subscriptions, its eviction, and refusals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from state.backlog.ledgers import bytes_after, entries_after, sum_up, total_entr
 
 @compiled
 def _latest(w: World, key: Int, column: Int, rank: Int) -> Int:
-    """The last document before a rank of a topic (column 0) or its namespace (2), -1 without."""
+    """The last document before a rank for a topic (column 0) or its namespace (2); -1 without one.
+    """
     found = NOBODY
     for i in range(column, column + 2):
         group = w.own[key, i]
@@ -51,7 +52,7 @@ def _latest(w: World, key: Int, column: Int, rank: Int) -> Int:
 
 @compiled
 def look_up(w: World, key: Int, rank: Int) -> None:
-    """Let `w.quota[0]` be the quotas of a key after `rank` shared records."""
+    """Set `w.quota[0]` to the quotas of a key after `rank` shared records."""
     q, t = w.quota[0], w.turns[w.store.links[key]["turn"] - 1]
     q["limit_bytes"], q["size_policy"], q["size_by"] = t["limit_bytes"], t["policy"], L.BY_BROKER
     q["limit_s"], q["time_policy"], q["time_by"] = t["limit_s"], t["policy"], L.BY_BROKER
@@ -75,8 +76,8 @@ def look_up(w: World, key: Int, rank: Int) -> None:
 
 @compiled
 def _measure(w: World, key: Int) -> bool:
-    """Count what is after the mark-delete of every cursor; returns whether a durable one has
-    entries there."""
+    """Count entries after the mark-delete of every cursor; returns whether a durable one has any.
+    """
     sum_up(w.store, key)
     slots, behind = w.store.spans[SLOTS, key], False
     for i in range(slots[AT], slots[AT] + slots[USED]):
@@ -89,7 +90,7 @@ def _measure(w: World, key: Int) -> bool:
 
 @compiled
 def _act(w: World, key: Int, row: Record) -> None:
-    """What a check decides on: rule, action, policy and producers of its row."""
+    """The decision of a check: rule, action, policy and producers of its row."""
     e, q, oldest = w.store, w.quota[0], slowest(w.store, key)
     over_size, over_time = row["over_size"] != 0, row["over_time"] != 0
     row["policy"], row["action"], row["producers"] = NOBODY, L.NO_ACTION, 0
@@ -110,7 +111,7 @@ def _act(w: World, key: Int, row: Record) -> None:
 
 @compiled
 def check(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
-    """One check; returns whether it had anything to report."""
+    """Check a topic; returns whether there was anything to report."""
     p, k, q = w.store.settings[0], w.store.keys[key], w.quota[0]
     precise = w.turns[w.store.links[key]["turn"] - 1]["precise"]
     behind = _measure(w, key)
@@ -177,8 +178,9 @@ def _enter(w: World, key: Int, cursor: Int, total: Int) -> bool:
 
 @compiled
 def _subscriptions(w: World, o: Out, key: Int, precise: Int, check_row: Record) -> bool:
-    """A row of every cursor with a backlog; all of them remember the check. Returns whether there
-    were any."""
+    """Write a row for every cursor with a backlog; all cursors remember the check. Returns whether
+    there were rows.
+    """
     p, slots = w.store.settings[0], w.store.spans[SLOTS, key]
     now, last, number = check_row["at_ms"], w.passes.shape[1] - 1, np.int64(0)
     for i in range(last):
@@ -211,7 +213,7 @@ def _subscriptions(w: World, o: Out, key: Int, precise: Int, check_row: Record) 
 
 @compiled
 def not_checked(w: World, key: Int) -> None:
-    """A pass over a topic whose ledgers are unknown, or that is out of sight."""
+    """Handle a pass over a topic whose ledgers are unknown or that is out of sight."""
     k, slots = w.store.keys[key], w.store.spans[SLOTS, key]
     k["cached"], k["was"] = 0, 0
     for i in range(slots[AT], slots[AT] + slots[USED]):

@@ -1,4 +1,4 @@
-"""Cursors of a topic: their positions, what is acknowledged beyond, which one is the slowest."""
+"""Cursors of a topic: positions, acknowledged ranges beyond them, and the slowest cursor."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def create(w: Store, key: Int, name: Int, ledger: Int, entry: Int) -> Int:
 
 @compiled
 def forget(w: Store, key: Int, name: Int) -> None:
-    """A cursor that has been deleted."""
+    """Remove a deleted cursor."""
     span, at = w.spans[SLOTS, key], _place(w, key, name)
     if at == span[AT] + span[USED]:
         return
@@ -105,7 +105,7 @@ def forget(w: Store, key: Int, name: Int) -> None:
 
 @compiled
 def _absorb(w: Store, key: Int, cursor: Int) -> None:
-    """Drop ranges that the mark-delete has passed; it goes on over one that follows it."""
+    """Drop ranges that the mark-delete has passed, and move it over a range that follows it."""
     c, span = w.cursors[cursor], w.range_spans[cursor]
     while span[USED] > 0:
         ledger, entry = c["ledger"], c["entry"]
@@ -148,7 +148,7 @@ def observe(
 
 @compiled
 def acknowledge_to(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> None:
-    """Everything up to a position has been acknowledged."""
+    """Acknowledge everything up to a position."""
     c = w.cursors[cursor]
     if is_before(c["ledger"], c["entry"], ledger, entry):
         c["ledger"], c["entry"], c["first_ms"] = ledger, entry, NULL
@@ -157,7 +157,7 @@ def acknowledge_to(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> 
 
 @compiled
 def acknowledge(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> None:
-    """One entry has been acknowledged."""
+    """Acknowledge one entry."""
     c = w.cursors[cursor]
     if is_before(c["ledger"], c["entry"], ledger, entry):
         _remember(w, cursor, ledger, entry)
@@ -166,7 +166,7 @@ def acknowledge(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> Non
 
 @compiled
 def _remember(w: Store, cursor: Int, ledger: Int, entry: Int) -> None:
-    """Add an entry to the ranges, which join their neighbours; the highest may have to go."""
+    """Add an entry to the ranges, merging neighbours; the highest range may be dropped."""
     span = w.range_spans[cursor]
     at = lower(w.ranges, span, ledger, entry)
     end = span[AT] + span[USED]

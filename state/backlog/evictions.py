@@ -39,14 +39,14 @@ from state.backlog.pool import lower
 
 REDUCTION = 0.9
 MOST_SKIPPED = np.int64(2**31 - 1)
-"""Entries that a round skips at most: a broker counts them as an `int`."""
+"""Most entries that a round skips: a broker counts them as an `int`."""
 CLEARLY = 1 + 2.0**-20
-"""More than the rounding of a factor."""
+"""More than the rounding error of a factor."""
 
 
 @compiled
 def _begin(w: Store, key: Int) -> None:
-    """Let the simulated positions be the real ones."""
+    """Set the simulated positions to the real ones."""
     slots = w.spans[SLOTS, key]
     for i in range(slots[AT], slots[AT] + slots[USED]):
         c = w.cursors[w.slots[i, 0]]
@@ -82,10 +82,10 @@ def _skips_most(w: Store, key: Int, ledger: Int, entry: Int, target: float) -> b
 
 @compiled
 def _overtake(w: Store, key: Int, oldest: Int, target: float) -> Int:
-    """Play the rounds in which nothing changes but positions; returns how many.
+    """Play the rounds in which only positions change; returns their number.
 
-    Cursors of one ledger that are less than MOST_SKIPPED apart overtake one another, each in its
-    turn. After a round of each they stand as before, MOST_SKIPPED entries on. That goes on as long
+    Cursors of one ledger that are less than MOST_SKIPPED apart overtake one another in turn. After
+    a round of each their order is as before, MOST_SKIPPED entries further on. This repeats as long
     as the last of them stays in the ledger, behind the other cursors, and skips the most.
     """
     first, slots = w.cursors[oldest], w.spans[SLOTS, key]
@@ -123,8 +123,9 @@ def _overtake(w: Store, key: Int, oldest: Int, target: float) -> Int:
 
 @compiled
 def _by_size(w: Store, key: Int, limit: Int) -> tuple[Int, Int, Int, float]:
-    """Skip entries of the slowest cursor until the backlog fits again; returns how many cursors
-    have moved (listed in `order`), rounds, why it ended and the first factor (NaN: none)."""
+    """Skip entries of the slowest cursor until the backlog fits. Returns the number of moved
+    cursors (listed in `order`), rounds, the reason of the end and the first factor (NaN: none).
+    """
     target, before, moved, rounds = REDUCTION * limit, NOBODY, np.int64(0), np.int64(0)
     first: Record
     first = np.nan
@@ -163,11 +164,11 @@ def _by_size(w: Store, key: Int, limit: Int) -> tuple[Int, Int, Int, float]:
 
 @compiled
 def _by_ledger(w: Store, key: Int, limit_s: Int, now: Int) -> tuple[Int, Int]:
-    """Let durable cursors jump over ledgers that are unknown or too old; returns how many have
-    moved and the jumps.
+    """Move durable cursors over ledgers that are unknown or too old; returns the number of moved
+    cursors and the jumps.
 
-    The slowest one jumps from ledger to ledger, the others as it comes to them: all of them end at
-    the first ledger that a cursor may not leave. A cursor moves first that is behind the others.
+    The slowest cursor jumps from ledger to ledger, the others when it reaches them: all end at the
+    first ledger that a cursor may not leave. The hindmost cursor moves first.
     """
     moved, rounds, oldest = np.int64(0), np.int64(0), slowest(w, key)
     span, slots = w.spans[LEDGERS, key], w.spans[SLOTS, key]
@@ -204,8 +205,9 @@ def _by_ledger(w: Store, key: Int, limit_s: Int, now: Int) -> tuple[Int, Int]:
 def _expired_to(
     w: Store, key: Int, ledger: Int, entry: Int, seconds: Int, now: Int, precise: Int
 ) -> tuple[Int, Int]:
-    """Where a mark-delete comes to when messages beyond an age are expired, until the first that
-    is younger or of unknown age."""
+    """The mark-delete after messages beyond an age are expired, up to the first that is younger or
+    of unknown age.
+    """
     at, first = first_after(w, key, ledger, entry)
     if at < 0:
         return ledger, entry

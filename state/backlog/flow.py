@@ -55,7 +55,7 @@ DONE = np.int64(-1)
 
 @compiled
 def _set_due(w: World, key: Int, since_ms: Int) -> None:
-    """Let the next pass of a key be the first one that is due at a time or later."""
+    """Set the next pass of a key to the first one that is due at or after a time."""
     e = w.store.links[key]
     interval = w.turns[e["turn"] - 1]["interval_ms"]
     late = since_ms % interval
@@ -76,8 +76,9 @@ def _start_anew(w: World, key: Int) -> None:
 
 @compiled
 def _lose_sight(w: World, key: Int) -> None:
-    """Records of the broker of a key are missing: where cursors are, what ledgers hold and who
-    produces is not known until it is stated."""
+    """Records of the key's broker are missing: positions of cursors, contents of ledgers and
+    producers are unknown until they are stated.
+    """
     w.store.keys[key]["unseen"] = L.CURSORS | L.SIZES
     w.store.spans[PRODUCERS, key, USED] = 0
     not_checked(w, key)
@@ -85,7 +86,8 @@ def _lose_sight(w: World, key: Int) -> None:
 
 @compiled
 def _begin(w: World, key: Int) -> None:
-    """A topic without ledgers and cursors is as new: unknown if its broker has had a gap."""
+    """A topic without ledgers and cursors counts as new; after a gap of its broker it is unknown.
+    """
     e, k, spans = w.store.links[key], w.store.keys[key], w.store.spans
     if spans[LEDGERS, key, USED] > 0 or spans[SLOTS, key, USED] > 0:
         return
@@ -97,10 +99,11 @@ def _begin(w: World, key: Int) -> None:
 
 @compiled
 def prepare(w: World, begin_ms: Array) -> None:
-    """Put every key behind the turns that are before its clock as the call begins (NULL: none).
+    """Move every key past the turns that are before its clock at the beginning of the call (NULL:
+    none).
 
-    Of these, those that came with this call hold from the clock on; a start or a gap among them
-    that is not newer than one which the key has had is void.
+    Turns that came with this call hold from the clock on. A start or a gap among them that is not
+    newer than one that the key has had is ignored.
     """
     at_ms, rank = NULL, np.int64(0)
     for key in range(len(w.store.keys)):
@@ -124,7 +127,7 @@ def prepare(w: World, begin_ms: Array) -> None:
 
 @compiled
 def _mono_at(w: World, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) -> Int:
-    """Monotonic time at a wall time, from the key's last record; not beyond the next one's."""
+    """Monotonic time at a wall time, from the key's last record, at most that of the next one."""
     k = w.store.keys[key]
     if k["last_ns"] == NULL:
         return NULL
@@ -150,10 +153,10 @@ def _is_full(w: World, o: Out, key: Int) -> bool:
 def _advance(
     w: World, o: Out, key: Int, to_ms: Int, next_ns: Int, next_broker: Int
 ) -> bool:
-    """Make the passes that are due before a time; False if there was no room to go on.
+    """Run the passes that are due before a time; False if there was no room to continue.
 
-    A pass without rows is followed by others without while nothing changes: of these only the last
-    ones are made, which is what cursors remember.
+    If a pass has no rows, later ones have none while nothing changes: only the last ones are run,
+    which cursors remember.
     """
     p, e = w.store.settings[0], w.store.links[key]
     while e["due_ms"] < to_ms:
@@ -188,7 +191,7 @@ def _advance(
 def _reach(
     w: World, o: Out, key: Int, to_ms: Int, rank: Int, next_ns: Int, next_broker: Int
 ) -> bool:
-    """Bring a key to a time, past the turns before a rank; False if there was no room."""
+    """Move a key to a time, past the turns before a rank; False if there was no room."""
     e = w.store.links[key]
     if w.store.keys[key]["last_ms"] == NULL or w.store.keys[key]["base"] < 0:
         return True
@@ -270,7 +273,7 @@ def _take_ack(w: Store, f: Feed, i: Int) -> None:
 
 @compiled
 def _take_producer(w: World, o: Out, f: Feed, i: Int) -> None:
-    """A producer that is created, unless a quota refuses it, or closed."""
+    """A producer is created, unless a quota refuses it, or closed."""
     p, key, refusal = w.store.settings[0], f.key[i], NOBODY
     if f.kind[i] == CREATED:
         refusal = refused_by(w, key, f.rank[i], f.at_ms[i])
@@ -300,7 +303,7 @@ def _take_producer(w: World, o: Out, f: Feed, i: Int) -> None:
 
 @compiled
 def _take_ledger(w: Store, f: Feed, i: Int) -> None:
-    """What a ledger has, or that it has gone."""
+    """The contents of a ledger, or its deletion."""
     key, ledger = f.key[i], f.ledger[i]
     if f.kind[i] == LEDGER_STATE:
         w.keys[key]["unseen"] &= ~L.SIZES
@@ -319,7 +322,7 @@ def _take_ledger(w: Store, f: Feed, i: Int) -> None:
 
 @compiled
 def _take(w: World, o: Out, f: Feed, i: Int) -> None:
-    """One record, once its key has reached its time."""
+    """Apply one record, once its key has reached its time."""
     kind, key = f.kind[i], f.key[i]
     k, e = w.store.keys[key], w.store.links[key]
     if k["last_ms"] == NULL or e["place"] != f.place[i]:
@@ -354,10 +357,10 @@ def _take(w: World, o: Out, f: Feed, i: Int) -> None:
 def judge(
     w: World, o: Out, f: Feed, begin: Int, next_ns: Array, next_broker: Array
 ) -> Int:
-    """Judge records, then move every key on to its clock, from step `begin` on; returns the first
-    step that there was no room for, or DONE.
+    """Judge records, then move every key to its clock, from step `begin` on; returns the first step
+    that there was no room for, or DONE.
 
-    `next_ns` and `next_broker`: the first record of each key that still waits.
+    `next_ns` and `next_broker` are of the first record of each key that still waits.
     """
     key: Int
     clock_ms: Int

@@ -83,8 +83,9 @@ def growth_rate(w: World, key: Int, cursor: Int, checks: Int) -> float:
 
 @compiled
 def forecast(w: World, key: Int, cursor: Int, stands: bool, timestamp: Int, row: Record) -> None:
-    """Put the forecasts of a cursor into its row; the check has been entered. `stands`: its
-    mark-delete is that of the check before."""
+    """Write the forecasts of a cursor into its row, after the check was recorded. `stands`: its
+    mark-delete is that of the check before.
+    """
     c, q = w.store.cursors[cursor], w.quota[0]
     row["growth"], row["drain"], row["to_drain"], row["to_quota"] = _NAN, _NAN, _NAN, _NAN
     checks = c["checks"]

@@ -18,13 +18,13 @@ __all__ = ["NULL", "Array", "Int", "Record", "compiled"]
 NOBODY = np.int64(-1)
 LARGEST = np.int64(2**63 - 1)
 MOST_RANGES = np.int64(10_000)
-"""Acknowledged ranges that a cursor keeps at most."""
+"""Most acknowledged ranges of a cursor."""
 SAMPLE_MS = np.int64(1000)
 SAMPLES_PER_SECOND = np.int64(4)
 
 CURSORS, SIZES = np.int64(1), np.int64(2)
 DEDUPLICATION = "pulsar.dedup"
-"""The cursor of deduplication: durable, but nobody's subscription."""
+"""The cursor of deduplication: durable, but no subscription."""
 POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
 HOLD, EXCEPTION, EVICTION = codes(3)
 LEVELS = ("topic", "namespace", "broker")
@@ -63,8 +63,9 @@ SETTINGS = _layout(
     "deduplication", "cursors", "checks", "evictions", "subscriptions", "refusals", "refusal_no",
     "refusal_key", "refusal_ms", "rank_ms", "rank",
 )
-"""One element: the parameters, the name of the deduplication cursor, how much of each array is in
-use, the rows of this call. `rank`: how many shared records are not later than `rank_ms`."""
+"""One element: the parameters, the name of the deduplication cursor, the used length of each array,
+the rows of this call. `rank`: number of shared records that are not later than `rank_ms`.
+"""
 
 KEY = _layout(
     "cluster", "topic", "base", "namespace", "has_clock", "clock_ms", "latest_ms", "last_ms",
@@ -72,26 +73,29 @@ KEY = _layout(
     "cached_ledger", "cached_entry", "cached_ms", "cached_name", "cached_version", "seen_ledger",
     "seen_entry", "second", "kept", "woken_ms", "unseen",
 )
-"""A cluster and topic, with its clock. `base`: the name that its policies have, -1 for a topic
-that is never judged. `last_ms` to `feed`: its last record. `was`: it had a backlog at the pass
-before. `cached` to `cached_version`: the cached oldest message. `seen_ledger`, `seen_entry`: the
-highest position that a record has shown (NULL: none); `kept`: samples that came in `second`.
-`woken_ms`: when its page was read for a record (NULL: never). `unseen`: what a gap has left unknown
-until it is stated again, CURSORS and SIZES; the topic is not judged before."""
+"""A cluster and topic, with its clock. `base`: the name in its policies, -1 for a topic that is
+never judged. `last_ms` to `feed`: its last record. `was`: it had a backlog at the pass before.
+`cached` to `cached_version`: the cached oldest message. `seen_ledger`, `seen_entry`: the highest
+position that a record has shown (NULL: none). `kept`: samples that came in `second`. `woken_ms`:
+when its page was read for a record (NULL: never). `unseen`: state that a gap has left unknown until
+it is stated again, CURSORS and SIZES; the topic is not judged before.
+"""
 
 LINK = _layout("place", "turn", "due_ms", "summed")
-"""What belongs to a key while a batch is judged: its broker, the next turn of it (the one before
-has the settings in force), the next pass, whether sums of its ledgers are up to date."""
+"""Data of a key while a batch is judged: its broker, its next turn (the one before has the settings
+in force), the next pass, whether sums of its ledgers are up to date.
+"""
 
 CURSOR = _layout(
     "key", "name", "durable", "ledger", "entry", "first_ms", "first_source", "floor_ledger",
     "floor_entry", "was", "checks", "before_ledger", "before_entry",
     "after", "bytes", "to_ledger", "to_entry", "moves", "factor*",
 )
-"""A cursor and its mark-delete. `first_ms`: time of the first entry after it, if a record has told
-(NULL). `floor_ledger`: where an applied eviction has moved it (NULL: nowhere). `checks`: how many
-checks it has seen, `before_ledger`: mark-delete at the last of them. The rest is of one pass:
-entries and bytes after its mark-delete, what an eviction does to it."""
+"""A cursor and its mark-delete. `first_ms`: time of the first entry after it, if a record has it
+(else NULL). `floor_ledger`: where an applied eviction has moved it (NULL: nowhere). `checks`:
+number of checks that it has seen; `before_ledger`: mark-delete at the last of them. The other
+fields are of one pass: entries and bytes after its mark-delete, and the effects of an eviction.
+"""
 DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
 
 ID, ENTRIES, BYTES, CLOSE, REST_ENTRIES, REST_BYTES = codes(6)
@@ -107,7 +111,7 @@ RANGE_COLUMNS = 3
 PRODUCER_COLUMNS = 2
 """Connection and producer id."""
 AT, USED, ROOM = codes(3)
-"""Columns of a span: where a block begins, how much of it is used, how long it is."""
+"""Columns of a span: start, used length and length of a block."""
 LEDGERS, SAMPLES, PRODUCERS, SLOTS, RANGES = codes(5)
 """Pools, as `World.tops` counts them; the first four have spans by key."""
 KEY_POOLS = 4
@@ -146,7 +150,7 @@ REFUSAL = _layout("record", "key", "row_no", "type", "policy")
 
 
 class Store(NamedTuple):
-    """What a shard knows of its topics; `settings` has one element."""
+    """The topics of a shard; `settings` has one element."""
 
     settings: Array
     keys: Array
@@ -162,7 +166,7 @@ class Store(NamedTuple):
     range_spans: Array
     """(cursors, 3)."""
     tops: Array
-    """How much of each pool is in use."""
+    """Used length of each pool."""
     text: Array
     """Names as UTF-8, one after the other."""
     text_start: Array
@@ -171,8 +175,9 @@ class Store(NamedTuple):
 
 
 class World(NamedTuple):
-    """All arrays of a shard; what most rules need is apart, since a function is compiled the
-    faster the fewer arrays it is given. `quota` has one element."""
+    """All arrays of a shard. Arrays that most rules need are in `store`, because functions with
+    fewer arrays compile faster. `quota` has one element.
+    """
 
     store: Store
     producers: Array
@@ -187,11 +192,13 @@ class World(NamedTuple):
     quota: Array
     turns: Array
     turn_start: Array
-    """Where the turns of each broker begin and, at the next, end; the first holds from ever."""
+    """Start of the turns of each broker and, at the next one, their end; the first turn holds from
+    the beginning.
+    """
     own: Array
     """(keys, 4): groups of documents of a topic and of its namespace, -1 without."""
     groups: Array
-    """Where the documents of each group begin and, at the next, end."""
+    """Start of the documents of each group and, at the next one, their end."""
     documents: Array
     shared_ms: Array
     """Times of all shared records, ascending."""
@@ -217,7 +224,7 @@ class Feed(NamedTuple):
     place: Array
     feed: Array
     rank: Array
-    """How many shared records come before each."""
+    """Number of shared records that precede each record."""
     ledger: Array
     entry: Array
     """Position of the entry, or the mark-delete of a `cursor_state` (NULL: none)."""

@@ -1,6 +1,6 @@
-"""Ledgers of a topic: what is stored after a position, and how many bytes it is estimated to be.
+"""Ledgers of a topic: the entries stored after a position, and their estimated size.
 
-Sums that would not fit into 64 bits are the largest number that does.
+Sums that exceed 64 bits are the largest 64-bit number.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def _put(w: Store, key: Int, ledger: Int) -> Int:
 
 @compiled
 def add(w: Store, key: Int, ledger: Int, entry: Int, size: Int) -> bool:
-    """An entry: it counts in the open ledger, and a newer ledger is opened by it. Returns whether
-    its ledger is known."""
+    """Count an entry in the open ledger, or open a newer ledger with it. Returns whether its ledger
+    is known.
+    """
     last = newest(w, key)
     if last < 0 or ledger > w.ledgers[last, ID]:
         last = _put(w, key, ledger)
@@ -104,7 +105,7 @@ def add(w: Store, key: Int, ledger: Int, entry: Int, size: Int) -> bool:
 
 @compiled
 def delete(w: Store, key: Int, ledger: Int) -> None:
-    """A ledger that has been trimmed."""
+    """Remove a trimmed ledger."""
     k, span, at = w.keys[key], w.spans[LEDGERS, key], find(w, key, ledger)
     if at < 0:
         return
@@ -169,7 +170,7 @@ def first_after(w: Store, key: Int, ledger: Int, entry: Int) -> tuple[Int, Int]:
 
 @compiled
 def follow(w: Store, key: Int, ledger: Int, entry: Int) -> tuple[Int, Int]:
-    """The position that comes next, whether or not its entry is known to exist."""
+    """The next position, whether or not its entry is known to exist."""
     span = w.spans[LEDGERS, key]
     at, end = lower(w.ledgers, span, ledger, NULL), span[AT] + span[USED]
     if at < end and w.ledgers[at, ID] == ledger:
@@ -185,7 +186,7 @@ def follow(w: Store, key: Int, ledger: Int, entry: Int) -> tuple[Int, Int]:
 
 @compiled
 def forward(w: Store, key: Int, ledger: Int, entry: Int, count: Int) -> tuple[Int, Int]:
-    """The position `count` existing entries on, at most the last one."""
+    """The position `count` existing entries further, at most the last one."""
     while count > 0:
         at, first = first_after(w, key, ledger, entry)
         if at < 0:
@@ -223,7 +224,7 @@ def closed_at(w: Store, at: Int) -> Int:
 
 @compiled
 def close_of_oldest(w: Store, key: Int, ledger: Int, entry: Int) -> Int:
-    """Close time of the ledger with the first entry after a mark-delete, if it has one."""
+    """Close time of the ledger with the first entry after a mark-delete, if known."""
     at = find(w, key, ledger)
     if at >= 0 and is_open(w, key, at):
         return NULL

@@ -148,11 +148,11 @@ _BLANK: dict[str, Any] = {
     ),
     **dict.fromkeys(("broker", "feed", "cached_name"), NONE),
 }
-"""What a new key has."""
+"""Fields of a new key."""
 
 
 def _derive(fresh: Array, names: Names) -> None:
-    """Of new keys the name that policies have for the topic, and its namespace."""
+    """For new keys, the name of the topic in policies, and its namespace."""
     topics = names.lookup(fresh["topic"])
     whole = pc.replace_substring_regex(topics, _PARTITION, "")
     fresh["base"] = np.where(
@@ -184,7 +184,7 @@ def _parse(ids: Array, text: Array, start: Array, ledger: Array, entry: Array) -
 
 
 def _feed(r: Records, key: Array, place: Array, rank: Array, w: World) -> Feed:
-    """Records as the kernel takes them."""
+    """Records in the form that the kernel reads."""
     kind = r["event_type"]
     moves, acks = kind == flow.CURSOR_STATE, kind == flow.ACK
     ledger, entry = np.empty(len(key), np.int64), np.empty(len(key), np.int64)

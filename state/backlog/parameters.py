@@ -46,5 +46,5 @@ class BacklogParameters(Parameters):
         return {**found, "eviction_count_rule": self.eviction_count_rule or usual}
 
     def blind_after_gap_ms(self, idle_state_ms: int) -> int:
-        """Until the next check, by which a poll has stated every topic again."""
+        """The time until the next check, by which a poll has stated every topic again."""
         return self.backlogQuotaCheckIntervalInSeconds * 1000

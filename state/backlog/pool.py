@@ -1,6 +1,6 @@
 """Blocks of sorted rows in the pools: one per key or cursor, found by its span.
 
-A block that is full moves to the end of its pool; the caller sees to it that there is room.
+A full block moves to the end of its pool; the caller ensures that there is room.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def lower(pool: Array, span: Array, a: Int, b: Int) -> Int:
 
 @compiled
 def insert(pool: Array, span: Array, tops: Array, top: Int, place: Int) -> Int:
-    """Make a row of a block free at a place, which may move with its block; returns where."""
+    """Free a row of a block at a place; the block may move. Returns the place."""
     used = span[USED]
     if used == span[ROOM]:
         at, room = tops[top], max(2 * used, LEAST)

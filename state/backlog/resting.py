@@ -1,9 +1,10 @@
-"""Topics that rest: kept apart as pages of bytes, which a batch that does not need them passes on.
+"""Resting topics: stored apart as pages of bytes, which a batch passes on unread unless it needs
+them.
 
-A topic rests when nothing has come for it for a while and no shared record is ahead of its clock.
-Its page is read again when a record of one of its topics comes, when a pass of one is due, and with
-everything else when policies, broker starts or parameters come. In between nothing could happen to
-it: a page put off is one more way to cut a trace into batches.
+A topic rests when no record has come for it for a time and no shared record is ahead of its clock.
+Its page is read again when a record of one of its topics comes, when a pass of one is due, and when
+policies, broker starts or parameters change. In between nothing can happen to it, so postponing a
+page has no more effect than another cut of the trace into batches.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from state.engine.records import Records, length
 
 @dataclass
 class Rest:
-    """When topics go to rest."""
+    """When topics begin to rest."""
 
     after_ms: int = 10_000
-    """So much event time after their last record, or after their page was read for one."""
+    """Event time since their last record, or since their page was read for one (ms)."""
     page: int = 512
-    """Topics of a page; fewer than half of it do not go."""
+    """Topics of a page; a page is not written with fewer than half as many."""
 
 
 REST = Rest()
 
 
 def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
-    """Put the topics back that this batch may need."""
+    """Read the topics that this batch may need."""
     resting = s.resting
     if not len(resting.pages):
         return
@@ -60,7 +61,9 @@ def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
 
 
 def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
-    """Take topics that rest out of a shard; the dues (one per topic, NULL: none) of the others."""
+    """Move resting topics out of a shard; returns the due times (one per topic, NULL: none) of the
+    others.
+    """
     keys = s.parts["keys"]
     if not len(keys):
         return due_ms

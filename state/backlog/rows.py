@@ -61,7 +61,7 @@ def _position(ledger: Array, entry: Array) -> pa.Array:
 
 
 class Rows:
-    """Makes tables of what one call has put into `Out`; `records` are those that were judged."""
+    """Makes tables from the contents of `Out` after a call; `records` are the judged ones."""
 
     def __init__(self, w: World, o: Out, records: Records, names: Names) -> None:
         self._w, self._o, self._p, self._r = w, o, w.store.settings[0], records

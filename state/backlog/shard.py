@@ -28,9 +28,9 @@ POOLS = {
     "ledgers": L.STORED_LEDGER, "samples": L.SAMPLE_COLUMNS, "producers": L.PRODUCER_COLUMNS,
     "ranges": L.RANGE_COLUMNS,
 }
-"""Pools that are kept, with the columns of each."""
+"""Pools that are stored, with the columns of each."""
 _COUNTS = ("ledgers", "samples", "producers", "cursors")
-"""What the counts of a key are of, in the order of the pools."""
+"""What the counts of a key count, in the order of the pools."""
 SEEN = ("seen_bytes", "seen_consumed")
 Parts = dict[str, Array]
 _TABLES = ("keys", "cursors")
@@ -44,7 +44,7 @@ KEPT = Kept(
     Pool("counts", L.KEY_POOLS), Plain("range_count"), *(Plain(name) for name in ("passes", *SEEN)),
     RecordSet("waiting", COLUMNS, TEXTS), RecordSet("shared", COLUMNS, TEXTS),
 )
-"""What is kept; `passes` and what cursors have seen flat, of as many columns as `checks`."""
+"""Stored parts; `passes` and the checks of cursors are flat, with as many columns as `checks`."""
 _PARTS = (*_TABLES, *POOLS, "passes", *SEEN, "counts", "range_count")
 
 
@@ -71,10 +71,10 @@ class Resting:
 
 @dataclass
 class Shard(SharedShard):
-    """What one shard knows between two calls.
+    """The state of one shard between two calls.
 
-    Cursors are in the order of their keys and, of one key, of their names; rows of pools, which
-    are kept column by column, in the order of the keys or cursors that have them.
+    Cursors are in the order of their keys and, within a key, of their names; rows of pools, which
+    are stored column by column, in the order of their keys or cursors.
     """
 
     waiting: Records = field(default_factory=lambda: empty(COLUMNS))
@@ -89,13 +89,14 @@ class Shard(SharedShard):
 
 
 def new(checks: int) -> Shard:
-    """A shard that has seen nothing, whose cursors remember some checks."""
+    """A new shard, whose cursors remember some checks."""
     return Shard(Names(), _nothing(checks))
 
 
 def read(data: bytes, checks: int | None = None, into: Names | None = None) -> Shard:
-    """The shard behind its bytes; `checks`: how many its cursors remember from now on; `into`: see
-    `Store.read`."""
+    """The shard from its bytes. `checks` is the number of checks that its cursors remember from now
+    on; `into`: see `Store.read`.
+    """
     found, names = KEPT.read(data, into)
     parts = {name: found[name] for name in _PARTS}
     if into is not None:
@@ -271,8 +272,9 @@ def _gathered(pool: Array, spans: Array, kept: Array, columns: int) -> Array:
 
 
 def pack(w: World, stream_ms: int) -> tuple[Parts, Array]:
-    """The arrays to store, without what is as good as new; and when the next pass of each of their
-    keys is due (NULL: never)."""
+    """The arrays to store, without keys that are equivalent to new ones; and the next pass of each
+    stored key (NULL: never).
+    """
     e = w.store
     keys = e.keys
     is_kept = _kept(e, stream_ms)
@@ -298,7 +300,7 @@ def pack(w: World, stream_ms: int) -> tuple[Parts, Array]:
 
 
 def _kept(e: Store, stream_ms: int) -> Array:
-    """Keys that have something, or a clock that is ahead of the stream's."""
+    """Keys with contents, or with a clock ahead of the stream's."""
     k = e.keys
     kept = e.spans[:, :, 1].any(axis=0) | (k["cached"] != 0) | (k["was"] != 0)
     kept |= (k["has_clock"] != 0) & (k["clock_ms"] > stream_ms)

@@ -1,6 +1,6 @@
-"""What holds for many topics: limits of brokers, namespaces and topics, and broker starts.
+"""Shared records of topics: limits of brokers, namespaces and topics, and broker starts.
 
-Every policy holds for all of its cluster, whichever broker it came from. See
+Every policy holds for its whole cluster, whichever broker it came from. See
 `state.engine.standing`.
 """
 
@@ -26,7 +26,7 @@ BROKER, NAMESPACE, TOPIC = range(1, 4)
 _PATTERNS = {4: globs.TOPICS, 5: globs.NAMESPACES, 6: globs.TENANTS}
 _SCOPES = {"namespace": NAMESPACE, "topic": TOPIC, **{s: what for what, s in _PATTERNS.items()}}
 MOST_SECONDS = 2**42
-"""A longer interval is cut to this many seconds, which no clock reaches twice."""
+"""Longest interval (s); no clock reaches it twice."""
 _LIMITS = ("limitSize", "limitTime")
 _SETTINGS = ("enabled", "interval_s", "bytes", "gigabytes", "seconds", "policy", "precise")
 KEYS = (
@@ -47,7 +47,7 @@ broker (-1: not set)."""
 
 
 class Timeline(NamedTuple):
-    """Shared records of a shard as the kernel takes them; see `layout.World`."""
+    """Shared records of a shard in the form that the kernel reads; see `layout.World`."""
 
     turns: Array
     turn_start: Array
@@ -179,7 +179,7 @@ def timeline(
 
 
 def _overlaid(added: Sequence[tuple[int, tuple[int, ...]]], meaning: Array) -> Array:
-    """Documents that others make together, each of which sets a type of quota or leaves it."""
+    """Merged documents, each of which sets some types of quota."""
     found = np.zeros(len(added), L.DOCUMENT)
     for row, (rank, members) in zip(found, added, strict=True):
         row["rank"] = rank

@@ -1,7 +1,7 @@
-"""The consumer's side of chunked messages: contexts, fifo and counter (PIP-37, Pulsar 4.2.4).
+"""The consumer's side of chunked messages: contexts, FIFO and counter (PIP-37, Pulsar 4.2.4).
 
 `deliver` judges one chunk, `expire` runs an expiry pass, `vanish` ends a consumer that has not
-come back. The chunk being judged is `w.chunk[0]`.
+returned. The chunk being judged is `w.chunk[0]`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def add_ids(w: World, o: Out, context: Int) -> Int:
 
 @compiled
 def add_other_ids(w: World, o: Out, context: Int, ledger: Int, entry: Int) -> Int:
-    """Write the positions that a context has but for one, whose fate its new delivery decides."""
+    """Write the positions of a context except one, which its new delivery decides."""
     e = w.contexts[context]
     at, n = e["first"], np.int64(0)
     while at >= 0:
@@ -74,8 +74,9 @@ def add_other_ids(w: World, o: Out, context: Int, ledger: Int, entry: Int) -> In
 
 @compiled
 def add_marker(w: World, o: Out, context: Int) -> Int:
-    """Write the position of the marker of a context, which shares the fate of its chunks; returns
-    how many."""
+    """Write the position of the marker of a context, which has the outcome of its chunks; returns
+    the number of positions.
+    """
     e = w.contexts[context]
     if e["marker_ledger"] == NULL:
         return ZERO
@@ -85,7 +86,7 @@ def add_marker(w: World, o: Out, context: Int) -> Int:
 
 @compiled
 def finish(w: World, o: Out, begin: Int, permits: Int) -> None:
-    """What holds after a chunk or timer, on all of its rows; permits on the last."""
+    """Set the values after a chunk or timer on all of its rows, and permits on the last."""
     p = w.settings[0]
     e = w.consumers[w.chunk[0]["consumer"]]
     for i in range(begin, p["rows"]):
@@ -181,7 +182,7 @@ def create(w: World) -> Int:
 
 @compiled
 def drop(w: World, context: Int) -> None:
-    """Remove a context and its chunks; counter and fifo are the caller's."""
+    """Remove a context and its chunks; the caller updates counter and FIFO."""
     p, e = w.settings[0], w.contexts[context]
     owner = w.consumers[e["consumer"]]
     remove(w.context_table, slot(e["consumer"], e["hash"], ZERO, w.context_table), context)
@@ -207,8 +208,7 @@ def drop(w: World, context: Int) -> None:
 
 @compiled
 def drop_counted(w: World, context: Int) -> None:
-    """Remove a context as the client does when it fails: without B1 the counter and the fifo
-    follow."""
+    """Remove a context as the client does at a failure: without B1 counter and FIFO are updated."""
     e = w.contexts[context]
     consumer, hash_ = e["consumer"], e["hash"]
     drop(w, context)
@@ -267,7 +267,7 @@ def store(w: World, context: Int) -> None:
 
 @compiled
 def next_pass(w: World, consumer: Int, now: Int) -> Int:
-    """Due time of the first expiry pass that is not before `now`, NULL if none can do anything."""
+    """Due time of the first expiry pass at or after `now`; NULL if none can change anything."""
     p, e = w.settings[0], w.consumers[consumer]
     period = p["expiry_ms"]
     if period <= 0 or e["start_ms"] == NULL or e["open"] == 0:
@@ -281,7 +281,7 @@ def next_pass(w: World, consumer: Int, now: Int) -> Int:
 
 @compiled
 def arm(w: World, consumer: Int, now: Int) -> None:
-    """The key's earliest timer is at most this consumer's."""
+    """Lower the key's earliest timer to this consumer's."""
     e = w.consumers[consumer]
     k = w.keys[e["key"]]
     due = next_pass(w, consumer, now)
@@ -293,7 +293,7 @@ def arm(w: World, consumer: Int, now: Int) -> None:
 
 @compiled
 def about_context(w: World, row: Record, context: Int) -> None:
-    """Let a row name a context instead of the chunk: its uuid and its last chunk."""
+    """Make a row about a context instead of the chunk: its uuid and its last chunk."""
     e = w.contexts[context]
     row["uuid"], row["num_chunks"], row["chunk_id"] = e["uuid"], e["num_chunks"], e["last"]
     if e["newest"] >= 0:
@@ -306,7 +306,7 @@ def about_context(w: World, row: Record, context: Int) -> None:
 
 @compiled
 def evict(w: World, o: Out, consumer: Int) -> None:
-    """Give up the oldest uuid in the fifo that still has a context."""
+    """Give up the oldest uuid in the FIFO that still has a context."""
     p, e = w.settings[0], w.consumers[consumer]
     while e["head"] >= 0:
         context = find_context(w, consumer, w.entries[e["head"]]["hash"], NOBODY)
@@ -350,7 +350,9 @@ def expire(w: World, o: Out, consumer: Int) -> None:
 
 @compiled
 def vanish(w: World, o: Out, consumer: Int) -> None:
-    """A closed consumer has not come back: its contexts are gone, nothing is acknowledged."""
+    """End a closed consumer that has not returned: its contexts are dropped, nothing is
+    acknowledged.
+    """
     e = w.consumers[consumer]
     begin = w.settings[0]["rows"]
     while e["first"] >= 0:
@@ -379,8 +381,9 @@ def is_blind(w: World, key: Int, now: Int) -> bool:
 
 @compiled
 def lose_sight(w: World, o: Out, consumer: Int) -> None:
-    """What a consumer assembles cannot be followed any further: its contexts end, and whether its
-    client acknowledges or tracks them is not known. `w.chunk[0]` is the gap."""
+    """End the contexts of a consumer that cannot be followed any further; whether its client
+    acknowledges or tracks them is unknown. `w.chunk[0]` is the gap.
+    """
     e = w.consumers[consumer]
     begin = w.settings[0]["rows"]
     while e["first"] >= 0:
@@ -398,7 +401,7 @@ def lose_sight(w: World, o: Out, consumer: Int) -> None:
 
 @compiled
 def discarded(w: World, is_last: bool) -> Int:
-    """Permits of a chunk that is thrown away: with B2 a last chunk returns none."""
+    """Permits for a discarded chunk: with B2 a last chunk returns none."""
     if is_last and w.settings[0]["b2"] != 0:
         w.consumers[w.chunk[0]["consumer"]]["lost"] += 1
         return ZERO
@@ -412,7 +415,7 @@ def defect_of_loss(w: World, is_last: bool) -> Int:
 
 @compiled
 def lose(w: World, o: Out, context: Int, is_last: bool) -> Int:
-    """A chunk that does not follow: its context, if any, is dropped. Returns the permits."""
+    """Handle a chunk out of order: its context, if any, is dropped. Returns the permits."""
     p, c = w.settings[0], w.chunk[0]
     orphaned, tracked = np.int64(0), np.int64(0)
     publish = c["publish_ms"] if c["publish_ms"] != NULL else c["at_ms"]
@@ -448,7 +451,7 @@ def lose(w: World, o: Out, context: Int, is_last: bool) -> Int:
 
 @compiled
 def give_up(w: World, o: Out, context: Int, outcome: Int) -> Int:
-    """Acknowledge everything of a message that can never be complete. Returns the permits."""
+    """Acknowledge everything of a message that can never complete. Returns the permits."""
     p, c, e = w.settings[0], w.chunk[0], w.contexts[context]
     row = new_row(w, o, outcome, L.NO_DEFECT)
     row["age_ms"] = c["at_ms"] - e["first_ms"]
@@ -465,7 +468,7 @@ def give_up(w: World, o: Out, context: Int, outcome: Int) -> Int:
 
 @compiled
 def fail(w: World, o: Out, context: Int, outcome: Int, defect: Int, is_last: bool) -> Int:
-    """An exception in the client. Returns the permits."""
+    """Handle an exception in the client. Returns the permits."""
     row = new_row(w, o, outcome, defect)
     row["age_ms"] = w.chunk[0]["at_ms"] - w.contexts[context]["first_ms"]
     if is_last:
@@ -476,7 +479,7 @@ def fail(w: World, o: Out, context: Int, outcome: Int, defect: Int, is_last: boo
 
 @compiled
 def complete(w: World, o: Out, context: Int) -> Int:
-    """The message is whole. Returns the permits."""
+    """Complete a message. Returns the permits."""
     p, c, e = w.settings[0], w.chunk[0], w.contexts[context]
     k, consumer = w.keys[c["key"]], w.contexts[context]["consumer"]
     row = new_row(w, o, L.COMPLETE, L.NO_DEFECT)
@@ -509,7 +512,7 @@ def complete(w: World, o: Out, context: Int) -> Int:
 
 @compiled
 def append(w: World, o: Out, context: Int, is_last: bool) -> Int:
-    """The next chunk of a message. Returns the permits."""
+    """Append the next chunk of a message. Returns the permits."""
     p, c, e = w.settings[0], w.chunk[0], w.contexts[context]
     if p["b8"] == 0:
         if c["num_chunks"] != e["num_chunks"]:
@@ -536,7 +539,7 @@ def append(w: World, o: Out, context: Int, is_last: bool) -> Int:
 
 @compiled
 def judge_chunk(w: World, o: Out) -> Int:
-    """Sections 4 and 5 of the client's algorithm. Returns the permits."""
+    """Apply sections 4 and 5 of the client's algorithm. Returns the permits."""
     p, c = w.settings[0], w.chunk[0]
     consumer = c["consumer"]
     e = w.consumers[consumer]
@@ -571,7 +574,7 @@ def judge_chunk(w: World, o: Out) -> Int:
 
 @compiled
 def restart(w: World, o: Out, context: Int) -> None:
-    """Chunk 0 of a message that is being assembled."""
+    """Handle chunk 0 of a message that is being assembled."""
     c = w.chunk[0]
     same = has_position(w, context, c["ledger"], c["entry"])
     row = new_row(
@@ -591,7 +594,8 @@ def restart(w: World, o: Out, context: Int) -> None:
 @compiled
 def deliver(w: World, o: Out, begin: Int) -> Int:
     """Judge the chunk in `w.chunk[0]`, which its consumer receives; its rows start at `begin`.
-    Returns the permits that it gives back at once."""
+    Returns the permits that it gives back at once.
+    """
     p, c = w.settings[0], w.chunk[0]
     consumer = c["consumer"]
     e = w.consumers[consumer]

@@ -1,7 +1,7 @@
-"""CRC-32 (IEEE 802.3, as zlib computes it) of two stretches of bytes that follow each other.
+"""CRC-32 (IEEE 802.3, as zlib computes it) of two consecutive byte ranges, from the CRC-32 of each.
 
 The remainder of the first is moved past the second by multiplying with x to the power of its
-length, modulo the polynomial: no byte is looked at again.
+length, modulo the polynomial, so no byte is read again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long a client keeps the chunks of a message that is not complete."""
+"""How long a client keeps the chunks of an incomplete message."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ LONGEST_MS = 2**62
 
 
 def longest_life_ms(expiry_ms: int, idle_state_ms: int) -> int:
-    """Less than two expiry times pass until a pass drops it; with expiry off it is followed as long
-    as state is kept here."""
+    """A pass drops it within two expiry times; with expiry off it is followed for as long as state
+    is kept.
+    """
     return min(2 * expiry_ms, LONGEST_MS) if expiry_ms > 0 else idle_state_ms

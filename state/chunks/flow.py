@@ -47,7 +47,7 @@ DONE = np.int64(-1)
 
 @compiled
 def mono_at(w: World, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) -> Int:
-    """Monotonic time at a wall time, from the key's last record; not beyond the next one's."""
+    """Monotonic time at a wall time, from the key's last record, at most that of the next one."""
     k = w.keys[key]
     if k["any"] == 0 or k["last_ns"] == NULL:
         return NULL
@@ -59,7 +59,7 @@ def mono_at(w: World, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) -> I
 
 @compiled
 def set_timer(w: World, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) -> None:
-    """Let `w.chunk[0]` be a timer of a key."""
+    """Set `w.chunk[0]` to a timer of a key."""
     c, k = w.chunk[0], w.keys[key]
     c["key"], c["at_ms"] = key, at_ms
     c["mono_ns"] = mono_at(w, key, at_ms, next_ns, next_broker)
@@ -71,7 +71,7 @@ def set_timer(w: World, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) ->
 
 @compiled
 def touch(w: World, key: Int, at_ms: Int) -> None:
-    """Something happens at this time: the window that contains it is open."""
+    """Open the window that contains this time."""
     k = w.keys[key]
     if k["open"] == 0:
         k["open"] = 1
@@ -81,9 +81,9 @@ def touch(w: World, key: Int, at_ms: Int) -> None:
 
 @compiled
 def earliest(w: World, key: Int, now: Int) -> Int:
-    """The consumer of a key whose timer comes first, -1 without; sets `due_ms` of the key.
+    """The consumer of a key with the earliest timer, -1 without one; sets `due_ms` of the key.
 
-    Timers of one time fire in the order in which they were set. One that a pass has set again
+    Timers of one time fire in the order in which they were set. A timer that a pass has set again
     comes after those that records set at the same time, so a later start comes first.
     """
     k = w.keys[key]
@@ -126,8 +126,9 @@ def short(w: World, o: Out, chunks: Int) -> bool:
 def advance(
     w: World, o: Out, key: Int, until_ms: Int, next_ns: Int, next_broker: Int
 ) -> bool:
-    """Fire what is due before `until_ms` and write the windows that have ended by then; False if
-    there was no room to go on."""
+    """Fire timers due before `until_ms` and write the windows that have ended by then; False if
+    there was no room to continue.
+    """
     p, c, k = w.settings[0], w.chunk[0], w.keys[key]
     while True:
         end = k["window_ms"] + p["window_ms"] if k["open"] != 0 else NULL
@@ -162,7 +163,9 @@ def advance(
 
 @compiled
 def next_to_lose(w: World, key: Int) -> Int:
-    """The consumer of a key that assembles something and saw its first chunk first, -1 without."""
+    """The consumer of a key with the earliest first chunk among those with contexts, -1 without
+    one.
+    """
     found = NOBODY
     at = w.keys[key]["first_consumer"]
     while at >= 0:
@@ -177,8 +180,9 @@ def next_to_lose(w: World, key: Int) -> Int:
 
 @compiled
 def lose_key(w: World, o: Out, key: Int, at_ms: Int, next_ns: Int, next_broker: Int) -> bool:
-    """A gap of the broker of a key: what its consumers assemble ends, bindings and chunks that wait
-    for a marker are forgotten; False if there was no room."""
+    """Apply a gap of the key's broker: contexts of its consumers end, bindings and chunks that wait
+    for a marker are forgotten; False if there was no room.
+    """
     if short(w, o, np.int64(1)):
         return False
     c = w.chunk[0]
@@ -203,7 +207,7 @@ def lose_key(w: World, o: Out, key: Int, at_ms: Int, next_ns: Int, next_broker: 
 
 @compiled
 def look(w: World, key: Int, turn: Int) -> None:
-    """What a turn leaves unknown for a key: messages that began before it."""
+    """The effect of a turn on what a key knows: messages that began before it."""
     t = w.turns[turn]
     if t["start"] == GAPS:
         w.links[key]["blind_ms"] = until(t["at_ms"], w.settings[0]["blind_ms"])
@@ -211,7 +215,7 @@ def look(w: World, key: Int, turn: Int) -> None:
 
 @compiled
 def put_behind(w: World, key: Int, place: Int, rank: Int) -> None:
-    """Let a key be of a broker, behind the turns before a rank."""
+    """Set the broker of a key, past the turns before a rank."""
     e = w.links[key]
     e["place"], e["blind_ms"] = place, NULL
     e["turn"] = turn_after(w.turns, w.turn_start, place, rank)
@@ -223,7 +227,7 @@ def put_behind(w: World, key: Int, place: Int, rank: Int) -> None:
 def reach(
     w: World, o: Out, key: Int, to_ms: Int, rank: Int, next_ns: Int, next_broker: Int
 ) -> bool:
-    """Bring a key to a time, past the gaps before a rank; False if there was no room."""
+    """Move a key to a time, past the gaps before a rank; False if there was no room."""
     e = w.links[key]
     if e["late_ms"] != NULL:
         if not lose_key(w, o, key, e["late_ms"], next_ns, next_broker):
@@ -246,7 +250,7 @@ def reach(
 
 @compiled
 def close_window(w: World, o: Out, key: Int, end: Int) -> None:
-    """Write the open window of a key; the next one opens at once while anything has a level."""
+    """Write the open window of a key; the next one opens at once while a level is not zero."""
     p, c, k = w.settings[0], w.chunk[0], w.keys[key]
     forget_held(w, o, key, end)
     live, most, deepest = np.int64(0), k["most"], np.int64(0)
@@ -316,8 +320,9 @@ def list_missing(w: World, o: Out, consumer: Int, window: Int, level: Int) -> No
 
 @compiled
 def oldest_held(w: World, key: Int, now: Int, unread_ms: Int) -> Int:
-    """The chunk of a key that waits for a marker longest, of those that none has read for a time;
-    -1 without."""
+    """The chunk of a key that waits for a marker longest, among those that none has read for a
+    time; -1 without one.
+    """
     oldest = NOBODY
     for i in range(len(w.held)):
         h = w.held[i]
@@ -331,7 +336,7 @@ def oldest_held(w: World, key: Int, now: Int, unread_ms: Int) -> Int:
 
 @compiled
 def let_go(w: World, o: Out, place: Int, outcome: Int) -> None:
-    """A chunk waits for a marker no longer; reported unless it has been acknowledged."""
+    """Stop waiting for the marker of a chunk; reported unless the chunk was acknowledged."""
     c, h = w.chunk[0], w.held[place]
     if not acknowledged(w, h["sub"], h["ledger"], h["entry"]):
         c["sub"], c["consumer"], c["uuid"] = h["sub"], NOBODY, h["uuid"]
@@ -392,8 +397,9 @@ def bind(w: World, consumer: Int) -> None:
 
 @compiled
 def bound(w: World) -> Int:
-    """The consumer that the uuid of the chunk is bound to, -1 without; a binding that nobody has
-    used for idle_state_ms is forgotten."""
+    """The consumer to which the uuid of the chunk is bound, -1 without one. A binding that was not
+    used for idle_state_ms is forgotten.
+    """
     c = w.chunk[0]
     place = find_binding(w, c["sub"], c["hash"], c["uuid"])
     if place < 0:
@@ -408,7 +414,7 @@ def bound(w: World) -> Int:
 
 @compiled
 def release_last(w: World) -> None:
-    """The last chunk, by its own count, removes the binding of its uuid."""
+    """Remove the binding of a uuid at its last chunk, by the chunk's own count."""
     c = w.chunk[0]
     if c["chunk_id"] == c["num_chunks"] - 1:
         place = find_binding(w, c["sub"], c["hash"], c["uuid"])
@@ -418,7 +424,7 @@ def release_last(w: World) -> None:
 
 @compiled
 def picked(w: World, key: Int, sub: Int, pick: Int, default: Int) -> Int:
-    """The open consumer that a hash chooses, by order of opening."""
+    """The open consumer that a hash selects, by order of opening."""
     n = np.int64(0)
     at = w.keys[key]["first_consumer"]
     while at >= 0:
@@ -446,7 +452,8 @@ def picked(w: World, key: Int, sub: Int, pick: Int, default: Int) -> Int:
 
 @compiled
 def orphan(w: World, o: Out) -> None:
-    """A chunk that no consumer is bound for, or that a stalled subscription does not deliver."""
+    """Handle a chunk without a bound consumer, or one that a stalled subscription does not deliver.
+    """
     p, c = w.settings[0], w.chunk[0]
     touch(w, c["key"], c["at_ms"])
     begin = p["rows"]
@@ -515,7 +522,9 @@ def play_marker(w: World, o: Out, f: Feed, i: Int, consumer: Int) -> None:
 
 @compiled
 def release_marked(w: World, sub: Int, ledger: Int, entry: Int, cumulative: bool) -> None:
-    """A marker has been acknowledged, and with it what it lists: nobody reads that again."""
+    """Release a marker that was acknowledged, with the chunks that it lists: they are not read
+    again.
+    """
     if w.settings[0]["mode"] != L.MARKER or w.keys[w.subs[sub]["key"]]["held"] == 0:
         return
     for i in range(len(w.held)):
@@ -532,7 +541,7 @@ def release_marked(w: World, sub: Int, ledger: Int, entry: Int, cumulative: bool
 
 @compiled
 def dispatch_shared(w: World, o: Out, f: Feed, i: Int) -> None:
-    """A chunk on a shared subscription: who gets it, if anybody."""
+    """Deliver a chunk on a shared subscription to the consumer that gets it, if any."""
     p, c = w.settings[0], w.chunk[0]
     s, own, begin = w.subs[c["sub"]], c["consumer"], p["rows"]
     if s["stalled"] != 0:
@@ -574,7 +583,7 @@ def dispatch_shared(w: World, o: Out, f: Feed, i: Int) -> None:
 
 @compiled
 def open_consumer(w: World, consumer: Int, at_ms: Int) -> None:
-    """A consumer is there, perhaps again."""
+    """Open a consumer, perhaps again."""
     p, e = w.settings[0], w.consumers[consumer]
     if e["known"] == 0 or e["open"] == 0:
         e["opened_ms"], e["opened_order"] = at_ms, p["next_order"]
@@ -585,7 +594,7 @@ def open_consumer(w: World, consumer: Int, at_ms: Int) -> None:
 
 @compiled
 def close_consumer(w: World, o: Out, consumer: Int) -> None:
-    """A consumer has gone; its contexts stay for an expiry, its bindings do not."""
+    """Close a consumer; its contexts stay for an expiry, its bindings do not."""
     p, c, e = w.settings[0], w.chunk[0], w.consumers[consumer]
     if e["known"] == 0 or e["open"] == 0:
         return
@@ -605,7 +614,7 @@ def close_consumer(w: World, o: Out, consumer: Int) -> None:
 
 @compiled
 def set_chunk(w: World, f: Feed, i: Int) -> None:
-    """Let `w.chunk[0]` be a record."""
+    """Set `w.chunk[0]` to a record."""
     c = w.chunk[0]
     c["key"], c["at_ms"], c["mono_ns"] = f.key[i], f.at_ms[i], f.mono_ns[i]
     c["broker"], c["feed"], c["sub"] = f.broker[i], f.feed[i], f.sub[i]
@@ -620,7 +629,7 @@ def set_chunk(w: World, f: Feed, i: Int) -> None:
 
 @compiled
 def take_dispatch(w: World, o: Out, f: Feed, i: Int) -> None:
-    """A delivered entry: a chunk, a marker, or an ordinary message, which is passed over."""
+    """Apply a delivered entry: a chunk, a marker, or an ordinary message, which is skipped."""
     p, sub = w.settings[0], f.sub[i]
     chunked = f.num_chunks[i] > 1
     marker = not chunked and f.marker_start[i + 1] > f.marker_start[i]
@@ -652,7 +661,7 @@ def take_dispatch(w: World, o: Out, f: Feed, i: Int) -> None:
 
 @compiled
 def take_ack(w: World, f: Feed, i: Int) -> None:
-    """An acknowledgement, of a subscription that chunks have been delivered to."""
+    """Apply an acknowledgement of a subscription to which chunks were delivered."""
     sub = f.sub[i]
     if sub < 0:
         return
@@ -672,7 +681,7 @@ def take_ack(w: World, f: Feed, i: Int) -> None:
 
 @compiled
 def take_added(w: World, f: Feed, i: Int) -> None:
-    """A persisted entry: chunks count for their topic."""
+    """Apply a persisted entry: chunks count for their topic."""
     if f.num_chunks[i] <= 1:
         return
     key = f.key[i]
@@ -692,7 +701,7 @@ def take_added(w: World, f: Feed, i: Int) -> None:
 
 @compiled
 def take(w: World, o: Out, f: Feed, i: Int) -> None:
-    """One record, once its key has reached its time."""
+    """Apply one record, once its key has reached its time."""
     kind = f.kind[i]
     if w.keys[f.key[i]]["any"] == 0 or w.links[f.key[i]]["place"] != f.place[i]:
         put_behind(w, f.key[i], f.place[i], f.rank[i])
@@ -753,8 +762,9 @@ def move_on(w: World, o: Out, begin: Int, next_ns: L.Array, next_broker: L.Array
 
 @compiled
 def prepare(w: World, begin_ms: L.Array) -> None:
-    """Enter what was read into the tables, and put every key behind the gaps that are before its
-    clock as the call begins (NULL: none); one that came with this call is met at the clock."""
+    """Index what was read, and move every key past the gaps that are before its clock at the
+    beginning of the call (NULL: none); a gap that came with this call applies at the clock.
+    """
     index_all(w)
     at_ms, rank = NULL, np.int64(0)
     for key in range(len(w.keys)):

@@ -16,7 +16,7 @@ __all__ = ["NULL", "Array", "Int", "Record", "compiled"]
 
 NOBODY = np.int64(-1)
 FREE = np.int64(-2)
-"""A place of a hash table whose element has gone."""
+"""A place of a hash table whose element was removed."""
 
 OUTCOMES = (
     "BUFFERED", "COMPLETE", "DUP_ACKED", "DUP_SAME_ID", "GAP", "NO_FIRST_CHUNK",
@@ -56,7 +56,7 @@ SETTINGS = _layout(
     ("rows", _i8), ("positions", _i8), ("messages", _i8), ("parts", _i8), ("levels", _i8),
     ("missing", _i8), ("windows", _i8),
 )
-"""One element: the parameters, how much of each array is in use, and the rows of this call."""
+"""One element: the parameters, the used length of each array, and the rows of this call."""
 
 KEY = _layout(
     ("cluster", _i8), ("topic", _i8), ("has_clock", _u1), ("clock_ms", _i8), ("latest_ms", _i8),
@@ -70,9 +70,10 @@ KEY = _layout(
 `most` what it counts. `due_ms`: earliest timer of its consumers, NULL = none."""
 
 LINK = _layout(("place", _i8), ("turn", _i8), ("blind_ms", _i8), ("late_ms", _i8))
-"""What belongs to a key while a batch is judged: its broker (`place`) and the next gap of it;
-before `blind_ms` a message may have begun in a gap (NULL: there was none). `late_ms`: the clock at
-which a gap came that is behind it (NULL: none did)."""
+"""Data of a key while a batch is judged: its broker (`place`) and the next gap of it. Before
+`blind_ms` a message may have begun in a gap (NULL: there was none). `late_ms`: the clock at which a
+gap came that is behind it (NULL: none did).
+"""
 
 TURN = _layout(("rank", _i8), ("at_ms", _i8), ("start", _u1), ("fresh", _u1))
 """A gap of a broker; see `state.engine.standing`."""
@@ -128,7 +129,8 @@ HELD = _layout(
     ("used_ms", _i8), ("marker_ledger", _i8), ("marker_entry", _i8),
 )
 """A chunk that the broker reads again whenever its marker is delivered: since `at_ms`, last read at
-`used_ms`, for the marker at the position (NULL: for none yet)."""
+`used_ms`, for the marker at the position (NULL: for none yet).
+"""
 
 CHUNK = _layout(
     ("key", _i8), ("sub", _i8), ("consumer", _i8), ("at_ms", _i8), ("mono_ns", _i8),

@@ -36,7 +36,7 @@ from udfs.hashing import hash_strings
 
 RELEASES = "chunk_payload_releases"
 PARTS = ("part_file", "part_row", "part_payload")
-"""Columns of `chunk_messages` that only a runner sees: where the chunks of a message are."""
+"""Columns of `chunk_messages` for the runner only: the places of a message's chunks."""
 Stage = Callable[[pa.Table], str]
 _FIELDS = (
     ("rows", "rows", L.ROW), ("messages", "messages", L.MESSAGE), ("parts", "parts", L.NODE),
@@ -88,7 +88,7 @@ class Chunks(SharedWallJob[Shard]):
         }
 
     def follow(self, versions: Iterable[Version]) -> None:
-        """See `state.engine.job`; gaps alone hold for many keys here, no policies."""
+        """See `state.engine.job`; only gaps hold for many keys here, no policies."""
 
     def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
         return shards.read(state, names) if state else shards.new()
@@ -306,7 +306,7 @@ class Chunks(SharedWallJob[Shard]):
         return files[first]
 
     def _released(self, s: Shard) -> pa.Table | None:
-        """How many rows of which staged files nothing refers to any more."""
+        """Number of rows of each staged file that nothing refers to any more."""
         if not len(s.files):
             return None
         after = self._files(s, [s.waiting])
@@ -318,8 +318,9 @@ class Chunks(SharedWallJob[Shard]):
         return pa.table({"file": s.names.lookup(files), "rows": pa.array(gone[files])})
 
     def _spill(self, s: Shard) -> None:
-        """Move payloads to a file: of consumers that keep too many, of too many that wait, and of
-        all consumers if the shard keeps too many."""
+        """Move payloads to a file: of consumers that keep too many, of too many waiting records,
+        and of all consumers if the shard keeps too many.
+        """
         if self._stage is None or not len(s.store):
             return
         nodes, held, waiting = s.parts["nodes"], s.parts["held"], s.waiting
@@ -388,11 +389,11 @@ _BLANK: dict[str, Any] = {
     ),
     **dict.fromkeys(("broker", "feed", "first_consumer"), L.NOBODY),
 }
-"""What a new key has."""
+"""Fields of a new key."""
 
 
 def room_for_rows(w: World, old: Out | None, chunks: int = 1) -> Out:
-    """Room for at least one more step: what is short gets twice what the step needs."""
+    """Make room for at least one more step: arrays that are short get twice what the step needs."""
     p = w.settings[0]
     more = int(p["contexts"] + p["held"]) + int(flow.ROWS_PER_CHUNK) * (chunks + 2)
     need = {

@@ -46,5 +46,5 @@ class ChunksParameters(Parameters):
         return {**found, "defects": [d for d in DEFECTS if d in chosen]}
 
     def blind_after_gap_ms(self, idle_state_ms: int) -> int:
-        """As long as a client keeps a message that began in the gap."""
+        """The time for which a client keeps a message that began in the gap."""
         return longest_life_ms(self.expireTimeOfIncompleteChunkedMessageMillis, idle_state_ms)

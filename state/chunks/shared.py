@@ -1,4 +1,4 @@
-"""What holds for many topics: gaps in the records of their broker. See `state.engine.standing`."""
+"""Shared records of topics: gaps in the records of their broker. See `state.engine.standing`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Timeline(NamedTuple):
 NO_GAPS = Timeline(
     np.array([(-1, int(L.NULL), 0, 0)], L.TURN), np.array([0, 1], np.int64), np.zeros(0, np.int64)
 )
-"""Of one broker for all keys."""
+"""Timeline of one broker without gaps for all keys."""
 
 
 class Gaps(standing.Standing):

@@ -1,6 +1,6 @@
-"""Finding elements by name: open-addressing hash tables over the arrays of a World.
+"""Finds elements by name: open-addressing hash tables over the arrays of a World.
 
-A table has four times the room of what a call can put into it, so it never fills up.
+A table has four times the room of what a call can add, so it never fills up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def put(table: Array, at: Int, place: Int) -> None:
 
 @compiled
 def remove(table: Array, at: Int, place: Int) -> None:
-    """Take an element out that was entered from `at` on."""
+    """Remove an element that was entered from `at` on."""
     while table[at] != NOBODY:
         if table[at] == place:
             table[at] = FREE
@@ -128,7 +128,7 @@ def acknowledged(w: World, sub: Int, ledger: Int, entry: Int) -> bool:
 
 @compiled
 def acknowledge(w: World, sub: Int, ledger: Int, entry: Int) -> None:
-    """Note that one entry was acknowledged."""
+    """Record that one entry was acknowledged."""
     p = w.settings[0]
     place = p["acks"]
     p["acks"] += 1
@@ -140,7 +140,7 @@ def acknowledge(w: World, sub: Int, ledger: Int, entry: Int) -> None:
 
 @compiled
 def index_all(w: World) -> None:
-    """Enter everything that lives into the tables; all of them are empty."""
+    """Index all live elements in the tables, which are empty."""
     for c in range(len(w.consumers)):
         at = w.consumers[c]["first"]
         while at >= 0:

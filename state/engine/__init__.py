@@ -1,1 +1,3 @@
-"""What every job needs and no proposal rules: records, names, order, clocks, state, refusals."""
+"""What all jobs share: records, names, order, clocks, state and refusals. The rules of the
+proposals are in the jobs.
+"""

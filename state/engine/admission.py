@@ -1,8 +1,8 @@
-"""Order and lateness of jobs on the monotonic clock.
+"""Order and lateness for jobs on the monotonic clock (event contract, section 2).
 
-Every key has a clock; records before it are judged, the rest waits, what is before it when its
-batch begins is refused (event contract, section 2). Records are handled by their positions until
-they are judged, refused or kept.
+Every key has a clock. Records before the clock are judged, the others wait. A new record before the
+clock at the beginning of its batch is refused. Records are handled by position until they are
+judged, refused or kept waiting.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 class Admission:
-    """What one batch brings to a shard, sorted by key and judged as far as the clocks let."""
+    """The records of one batch of a shard, sorted by key and judged up to the clocks."""
 
     def __init__(
         self, s: Shard[Any], records: Records, mine: Array, stream_ms: int, lateness_ns: int,
@@ -44,7 +44,9 @@ class Admission:
     # -- admission ---------------------------------------------------------------------------
 
     def admit(self) -> None:
-        """Sort new and waiting records by key, refuse what is late or repeated, judge the rest."""
+        """Sort new and waiting records by key, refuse late and repeated ones, and judge the rest up
+        to the clocks.
+        """
         s, left, seen = self._s, [_NOTHING], set()
         resting = s.resting(self._stream_ms)
         for pair, at in self._by_key():
@@ -79,7 +81,7 @@ class Admission:
             yield divmod(one, many), mine[starts[bounds[i] : bounds[i + 1]]]
 
     def _judge_key(self, b: Key, at: Array) -> Array:
-        """One key's batch; returns the records that go on waiting."""
+        """Judge the records of one key; returns those that keep waiting."""
         k, r = b.key, self._r
         for name, value in self._s.parameters.items():
             k[name] = value
@@ -120,7 +122,7 @@ class Admission:
         return self._judge_rows(b, at, run, time, mono, wall, floating, aside, clock)
 
     def _run_and_time(self, at: Array, mono: Array, starts: Array) -> tuple[Array, Array]:
-        """Run of the broker and time in it, of records of one key."""
+        """The broker's run and the time in it, of the records of one key."""
         zero = np.zeros(len(at), np.int64)
         if not starts.any():
             return zero, mono
@@ -133,7 +135,7 @@ class Admission:
     def _begin(
         self, k: Record, at: Array, mono: Array, wall: Array, starts: Array, usable: Array
     ) -> tuple[Moment | None, int]:
-        """The key's clock and its wall time when the batch begins."""
+        """The key's clock and its wall time at the beginning of the batch."""
         clock, clock_wall = clocks.present(k), int(k["clock_wall_ms"])
         if self._stream_ms <= 0:
             return clock, clock_wall
@@ -149,7 +151,7 @@ class Admission:
         return clock, clock_wall
 
     def _of_an_old_run(self, k: Record, at: Array, wall: Array) -> Array:
-        """Records that do not follow the start of the run the key lives in."""
+        """Records from before the start of the run that the key is in."""
         if not k["has_run"]:
             return np.zeros(len(at), bool)
         start = k["run_wall_ms"]

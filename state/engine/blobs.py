@@ -1,9 +1,9 @@
-"""Blobs: records on their way from the router to a shard, as columns of fixed width.
+"""Blobs carry records from the router to a shard, as columns of fixed width.
 
 A blob has a header, one descriptor per column, the distinct names that its records use, and the
-columns one after the other. A value lies there as its distance from the least of its column, in as
-few bytes as the largest distance needs, so a column in which all values are equal takes none. Names
-are positions among the names of the blob; a payload, which few records have, follows at the end.
+columns. A value is stored as its difference from the least of its column, in as few bytes as the
+largest difference needs; a column of equal values takes none. Names are stored as positions among
+the names of the blob. Payloads, which few records have, follow at the end.
 
     header      magic, records, columns, names, bytes of names, bytes of payloads    6 x uint32
     descriptor  column, width (bytes of a value), kind, least value                  4 x int64
@@ -32,9 +32,10 @@ COLUMNS: tuple[str, ...] = (
     *(name for name in SCHEMA.names if name != "payload"), *SOURCE_COLUMNS, *PAYLOAD_COLUMNS,
     "has_seq", "home", "ingest_ms",
 )
-"""What a blob can carry; a descriptor names a column by its place here. `has_seq` keeps the one
-null that counts and whose column may hold every 64-bit value; `home` is 0 on the copies of a record
-that other shards report."""
+"""Columns that a blob can carry; a descriptor names a column by its position here. `has_seq`
+distinguishes a null from every 64-bit value of `seq`. `home` is 0 on copies of a record that other
+shards report.
+"""
 NUMBER = {name: i for i, name in enumerate(COLUMNS)}
 TEXTS = frozenset(
     {f.name for f in SCHEMA if f.type == pa.string()} - {"event_type"}
@@ -49,7 +50,7 @@ _NONE = np.int64(-1)
 
 @numba.njit(cache=True, nogil=True)
 def _width(least: int, most: int) -> int:
-    """Bytes of a distance; a range that wraps around 64 bits takes 8."""
+    """Bytes of the largest difference; 8 for a range that wraps around 64 bits."""
     span = np.uint64(most) - np.uint64(least)
     if span == np.uint64(0):
         return 0
@@ -67,7 +68,7 @@ def _padded(size: int) -> int:
 @numba.njit(cache=True, nogil=True)
 def _number_names(values: Array, is_text: Array, begin: int, end: int, place: Array,
                   used: Array) -> int:
-    """Give the names of a part their places in order of appearance; returns how many they are."""
+    """Number the names of a part in order of appearance; returns their count."""
     count = 0
     for c in range(len(values)):
         if not is_text[c]:
@@ -143,7 +144,7 @@ def _distances(
 
 @numba.njit(cache=True, nogil=True)
 def _put(out: Array, at: int, width: int, values: Array) -> None:
-    """Distances as bytes, the lowest first."""
+    """Write differences as bytes, the lowest first."""
     n = len(values)
     if width == 1:
         for i in range(n):
@@ -200,8 +201,9 @@ def _write(
     values: Array, columns: Array, is_text: Array, bounds: Array, name_bytes: Array,
     name_offsets: Array, out: Array, ends: Array,
 ) -> int:
-    """Write one blob per part after the other; returns the bytes that are needed, which may be
-    more than `out` has: then nothing of use was written."""
+    """Write one blob per part, one after the other; returns the number of bytes needed. If it
+    exceeds the size of `out`, the contents of `out` are invalid.
+    """
     count = len(columns)
     place = np.full(len(name_offsets), _NONE, np.int64)
     used = np.empty(len(name_offsets), np.int64)
@@ -260,10 +262,10 @@ def _write(
 def write(
     columns: Sequence[str], values: Array, bounds: Array, name_bytes: Array, name_offsets: Array,
 ) -> tuple[Array, Array]:
-    """Blobs of parts of records, one after the other, and where each of them ends (bytes).
+    """Blobs of parts of records, one after the other, and the end of each (bytes).
 
-    `values` (column, record; int64) has NULL for a null, and in columns of names a position among
-    the names, -1 for none; the records of part p are from `bounds[p]` to `bounds[p + 1]`.
+    `values` (column, record; int64) has NULL for a null; columns of names have a position among the
+    names, -1 for none. The records of part p are from `bounds[p]` to `bounds[p + 1]`.
     """
     numbers = np.array([NUMBER[name] for name in columns], np.int64)
     is_text = np.array([name in TEXTS for name in columns], np.bool_)
@@ -307,7 +309,7 @@ def of_columns(columns: Mapping[str, Any], payload: pa.Array | None = None) -> b
 
 
 def with_payload(blob: bytes, payload: pa.Array | None) -> bytes:
-    """A blob with the payloads of its records (null where one has none)."""
+    """A blob with the payloads of its records (null for a record without one)."""
     if payload is None or payload.null_count == len(payload):
         return blob
     sink = pa.BufferOutputStream()
@@ -320,7 +322,8 @@ def with_payload(blob: bytes, payload: pa.Array | None) -> bytes:
 
 @numba.njit(cache=True, nogil=True)
 def _read(data: Array, wanted: Array, known: Array, out: Array, first: int) -> bool:
-    """Columns of a blob by their places in `out`, from a column on; false if one is missing."""
+    """Read columns of a blob into their rows of `out`, from a position on; false if one is missing.
+    """
     words = data[:HEADER].view(np.uint32)
     n, count, names, size = (np.int64(words[1]), np.int64(words[2]), np.int64(words[3]),
                              np.int64(words[4]))
@@ -363,7 +366,7 @@ class Blob:
     """The parts of a blob."""
 
     def __init__(self, blob: bytes | bytearray | memoryview) -> None:
-        """Raises ValueError for bytes that are no blob."""
+        """Raises ValueError for bytes that are not a blob."""
         self._data = np.frombuffer(memoryview(blob).toreadonly(), np.uint8)
         words = self._data[:HEADER].view(np.uint32) if len(self._data) >= HEADER else (0,)
         if words[0] != _MAGIC:
@@ -396,8 +399,8 @@ class Blob:
     def read(self, places: Array, known: Array, out: Array, at: int = 0) -> None:
         """Read columns into rows of `out` (row, record; int64), the first record at `at`.
 
-        `places` has the row of each of COLUMNS, -1 for one that is not wanted; `known` the
-        integers of the blob's names. Raises ValueError where a wanted column is missing.
+        `places` has the row of each of COLUMNS, -1 for an unwanted one; `known` has the integers of
+        the blob's names. Raises ValueError if a wanted column is missing.
         """
         if not _read(self._data, places, known, out, at):
             raise ValueError("a blob has not all columns that its job reads")
@@ -409,7 +412,7 @@ class Blob:
         return out
 
     def table(self) -> pa.Table:
-        """All columns, null where a record has none."""
+        """All columns, null for a record without a value."""
         columns, texts = self.columns(), self.texts()
         values = self.values(columns)
         return pa.table({
@@ -435,7 +438,7 @@ class Blob:
 
 
 def places(columns: tuple[str, ...]) -> Array:
-    """By column of a blob its position among these, -1 for another."""
+    """For each column of a blob its position among these, -1 if it is not among them."""
     found = np.full(len(COLUMNS), -1, np.int64)
     for i, name in enumerate(columns):
         found[NUMBER[name]] = i

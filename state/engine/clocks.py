@@ -1,7 +1,7 @@
-"""Clocks of a broker's key: how far its records may be judged, and which came too late.
+"""Clocks of a broker's key: how far its records may be judged, and which records are late.
 
-A moment of a key is a pair (run, monotonic ns): runs count the broker starts that follow the one
-the key lives in, as far as they are known. The scalars of a key are one element of its array `key`.
+A moment of a key is a pair (run, monotonic ns). Runs count the known broker starts after the one
+that the key is in. The scalars of a key are one element of its array `key`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
 
 class Moment(NamedTuple):
-    """A time of one key; records before it may be judged."""
+    """A time of a key; records before it may be judged."""
 
     run: int
     ns: int
@@ -27,7 +27,9 @@ class Moment(NamedTuple):
 
 @compiled
 def wall_at(key: Array, mono: int, next_wall: int) -> Int:
-    """Wall time of a moment after the key's last record and not beyond its next (NULL = none)."""
+    """Wall time of a moment after the key's last record, at most that of its next record (NULL =
+    none).
+    """
     k = key[0]
     if k["last_wall_ms"] == NULL:
         return NULL
@@ -39,7 +41,7 @@ def wall_at(key: Array, mono: int, next_wall: int) -> Int:
 
 @compiled
 def window_clock(mono: int, wall: int) -> Int:
-    """Milliseconds that windows are aligned on."""
+    """Milliseconds to which windows are aligned."""
     return np.int64(mono // _NS_PER_MS) if wall == NULL else np.int64(wall)
 
 
@@ -55,14 +57,14 @@ def _clamp(value: int) -> int:
 
 
 def present(k: Record) -> Moment | None:
-    """The clock that the key had when its last batch ended."""
+    """The key's clock at the end of its last batch."""
     return Moment(0, int(k["clock_ns"])) if k["has_clock"] else None
 
 
 def by_stream(k: Record, run: Array, mono: Array, wall: Array, stream_ms: int) -> Moment | None:
-    """The key's moment at a wall time of the stream, seen from its last record before that.
+    """The key's moment at a wall time of the stream, derived from its last record before that time.
 
-    The arrays are of its waiting records in order. None if no record has it.
+    The arrays are those of its waiting records in order. None if no record has a wall time.
     """
     before = np.flatnonzero((wall != NULL) & (wall <= stream_ms))
     if len(before):
@@ -82,9 +84,9 @@ def by_stream(k: Record, run: Array, mono: Array, wall: Array, stream_ms: int) -
 
 
 def by_records(k: Record, run: Array, mono: Array, wall: Array, lateness_ns: int) -> Moment:
-    """Latest of a key's waiting records (at least one) less the allowed lateness.
+    """The latest of a key's waiting records (at least one) less the allowed lateness.
 
-    The lateness reaches back over a broker start: records of the old run may still come.
+    The lateness extends over a broker start: records of the old run may still come.
     """
     reached, latest, left = int(run[-1]), int(mono[-1]), lateness_ns
     while reached > 0:
@@ -110,5 +112,5 @@ def by_records(k: Record, run: Array, mono: Array, wall: Array, lateness_ns: int
 
 
 def is_before(run: Array, time: Array, clock: Moment) -> Array:
-    """Rows before a moment of their key."""
+    """Rows before a moment of their key (bool)."""
     return (run < clock.run) | ((run == clock.run) & (time < clock.ns))

@@ -1,11 +1,11 @@
-"""State of a shard as bytes: a named, versioned set of plain arrays.
+"""The state of a shard as bytes: a named, versioned set of plain arrays.
 
-Layout: 4 bytes magic, 4 bytes header length, JSON header, 8 bytes length of the body, the body
-compressed. The header names the job, its state version and every array with its fields, so that a
-reader can refuse what it does not know and show what it does. It has no lengths, so it is the same
-for every shard of a job, and is read and written once. The body begins with the lengths of the
-arrays. Long arrays follow field by field, which is what makes them compress, short ones row by
-row, which is one copy; bytes between fields are zero. Equal arrays have equal bytes.
+Layout: 4 bytes magic, 4 bytes header length, JSON header, 8 bytes length of the body, the
+compressed body. The header names the job, its state version and every array with its fields, so
+that a reader can refuse an unknown state and describe a known one. It has no lengths, so it is the
+same for every shard of a job, and is written and parsed once. The body begins with the lengths of
+the arrays. Long arrays are stored field by field, which compresses well; short ones row by row,
+which is one copy. Bytes between fields are zero. Equal arrays have equal bytes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import pyarrow as pa
 Array = np.ndarray
 MAGIC = b"WEI2"
 BY_FIELD = b"WEIR"
-"""Magic of earlier releases: lengths in the header, every array field by field."""
+"""Magic of earlier releases, with lengths in the header and every array field by field."""
 COMPRESSION = "lz4"
 SHORT = 32
-"""Rows up to which an array lies row by row."""
+"""Most rows of an array that is stored row by row."""
 
 
 class StateFormatError(Exception):
@@ -35,7 +35,7 @@ class StateFormatError(Exception):
 
 @dataclass(frozen=True)
 class _Plan:
-    """What a header stands for."""
+    """The contents of a header."""
 
     job: str
     version: int
@@ -65,9 +65,9 @@ def encode(job: str, version: int, arrays: Mapping[str, Array]) -> bytes:
 
 
 def decode(job: str, version: int, data: bytes) -> dict[str, Array]:
-    """Read what `encode` wrote; arrays are copies that may be written to.
+    """Read what `encode` wrote; the arrays are writable copies.
 
-    Raises StateFormatError for other bytes, another job or a version this code does not know.
+    Raises StateFormatError for other bytes, another job or an unknown version.
     """
     if data[:4] == BY_FIELD:
         header = _by_field_header(data)
@@ -129,7 +129,7 @@ def _require(job: str, version: int, found: str, its_version: int) -> None:
 _Header = tuple[bytes, tuple[np.dtype[Any], ...], list[bool]]
 """Its bytes, the types of the arrays, and which arrays have them already."""
 _headers: dict[tuple[str, int], tuple[tuple[str, ...], list[np.dtype[Any]], _Header]] = {}
-"""By job and version the arrays that were written last, and their header."""
+"""By job and version: the arrays that were written last, and their header."""
 
 
 def _header(job: str, version: int, arrays: Mapping[str, Array]) -> _Header:
@@ -151,7 +151,7 @@ def _header(job: str, version: int, arrays: Mapping[str, Array]) -> _Header:
 
 
 def _without_padding(rows: Array) -> bytes:
-    """Rows with zeros between their fields: numpy leaves there whatever the memory held."""
+    """Rows with zeros between their fields, where numpy leaves arbitrary bytes."""
     held = _held(rows.dtype)
     if held is None:
         return rows.tobytes()
@@ -160,7 +160,7 @@ def _without_padding(rows: Array) -> bytes:
 
 @lru_cache(maxsize=256)
 def _held(kind: np.dtype[Any]) -> Array | None:
-    """255 at each byte of a row that is part of a field, 0 elsewhere; None if all are."""
+    """255 for each byte of a row that belongs to a field, else 0; None if all do."""
     held = np.zeros(kind.itemsize, np.uint8)
     for part, at, *_ in (kind.fields or {}).values():
         held[at : at + part.itemsize] = 255
@@ -168,7 +168,9 @@ def _held(kind: np.dtype[Any]) -> Array | None:
 
 
 def _fields(kind: np.dtype[Any]) -> list[list[Any]]:
-    """Name, element type and shape of each field; an array without fields has one without name."""
+    """Name, element type and shape of each field; an array without fields has one field without a
+    name.
+    """
     if kind.names is None:
         return [["", kind.base.str, list(kind.shape)]]
     return [[name, kind[name].base.str, list(kind[name].shape)] for name in kind.names]
@@ -189,7 +191,7 @@ def _plan(header: bytes) -> _Plan:
 
 
 def _opened(data: bytes) -> tuple[_Plan, bytes]:
-    """What the header stands for, and the body."""
+    """The contents of the header, and the body."""
     if data[:4] != MAGIC:
         raise StateFormatError("not a state of Weir: magic bytes are missing")
     end = 8 + struct.unpack_from("<I", data, 4)[0]
@@ -200,7 +202,7 @@ def _opened(data: bytes) -> tuple[_Plan, bytes]:
 
 
 def _lengths(plan: _Plan, body: bytes) -> tuple[list[int], int]:
-    """Length of each array, and where the first of them begins."""
+    """The length of each array, and the position of the first."""
     count = len(plan.names)
     return np.frombuffer(body, np.int64, count).tolist(), 8 * count
 

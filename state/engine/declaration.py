@@ -1,7 +1,7 @@
-"""The declaration of a job: all that the rest of Weir knows of it.
+"""The declaration of a job: everything that the rest of Weir knows about it.
 
-`state.jobs` lists the declarations. Classes are named, not imported: a core takes compiled code
-along, and the parameters pydantic, which no Python worker imports.
+`state.jobs` lists the declarations. Classes are given by name, not imported: a core imports
+compiled code, and its parameters import pydantic, which no Python worker needs.
 """
 
 from __future__ import annotations
@@ -32,39 +32,41 @@ class Declaration:
     name: str
     """Also the name of its section of the configuration."""
     meaning: str
-    """What it is, in a line, with its proposal."""
+    """One line that says what the job does, with its proposal."""
     key: tuple[str, ...]
-    """Columns that name what is judged in one place, with one clock."""
+    """Columns of the key: its records are judged in one place, with one clock."""
     clock: str
-    """The contract column that it decides on: WALL or MONO of `state.events`."""
+    """Contract column that its decisions use: WALL or MONO of `state.events`."""
     kinds: tuple[str, ...]
     """Kinds of events that it reads."""
     columns: tuple[str, ...]
     """Contract columns that its blobs carry."""
     outputs: tuple[Output, ...]
     core_class: str
-    """`module:class` of the core. It is made of the resolved parameters and the configured policy
-    documents, and of a `Stage` if payloads are staged."""
+    """`module:class` of the core. Its arguments are the resolved parameters, the configured policy
+    documents, and a `Stage` if payloads are staged.
+    """
     parameters_class: str
     """`module:class` of the parameters (`state.engine.parameters`)."""
     everywhere: tuple[str, ...] = ()
-    """Kinds that every shard is given, since they hold for many keys; those of broker `*` always
-    are."""
+    """Kinds whose records go to every shard, because they hold for many keys. Records of broker `*`
+    always do.
+    """
     state_version: int = 1
-    """Of the bytes of its shards; a release reads one version."""
+    """Version of its states; a release reads one version."""
     polled: bool = False
     """Whether it reads the records of polled feeds, which have no monotonic clock."""
     payloads: str | None = None
-    """The parameter that lets payloads of chunks travel to the core; None = they never do."""
+    """Parameter that lets payloads of chunks travel to the core; None = they never do."""
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
-        """Its output tables, those that are off by default included."""
+        """Its output tables, including those that are off by default."""
         return tuple(output.of(self.name) for output in self.outputs)
 
     @cached_property
     def shadow_tables(self) -> tuple[Table, ...]:
-        """Its tables of rows under shadow policies; none of a job that follows no policies."""
+        """Its tables for rows under shadow policies; none if the job follows no policies."""
         return tuple(shadow_of(o.of(self.name)) for o in self.outputs if o.shadowed)
 
     def written(self, extra_outputs: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -100,7 +102,7 @@ class Declaration:
     def core(
         self, params: Mapping[str, Any], policies: Sequence[str] = (), stage: Stage | None = None
     ) -> Job:
-        """Its core with resolved parameters and configured documents (JSON)."""
+        """The core, created with resolved parameters and configured documents (JSON)."""
         made = _named(self.core_class)
         core: Job = made(params, policies) if stage is None else made(params, policies, stage)
         return core

@@ -1,6 +1,7 @@
-"""Policy documents that are in force for a key, and those that came for every broker of a cluster.
+"""Policy documents in force for a key, and those for every broker of a cluster.
 
-A document replaces an earlier one of its scope and name. Its text is a name of the shard.
+A document replaces an earlier one of the same scope and name. Its text is stored as a name of the
+shard.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Any, NamedTuple
 from state.engine.names import Names
 
 _MARK = "version"
-"""Scope of the text that tells which version of the configuration a state has; no document's."""
+"""Scope of the text that records the version of the configuration in a state; no document has it.
+"""
 Source = tuple[str, str]
 """Scope and name of a document; a topic by its full name."""
 
 
 class Policy(NamedTuple):
-    """A policy document: what it limits, since when, and where its text is kept."""
+    """A policy document: what it limits, since when, and the name that has its text."""
 
     scope: str
     name: str
@@ -27,16 +29,16 @@ class Policy(NamedTuple):
     text: int
     wall_ms: int
     document: str
-    """The text itself; empty for a document that was taken away."""
+    """The text; empty for a removed document."""
 
     @property
     def source(self) -> Source:
-        """The place that a later document replaces."""
+        """Scope and name; a later document with the same ones replaces it."""
         return self.scope, self.name
 
 
 class Star(NamedTuple):
-    """A policy for every broker of a cluster, by a number that only this shard knows."""
+    """A policy for every broker of a cluster, with a number that is local to the shard."""
 
     id: int
     cluster: int
@@ -46,18 +48,18 @@ class Star(NamedTuple):
 
 
 class Version(NamedTuple):
-    """What a configuration changes, and from which time of the stream on."""
+    """A change of the configuration, and the time of the stream from which it holds."""
 
     number: int
-    """From 1 on; 0 is what a query began with."""
+    """From 1 on; 0 is the configuration that a query began with."""
     since_ms: int
-    """Wall time of the stream; later than that of the version before."""
+    """Wall time of the stream, later than that of the version before."""
     changed: Mapping[Source, str | None]
-    """The documents that differ from those of the version before; None = taken away."""
+    """Documents that differ from those of the version before; None = removed."""
 
 
 class Configured(tuple[str, ...]):
-    """The documents that a query began with, and the versions that have followed them."""
+    """The documents that a query began with, and the later versions."""
 
     versions: tuple[Version, ...] = ()
 
@@ -74,7 +76,7 @@ class Configured(tuple[str, ...]):
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """What a state that has followed keeps of it: the first documents, and the last number."""
+        """What a state records: the first documents, and the number of the last version."""
         return (*self, _mark(self.number)) if self.versions else tuple(self)
 
     def after(self, number: int) -> Iterator[Version]:
@@ -88,14 +90,16 @@ def _mark(number: int) -> str:
 
 
 def first_and_number(kept: Sequence[str]) -> tuple[tuple[str, ...], int]:
-    """The documents that a state began with, and the number of the version that it has."""
+    """The documents that a state began with, and the number of its last version."""
     if kept and (found := parsed(kept[-1]))[0] == _MARK:
         return tuple(kept[:-1]), int(found[1])
     return tuple(kept), 0
 
 
 def full_topic_name(name: str) -> str:
-    """Pulsar names without a scheme are persistent; other names stay as they are."""
+    """Full name of a topic. Pulsar names without a scheme are persistent; other names are
+    unchanged.
+    """
     return f"persistent://{name}" if "://" not in name and name.count("/") >= 2 else name
 
 
@@ -110,19 +114,20 @@ def parsed(text: str) -> tuple[str, str, dict[str, Any]]:
 
 
 def gone(source: Source) -> str:
-    """The text of a document of the configuration that was taken away."""
+    """The text that stands for a removed document of the configuration."""
     return json.dumps({"scope": source[0], "name": source[1], "limits": None})
 
 
 @lru_cache(maxsize=4096)
 def is_gone(text: str) -> bool:
-    """Whether a text, or none, is that of a document that was taken away; on the stream `limits`
-    are an object."""
+    """Whether a text, or None, stands for a removed document. Documents on the stream always have
+    an object in `limits`.
+    """
     return not text or json.loads(text).get("limits", {}) is None
 
 
 def policy_of(names: Names, text: int, wall_ms: int) -> Policy:
-    """The document behind a kept text."""
+    """The document of a stored text."""
     document = names.get(text)
     return Policy(*parsed(document), text, wall_ms, document)
 
@@ -137,8 +142,9 @@ def in_force(texts: Iterable[str], numbers: Iterable[int], wall_ms: int) -> dict
 
 
 def agreed(configs: Sequence[tuple[str, ...]], now: Sequence[str]) -> tuple[str, ...]:
-    """What shards that are joined have of the configuration, given those of each: a document that
-    they do not all have is one that `now` replaces or takes away, so that all of them get it."""
+    """The configuration that joined shards have in common. A document that not all of them have is
+    replaced or removed by `now`, so that all get it.
+    """
     if len(set(configs)) == 1:
         return configs[0]
     every, wanted = [_by_source(texts) for texts in configs], _by_source(now)
@@ -161,7 +167,7 @@ def _by_source(
 def changes(
     was: Sequence[str], now: Sequence[str], scopes: frozenset[str] | None
 ) -> dict[Source, str | None]:
-    """Configured documents that differ from those before; None = taken away.
+    """Configured documents that differ from those before; None = removed.
 
     Only documents of the `scopes` count, if given.
     """

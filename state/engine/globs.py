@@ -1,11 +1,11 @@
-"""Documents of the configuration for many names: matched to a name, and made one document of it.
+"""Configured documents with patterns: matched to a name, and merged to one document for it.
 
 A pattern has `*` (any characters but /), `**` (any characters), `?` (one character but /); `[*]`,
-`[?]` and `[[]` are the characters themselves. Of the patterns that match a name the one with more
-literal characters is the more specific: it overrides the others key by key, a backlog quota by its
-type. A document of the tenant is overridden by every one of the namespace. What the configuration
-says of a name itself has its patterns in it already (`resolved`), so patterns count only for names
-that no document names.
+`[?]` and `[[]` are the characters themselves. Of the patterns that match a name, one with more
+literal characters is more specific: it overrides the others key by key, backlog quotas by type.
+Every document of the namespace overrides one of the tenant. A configured document of the name
+itself already includes its patterns (`resolved`), so patterns count only for names without a
+document.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from functools import lru_cache
 from typing import Any
 
 TENANTS, NAMESPACES, TOPICS, USERS = "tenants", "namespaces", "topics", "users"
-"""Scopes of documents for many names; only the configuration has them."""
+"""Scopes of documents with patterns; only the configuration has them."""
 LEVELS: dict[str, tuple[str, ...]] = {
     "namespace": (TENANTS, NAMESPACES), "topic": (TOPICS,), "user": (USERS,),
 }
-"""By the scope of a name, the scopes of patterns that may hold for it, the weaker first."""
+"""By scope of a name, the scopes of patterns that may match it, the weakest first."""
 SCOPES = frozenset(scope for scopes in LEVELS.values() for scope in scopes)
 DEFAULT_USER = "<default>"
-"""No pattern is for it."""
+"""The user that no pattern matches."""
 
 Source = tuple[str, str]
 Limits = Mapping[str, Any]
@@ -32,7 +32,7 @@ _TOKEN = re.compile(r"\[([*?\[])\]|(\*\*)|([*?])|(.)", re.DOTALL)
 
 
 def tokens(pattern: str) -> list[tuple[bool, str]]:
-    """The parts of a pattern: whether it is a literal character, and the character or wildcard."""
+    """The parts of a pattern, each with whether it is a literal character."""
     return [
         (not (many or one), escaped or many or one or plain)
         for escaped, many, one, plain in _TOKEN.findall(pattern)
@@ -40,22 +40,22 @@ def tokens(pattern: str) -> list[tuple[bool, str]]:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name holds for more than one."""
+    """Whether a name may match several names."""
     return not all(literal for literal, _ in tokens(name))
 
 
 def literal(name: str) -> str:
-    """The name that a pattern without wildcards is."""
+    """The only name that matches a pattern without wildcards."""
     return "".join(text for _, text in tokens(name))
 
 
 def escaped(name: str) -> str:
-    """The pattern that matches a name and nothing else."""
+    """The pattern that matches one name only."""
     return _WILD.sub(r"[\g<0>]", name)
 
 
 def literals(pattern: str) -> int:
-    """How many literal characters a pattern has."""
+    """Number of literal characters in a pattern."""
     return sum(is_literal for is_literal, _ in tokens(pattern))
 
 
@@ -69,20 +69,21 @@ def expression(pattern: str) -> re.Pattern[str]:
 
 
 def named(scope: str, name: str) -> str:
-    """What patterns of a scope are matched with: of a namespace, its tenant where they are of it.
+    """The part of a name that patterns of a scope are matched with; for patterns of tenants, the
+    tenant.
     """
     return name.split("/", 1)[0] if scope == TENANTS else name
 
 
 def rank(source: Source) -> tuple[int, int, str]:
-    """The order of documents for many names, the weakest first."""
+    """Sort key of documents with patterns, the weakest first."""
     scope, pattern = source
     level = next(scopes.index(scope) for scopes in LEVELS.values() if scope in scopes)
     return level, literals(pattern), pattern
 
 
 def matching(sources: Iterable[Source], scope: str, name: str) -> list[Source]:
-    """The documents for many names that hold for a name, the weakest first."""
+    """The documents whose patterns match a name, the weakest first."""
     levels = LEVELS.get(scope, ())
     if not levels or (scope == "user" and name == DEFAULT_USER):
         return []
@@ -93,7 +94,7 @@ def matching(sources: Iterable[Source], scope: str, name: str) -> list[Source]:
 
 
 def overlaid(below: Limits, above: Limits) -> dict[str, Any]:
-    """Limits with those of a stronger document over them, a backlog quota by its type."""
+    """Limits overridden by those of a stronger document, backlog quotas by type."""
     found = {**below, **above}
     quotas = [limits.get("backlog_quota") for limits in (below, above)]
     if all(isinstance(quota, dict) for quota in quotas):
@@ -102,10 +103,10 @@ def overlaid(below: Limits, above: Limits) -> dict[str, Any]:
 
 
 class Patterns:
-    """Documents for many names, as one asks them for a name."""
+    """Documents with patterns, looked up by name."""
 
     def __init__(self, documents: Mapping[Source, Limits]) -> None:
-        """Documents of other scopes may be among them."""
+        """Documents of other scopes are ignored."""
         self._documents = {s: limits for s, limits in documents.items() if s[0] in SCOPES}
         self.limits = tuple(self._documents.values())
         self._known: dict[Source, tuple[dict[str, Any], tuple[Source, ...]]] = {}
@@ -127,7 +128,7 @@ class Patterns:
 
 @lru_cache(maxsize=65536)
 def known_matching(sources: frozenset[Source], scope: str, name: str) -> tuple[Source, ...]:
-    """`matching`, remembered."""
+    """`matching`, cached."""
     return tuple(matching(sources, scope, name))
 
 

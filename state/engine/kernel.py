@@ -1,4 +1,4 @@
-"""How the rules of a job are compiled: functions over struct arrays, without reference counting."""
+"""How the rules of a job are compiled: functions over struct arrays without reference counting."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ import numpy as np
 
 Array = np.ndarray
 compiled = numba.njit(cache=True, nogil=True, _nrt=False)
-"""For functions that only read and write the arrays they are given.
+"""Compiles a function that only reads and writes the arrays that it is given.
 
-Without numba's reference counting, which would count every array of a World at every call: six
-times the time of the rules themselves. So nothing below may create an array.
+numba's reference counting is off: counting every array of a World at every call would take six
+times as long as the rules themselves. Therefore a compiled function must not create arrays.
 """
 Record = Any
-"""One element of a structured array; indexing by field name reads and writes in place."""
+"""An element of a structured array; indexing by field name reads and writes in place."""
 
 Int = Any
-"""An integer of Python or of numpy: one and the same to the compiler."""
+"""An integer of Python or numpy; the compiler does not distinguish them."""
 
 NULL = np.int64(-(2**63))
-"""The null of 64-bit columns that cannot hold it."""
+"""Null of 64-bit columns that cannot have it as a value."""
 
 
 def codes(count: int) -> list[np.int64]:
-    """Small constants; as Python integers each would make the compiler copy what it is given to."""
+    """Small constants as numpy integers: the compiler would specialise functions for every literal
+    Python integer.
+    """
     return [np.int64(i) for i in range(count)]

@@ -1,4 +1,4 @@
-"""A key on the monotonic clock, which is a broker: as it is kept, and open to judge records."""
+"""A key on the monotonic clock, which is a broker: as it is stored, and opened to judge records."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Row = tuple[int, ...]
 
 @dataclass
 class Closed:
-    """A key as it is kept."""
+    """A key as it is stored."""
 
     parts: dict[str, Array]
     documents: list[Row]
-    """Text, time and what else is kept of its own documents."""
+    """Text, time and further fields of its own documents."""
     applied: set[int]
-    """Stars that it has taken."""
+    """Stars that it has applied."""
 
     @property
     def key(self) -> Record:
@@ -35,7 +35,7 @@ class Closed:
 
 
 class Key(ABC):
-    """A key that judges: its world, documents and rows."""
+    """An open key: its world, documents and rows."""
 
     world: Any
     """A named tuple of arrays; `key` has the scalars."""
@@ -52,13 +52,16 @@ class Key(ABC):
 
     @abstractmethod
     def feed(self, rows: Records) -> Any:
-        """Records as the kernel reads them; `mono` and `kind` are their times and kinds."""
+        """Records in the form that the kernel reads; `mono` and `kind` are their times and kinds.
+        """
 
     @abstractmethod
     def judge(
         self, f: Any, start: int, end: int, rows: Records, policies: dict[int, Policy]
     ) -> None:
-        """Judge records [start, end) of a feed; `policies` by record are those on the stream."""
+        """Judge records [start, end) of a feed; `policies` has, by record, the policies of the
+        stream.
+        """
 
     # -- time --------------------------------------------------------------------------------
 
@@ -79,16 +82,16 @@ class Key(ABC):
 
     @abstractmethod
     def apply(self, policy: Policy, now: int, wall: int) -> None:
-        """A document replaces the one of its scope and name, unless it is the older."""
+        """Apply a document: it replaces the one of its scope and name, unless that is newer."""
 
     def before_first(self, wall: int, stars: Sequence[Star]) -> None:
-        """Take stars that hold before the key's first record, which has this wall time."""
+        """Apply stars that hold before the key's first record, which has this wall time."""
         return None
 
     def reconfigured(self, source: Source) -> None:
-        """A configured document of this scope and name has changed and is applied."""
+        """A changed configured document of this scope and name was applied."""
         return None
 
     def kept_documents(self) -> list[Row]:
-        """Text, time and what else is kept of the key's own documents."""
+        """Text, time and further fields of the key's own documents."""
         return [(p.text, p.wall_ms) for p in self.documents.values() if p.wall_ms != NULL]

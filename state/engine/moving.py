@@ -1,8 +1,8 @@
-"""Keys that move between shards: a state cut into pieces by key, and pieces joined to a state.
+"""Moves keys between shards: cuts a state into pieces by key, and joins pieces to a state.
 
-A job declares which rows of its arrays belong to which (`Owned`), from the array of its keys on;
-everything else follows: rows go where their owner goes, and fields that hold positions are
-renumbered. What belongs to no key is in every piece, and is united where pieces are joined.
+A job declares which rows of its arrays belong to which rows (`Owned`), starting with the array of
+its keys. Rows move with their owner, and fields with positions are renumbered. Data that belongs to
+no key is in every piece and is merged when pieces are joined.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ Parts = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Owned:
-    """An array whose rows belong to rows of another, declared before it."""
+    """An array whose rows belong to rows of another array, which is declared before it."""
 
     part: str
     to: str
-    """The array of the owners."""
+    """Name of the owners' array."""
     owner: Callable[[Any], Array]
-    """Of a shard: the position of each row's owner."""
+    """Function of a shard: the position of each row's owner."""
     links: Mapping[str, str] = field(default_factory=dict)
-    """Fields that are positions in other arrays (negative: in none), and which arrays."""
+    """Fields with positions in other arrays (negative: none), and these arrays."""
     axis: int = 0
-    """1: the rows are columns of the array."""
+    """1 if the rows are columns of the array."""
 
 
 def by_field(name: str, to: str, owner: str, **links: str) -> Owned:
-    """An array with fields, one of which is the position of a row's owner."""
+    """An array with a field that has the position of a row's owner."""
     return Owned(name, to, lambda s: s.parts[name][owner], {owner: to, **links})
 
 
 def by_count(name: str, to: str, count: Callable[[Any], Array], axis: int = 0) -> Owned:
-    """An array whose rows follow each other owner by owner; `count` of a shard: how many each
-    owner has."""
+    """An array whose rows are sorted by owner; `count` of a shard returns the number of rows of
+    each owner.
+    """
 
     def owner(s: Any) -> Array:
         counts = count(s)
@@ -58,19 +59,19 @@ def beside(name: str, to: str, axis: int = 0) -> Owned:
 
 
 def key_hashes(columns: Iterable[Array], names: Names) -> Array:
-    """Hashes of keys, whose columns are integers of names: those that the router sends by."""
+    """Hashes of keys, by which the router chooses shards; the key columns are integers of names."""
     return combine_hashes(*(hash_strings(names.lookup(column)) for column in columns))
 
 
 def places(keys: Any, key: Sequence[str], names: Names, shards: int) -> Array:
-    """The shard of each key among so many; `keys` has the columns of the key by name."""
+    """The shard of each key, of so many shards; `keys` has the columns of the key by name."""
     return shard_of(key_hashes((keys[name] for name in key), names), shards)
 
 
 def cut(s: Any, first: str, owned: Sequence[Owned], chosen: Array) -> dict[str, Array]:
-    """Some rows of a shard's array `first`, in its order, and what belongs to them.
+    """Some rows of a shard's array `first`, in its order, and everything that belongs to them.
 
-    `chosen`: where a row is taken (bool).
+    `chosen` marks the rows (bool).
     """
     parts: Parts = s.parts
     taken = {first: chosen}
@@ -104,7 +105,7 @@ def join(pieces: Sequence[Parts], first: str, owned: Sequence[Owned]) -> dict[st
 
 
 def require_distinct(job: str, keys: Array, key: Sequence[str], names: Names) -> None:
-    """StateFormatError where two of the keys are one."""
+    """Raises StateFormatError if two keys are equal."""
     columns = np.stack([keys[name] for name in key])
     _, first, count = np.unique(columns, axis=1, return_index=True, return_counts=True)
     for at in first[count > 1].tolist():
@@ -113,15 +114,17 @@ def require_distinct(job: str, keys: Array, key: Sequence[str], names: Names) ->
 
 
 def heirs(shard: int, was: int, now: int) -> list[int]:
-    """Of `now` shards those that get what a shard, of `was`, keeps for many keys, even if it has no
-    key for them: each shard is the heir of one."""
+    """The shards, of `now`, that inherit what a shard, of `was`, keeps for many keys, even without
+    keys of it. Each new shard inherits from one old shard.
+    """
     return list(range(shard, now, was))
 
 
 def spread(
     keys: Array, waiting: Array, everywhere: Iterable[int]
 ) -> dict[int, tuple[Array, Array]]:
-    """Keys and waiting records (bool) by the shard that they go to, given the shard of each; those
-    of `everywhere` are there even without any."""
+    """Keys and waiting records (bool) by their new shard, given the shard of each. Shards of
+    `everywhere` are included even without any.
+    """
     wanted = sorted({*np.unique(keys).tolist(), *np.unique(waiting).tolist(), *everywhere})
     return {shard: (keys == shard, waiting == shard) for shard in wanted}

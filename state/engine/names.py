@@ -1,7 +1,7 @@
-"""Names of one shard as dense integers: exact, however their hashes collide.
+"""Names of one shard as dense integers, exact in spite of hash collisions.
 
-A name is looked up by a 64-bit hash and then compared byte for byte, so two names with one hash
-stay two names. Integers are only comparable inside one shard.
+A name is found by a 64-bit hash and then compared byte by byte, so two names with one hash stay
+distinct. Integers are only comparable within one shard.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Array = np.ndarray
 NONE = -1
 """The integer of a null name."""
 _MOST_BYTES = 2**31 - 1
-"""Of an Arrow array of strings."""
+"""Largest size of an Arrow array of strings (bytes)."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -121,8 +121,9 @@ class Names:
         return self.intern_utf8(bytes_of(values), offsets_of(values).astype(np.int64))
 
     def intern_utf8(self, data: Array, offsets: Array) -> Array:
-        """Integers (int64) of names that lie one after the other; `offsets` (int64) has where
-        each begins and the end."""
+        """Integers (int64) of consecutive names; `offsets` (int64) has the start of each and the
+        end.
+        """
         ids = np.empty(len(offsets) - 1, np.int64)
         if len(ids):
             self._reserve(len(ids), int(offsets[-1] - offsets[0]))
@@ -137,7 +138,7 @@ class Names:
         return int(self.intern_utf8(data, np.array([0, len(data)], np.int64))[0])
 
     def get(self, name: int) -> str:
-        """The name behind an integer."""
+        """The name of an integer."""
         start, end = self._offsets[name], self._offsets[name + 1]
         return self._data[start:end].tobytes().decode()
 
@@ -169,16 +170,18 @@ class Names:
         return found if found.type == pa.string() else found.cast(pa.string())
 
     def utf8(self) -> tuple[Array, Array]:
-        """UTF-8 bytes, and where each name begins and the last ends."""
+        """UTF-8 bytes, and offsets of the names (one more than names)."""
         return self._data, self._offsets[: self._count + 1]
 
     def arrays(self) -> tuple[Array, Array]:
-        """UTF-8 bytes and lengths, as the constructor takes them."""
+        """UTF-8 bytes and lengths, in the form of the constructor's arguments."""
         used = int(self._offsets[self._count])
         return self._data[:used], np.diff(self._offsets[: self._count + 1]).astype(np.int32)
 
     def compact(self, keep: Array) -> tuple[Names, Array]:
-        """A set of only the names where `keep` (bool by integer) holds, and old to new integers."""
+        """A set with only the names for which `keep` (bool by integer) is true, and a map from old
+        to new integers.
+        """
         renumber = np.full(self._count + 1, NONE, np.int64)
         kept = np.flatnonzero(keep)
         renumber[kept] = np.arange(len(kept))

@@ -1,7 +1,7 @@
-"""The base of the parameters of a job: the model of its section of the configuration.
+"""The base class of a job's parameters: the model of its section of the configuration.
 
-Cores and what runs in a Python worker do not import this module, nor pydantic: a core gets its
-resolved parameters as a dictionary.
+Cores and Python workers import neither this module nor pydantic: a core gets its resolved
+parameters as a dictionary.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 SWITCH = "switch"
-"""Marks a version parameter: the output rows of the job carry its value in `switches`."""
+"""Marks a version parameter: its value is in `switches` of the job's rows."""
 WITHOUT_EFFECT = "without effect"
-"""Marks a parameter that is accepted and changes no decision of its job."""
+"""Marks a parameter that is accepted and changes no decision."""
 Milliseconds = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
-    """A mapping of known keys."""
+    """A mapping with known keys only."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -28,13 +28,13 @@ class Parameters(Section):
     """Parameters of one job, with their defaults."""
 
     def params(self) -> dict[str, Any]:
-        """The parameters that the core gets; `extra_outputs` names tables that are off by
-        default."""
+        """The parameters for the core; `extra_outputs` names tables that are off by default."""
         return {"extra_outputs": [], **self.model_dump(by_alias=True)}
 
     def blind_after_gap_ms(self, idle_state_ms: int) -> int:
-        """How long after a gap (ms) the job may differ from a broker; 0 where nothing depends on
-        records before."""
+        """Time after a gap (ms) in which the job may differ from a broker; 0 if nothing depends on
+        earlier records.
+        """
         return 0
 
     @classmethod

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from state.engine import stars
 from state.engine.clocks import Moment
-from state.engine.documents import Policy, policy_of
+from state.engine.documents import Policy, Star, policy_of
 from state.engine.kernel import NULL, Array
 from state.engine.key import Key
 from state.engine.order import BROKER_STARTED
 from state.engine.records import Records, take
 from state.engine.sequence import POLICY
 from state.engine.worlds import EVERY_CLUSTER, Shard
+
+
+class _Timed(NamedTuple):
+    """A policy that holds from a wall time on: a star, or a waiting record of the key."""
+
+    due_ms: int
+    policy: Policy
+    star: Star | None = None
+    place: int = -1
+    """Of a record: its place in `floating`."""
 
 
 def play(
@@ -33,17 +43,14 @@ def play(
         for i in np.flatnonzero(records["event_type"] == POLICY)
     }
     feed = b.feed(records)
-    timed: list[tuple[int, Policy, int]] = [
-        (star.policy.wall_ms, star.policy, -1 - star.id) for star in stars.pending(s, b)
-    ]
-    configured = {star.id for star in stars.pending(s, b) if star.cluster == EVERY_CLUSTER}
+    timed = [_Timed(star.policy.wall_ms, star.policy, star=star) for star in stars.pending(s, b)]
     for n, i in enumerate(floating):
         due = int(r["ts_wall_ms"][i])
-        timed.append((due, policy_of(s.names, int(r["policy_json"][i]), due), n))
-    timed.sort(key=lambda x: (x[0], x[1].scope, x[1].name))
+        timed.append(_Timed(due, policy_of(s.names, int(r["policy_json"][i]), due), place=n))
+    timed.sort(key=lambda one: (one.due_ms, one.policy.scope, one.policy.name))
     at = 0
     waiting = set(range(len(floating)))
-    for due, policy, origin in timed:
+    for due, policy, star, place in timed:
         done = False
         if not k["any"] and not judged:
             continue
@@ -76,12 +83,12 @@ def play(
                 b.advance(ns, next_ns, next_wall)
                 b.apply(policy, ns, due)
                 done = True
-        if done and origin < 0:
-            b.applied.add(-1 - origin)
-            if -1 - origin in configured:
+        if done and star is not None:
+            b.applied.add(star.id)
+            if star.cluster == EVERY_CLUSTER:
                 b.reconfigured(policy.source)
         elif done:
-            waiting.discard(origin)
+            waiting.discard(place)
     b.judge(feed, at, judged, records, policies)
     k["has_clock"], k["clock_ns"] = 1, clock.ns
     if k["any"]:

@@ -1,7 +1,7 @@
-"""The order of records with one key (event contract, section 2), made for many equal times.
+"""The order of records with one key (event contract, section 2), efficient for many equal times.
 
-Records of one key and time differ by `seq` as a rule. Only those that do not are compared by other
-columns, in the order that a job names; nulls first. A policy without monotonic time comes before
+Records of one key and time usually differ by `seq`. Only those that do not are compared by other
+columns, in the order that a job names; nulls first. A policy without monotonic time precedes
 everything of its wall time.
 """
 
@@ -23,8 +23,8 @@ POLICY = KIND_INDEX["policy"]
 class Sequence:
     """How records of one job are ordered.
 
-    `columns`: what is compared where key, time and seq are equal, in this order. `texts`: columns
-    that hold numbers of names, which are compared as UTF-8 bytes.
+    `columns` are compared, in this order, if key, time and seq are equal. `texts` are columns of
+    names, which are compared as UTF-8 bytes.
     """
 
     columns: tuple[str, ...]
@@ -55,7 +55,7 @@ class Sequence:
         return rows, _repeated(subset, group, records)
 
     def ranks(self, records: Records, shared: Records, names: Names) -> Array:
-        """How many of the shared records, which are in order, come before each record."""
+        """Number of shared records, which are in order, that precede each record."""
         at, times = records["ts_wall_ms"], shared["ts_wall_ms"]
         found = np.searchsorted(times, at, "left")
         if not len(times):
@@ -91,7 +91,7 @@ class Sequence:
 
 
 def _repeated(rows: Array, group: Array, records: Records) -> Array:
-    """Of ordered rows in groups of one seq, those whose feed and broker came before."""
+    """Of ordered rows in groups of one seq, those whose feed and broker occurred before."""
     known = records["has_seq"][rows] != 0
     rows, group = rows[known], group[known]
     if not len(rows):
@@ -110,7 +110,7 @@ def _repeated(rows: Array, group: Array, records: Records) -> Array:
 def _precedes(
     i: int, j: int, time: Array, kind: Array, mono_ns: Array, has_seq: Array, seq: Array
 ) -> int:
-    """-1, 0 or 1: how one record of a key compares with another, as far as `seq` decides."""
+    """-1, 0 or 1: the order of two records of a key, as far as `seq` decides it."""
     if time[i] != time[j]:
         return -1 if time[i] < time[j] else 1
     fixed_i = kind[i] != POLICY or mono_ns[i] != NULL
@@ -129,8 +129,9 @@ def _line_up(
     key: Array, time: Array, kind: Array, mono_ns: Array, has_seq: Array, seq: Array,
     rows: Array, same: Array,
 ) -> bool:
-    """Put rows in order by key and `_precedes`, equal ones as they came, and mark each that equals
-    the one before it; whether there are any."""
+    """Sort rows by key and `_precedes`, stably, and mark each that equals the one before it;
+    returns whether there are any.
+    """
     n, most = len(key), key[0]
     for i in range(n):
         most = max(most, key[i])

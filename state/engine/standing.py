@@ -1,11 +1,12 @@
-"""Records that hold for many keys: policies, broker starts and gaps, kept once per shard.
+"""Shared records: policies, broker starts and gaps, which hold for many keys and are kept once per
+shard.
 
-They stay in their order as long as they can matter. A key has taken those before its clock, so what
-holds for it follows from its clock alone. The job reads the content of a record into a struct array
-beside the records: `what` is START, GAP or, from 1 on, a kind of document, `name` whom it is about,
-then what it sets, `fresh` is set in the batch that brought it. A document of the configuration is
-one for every broker of every cluster, earlier than all times; one that was changed is as of the
-restart's stream time.
+They are kept in order as long as they can matter. A key has taken those before its clock, so its
+clock alone decides which ones hold for it. The job reads the content of a record into a struct
+array beside the records: `what` is START, GAP or, from 1 on, a kind of document; `name` is the name
+that it is about; further fields have what it sets; `fresh` is set in the batch that brought it. A
+document of the configuration applies to every broker of every cluster, earlier than all times; a
+changed one applies from the restart's stream time.
 """
 
 from __future__ import annotations
@@ -29,36 +30,40 @@ from state.engine.turns import GAPS, STARTS
 from state.events import EVERY_BROKER, KIND_INDEX
 
 START, GAP = 0, 1000
-"""`what` of the start of a broker, and of a gap in its records."""
+"""`what` of a broker start, and of a gap in a broker's records."""
 _OF_A_COPY = ("home", "ingest_ms")
 """Columns in which the copies of one record differ."""
 STARTED, LOST = KIND_INDEX["broker_started"], KIND_INDEX["gap"]
 _TURN_OF = {START: int(STARTS), GAP: int(GAPS)}
 Settings = tuple[float, ...]
 Document = tuple[int, str, tuple[Any, ...]]
-"""Kind and name of a policy document and what it sets, in the order of the job's fields."""
+"""Kind and name of a policy document, and the values that it sets, in the order of the job's
+fields.
+"""
 
 
 class Standing(ABC):
-    """How a job reads shared records; one instance serves all shards."""
+    """How a job interprets shared records; one instance serves all shards."""
 
     sequence: Order
     meaning: np.dtype[Any]
     """`what`, `name`, the fields that documents set, `fresh`."""
     broker: int
-    """`what` of the documents of brokers."""
+    """`what` of the documents about brokers."""
     settings: tuple[str, ...]
-    """The fields that documents of brokers set."""
+    """Fields that documents about brokers set."""
     unset: int
-    """Their value where a document does not set one; those it sets are greater."""
+    """Value of a field that a document does not set; values that are set are greater."""
     patterns: Mapping[int, str] = {}
-    """The scope of each `what` of documents for many names."""
+    """Scope of each `what` of documents with patterns."""
     by_origin: bool
-    """Whether a policy holds for the broker that it came from alone, not for the cluster."""
+    """Whether a policy holds only for the broker that it came from, not for the whole cluster."""
     start: Settings = ()
-    """What the fields of a broker start are, if not zero."""
+    """Fields of a broker start that are not zero."""
     turn: np.dtype[Any]
-    """`rank`, `at_ms`, `start` (see `turns`, or 0), `fresh` and what `in_force` gives."""
+    """Fields of a turn: `rank`, `at_ms`, `start` (see `turns`, or 0), `fresh` and the result of
+    `in_force`.
+    """
 
     @abstractmethod
     def parsed(self, text: str) -> Document | None:
@@ -66,14 +71,15 @@ class Standing(ABC):
 
     @abstractmethod
     def sets(self, meaning: Array) -> Array:
-        """Which documents set something."""
+        """Which documents set a value."""
 
     @abstractmethod
     def in_force(self, settings: Settings) -> tuple[Any, ...]:
-        """Settings of a broker as the kernel takes them."""
+        """Settings of a broker in the form that the kernel takes."""
 
     def meanings(self, records: Records, names: Names) -> Array:
-        """The content of each shared record; `what` is -1 where the job has no use for it."""
+        """The content of each shared record; `what` is -1 for a record that the job does not use.
+        """
         fields = (self.meaning.names or ())[2:-1]
         found = np.zeros(length(records), self.meaning)
         found["what"] = np.where(records["event_type"] == LOST, GAP, START)
@@ -101,8 +107,9 @@ class Standing(ABC):
     def merged(
         self, records: Records, meaning: Array, new: Records, names: Names, refused: Refused
     ) -> tuple[Records, Array]:
-        """Shared records and their content with new ones among them, in order; a repeated one is
-        reported by the copy that is at home."""
+        """Shared records and their content, merged with new ones in order. A repeated record is
+        reported by the copy at home.
+        """
         meaning["fresh"] = 0
         if not length(new):
             return records, meaning
@@ -122,8 +129,9 @@ class Standing(ABC):
     def united(
         self, every: Sequence[tuple[Records, Array]], names: Names
     ) -> tuple[Records, Array]:
-        """The shared records of several shards, with their content, each once and in order: a
-        shard that was called earlier has more of them."""
+        """The shared records of several shards with their content, each once and in order. Shards
+        that were called earlier have more of them.
+        """
         both, content = concat([r for r, _ in every]), joined([said for _, said in every])
         identity = [both[name] for name in both if name not in (*_OF_A_COPY, "held")]
         _, once = np.unique(np.stack(identity), axis=1, return_index=True)
@@ -134,8 +142,10 @@ class Standing(ABC):
         return take(both, rows), picked(content, rows)
 
     def needed(self, records: Records, meaning: Array, stream_ms: int) -> Array:
-        """Which shared records can still matter: those that no later one, behind every key,
-        replaces; one that sets nothing goes with the last one of its name that set something."""
+        """Shared records that can still matter: those that no later one, behind every key,
+        replaces. A document that sets nothing is kept with the last one of its name that set
+        something.
+        """
         past = records["ts_wall_ms"] < stream_ms
         if not past.any():
             return np.ones(len(meaning), bool)
@@ -147,8 +157,8 @@ class Standing(ABC):
     def turns(
         self, records: Records, meaning: Array, places: Array, names: Names, base: Settings
     ) -> tuple[Array, Array]:
-        """What changes for every key of each place (cluster, broker), in order, the first of
-        which holds from ever; and where the turns of each place begin and, at the next, end.
+        """Turns of each place (cluster, broker), in order, the first of which holds from the
+        beginning; and the start of each place's turns and their end.
 
         `base` are the settings of the parameters.
         """
@@ -193,8 +203,9 @@ class Many:
         return bool(self._said)
 
     def extend(self, own: Array, scope: str, name: Array) -> None:
-        """Let the last column of `own`, which has the group of the configuration, be the group of
-        what it says of each name; the columns before it have those of the stream."""
+        """Make the last column of `own`, the group of the configuration, the group of its documents
+        for each name. The columns before it are groups of the stream.
+        """
         known, which = np.unique(name, return_inverse=True)
         matched = [
             globs.known_matching(self._sources, scope, self._names.get(n)) if n >= 0 else ()
@@ -308,12 +319,12 @@ def _turns(
 
 
 def _of_broker(meaning: Array) -> Array:
-    """Which shared records are about the broker that they came from."""
+    """Shared records about the broker that they came from."""
     return (meaning["what"] == START) | (meaning["what"] == GAP)
 
 
 def _repeated(rows: Array, both: Records, known: int) -> Array:
-    """Rows that repeat time, feed, cluster, broker and seq: of known ones, or of earlier ones."""
+    """Rows that repeat time, feed, cluster, broker and seq of known or earlier rows."""
     first = np.concatenate([rows[rows < known], rows[rows >= known]])
     first = first[both["has_seq"][first] != 0]
     identity = [both[c][first] for c in ("ts_wall_ms", "source_feed", "cluster", "broker", "seq")]
@@ -328,7 +339,7 @@ def _repeated(rows: Array, both: Records, known: int) -> Array:
 def configured(
     texts: Iterable[str], at_ms: int, blank: Records, sequence: Order, names: Names
 ) -> Records:
-    """Documents of the configuration as records of a time; `blank` are no records."""
+    """Documents of the configuration as records of a time; `blank` are records without rows."""
     numbers = [names.intern_one(text) for text in texts]
     n = len(numbers)
     records = Records(blank.columns, np.full((len(blank), n), NULL))
@@ -343,7 +354,7 @@ def configured(
 
 
 def changes(was: Sequence[str], now: Sequence[str]) -> list[str]:
-    """Documents of the configuration that have changed; an empty one for each that is gone."""
+    """Changed documents of the configuration, with an empty one for each that was removed."""
     return _texts(documents.changes(was, now, None))
 
 
@@ -357,7 +368,7 @@ def _texts(changed: Mapping[documents.Source, str | None]) -> list[str]:
 def following(
     configured_now: documents.Configured, number: int, blank: Records, order: Order, names: Names
 ) -> list[Records]:
-    """What the versions after a number change, as records of their times."""
+    """The changes of the versions after a number, as records of their times."""
     return [
         configured(_texts(version.changed), version.since_ms, blank, order, names)
         for version in configured_now.after(number)

@@ -1,8 +1,8 @@
 """The state of a shard as a job declares it: parts, their arrays, and which of them hold names.
 
-A job declares its parts once. `Store.read` makes the value of each part from bytes, `Store.write`
-makes bytes of the values and leaves out names that nothing refers to any more. The names of arrays
-and fields and the version are what other releases read: one that changes needs a new version.
+A job declares its parts once. `Store.read` turns bytes into the value of each part; `Store.write`
+turns values into bytes and drops unused names. Other releases read the names of arrays and fields
+and the version, so changing one requires a new version.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ Arrays = dict[str, Array]
 Values = dict[str, Any]
 """By part: an array, records, or texts."""
 COMPACT_BELOW = 0.75
-"""Names are renumbered when less than this share of them is in use."""
+"""Share of names in use below which names are renumbered."""
 _NAMES, _LENGTHS = "names", "name_lengths"
 _BLOCK = 64
 
 
 class Part(Protocol):
-    """A part of a state: its value, and the arrays that it is kept as."""
+    """A part of a state: its value, and the arrays in which it is stored."""
 
     @property
     def name(self) -> str:
-        """What the value is called."""
+        """Name of the value."""
         ...
 
     def blank(self) -> Any:
-        """The value of a shard that has seen nothing."""
+        """The value in a new shard."""
         ...
 
     def load(self, arrays: Arrays, names: Names) -> Any:
-        """The value behind the arrays."""
+        """The value from its arrays."""
         ...
 
     def save(self, value: Any, arrays: Arrays, names: Names) -> None:
-        """Put the arrays of the value beside the others."""
+        """Add the arrays of the value to the others."""
         ...
 
     @property
     def named(self) -> Sequence[str]:
-        """The arrays that hold names."""
+        """The arrays with names."""
         ...
 
     def ids(self, arrays: Arrays) -> Sequence[Array]:
-        """Where the names are: views of the named arrays, -1 for none."""
+        """Views of the integers of names in the named arrays, -1 for none."""
         ...
 
 
 @dataclass(frozen=True)
 class Plain:
-    """An array without fields; `names`: of integers of names."""
+    """An array without fields; `names` states that it has integers of names."""
 
     name: str
     dtype: Any = np.int64
@@ -93,8 +93,9 @@ class Plain:
 
 @dataclass(frozen=True)
 class Pool:
-    """Integers column by column, shape (columns, rows), kept as one flat array; `names`: the
-    columns that are integers of names."""
+    """Integers column by column, shape (columns, rows), stored as one flat array; `names` are the
+    columns with integers of names.
+    """
 
     name: str
     columns: int
@@ -125,9 +126,9 @@ class Pool:
 
 @dataclass(frozen=True)
 class Struct:
-    """An array with fields, kept as it is; `names`: the fields that are integers of names.
+    """An array with fields, stored unchanged; `names` are the fields with integers of names.
 
-    A field that a state does not have yet is 0.
+    A field that an older state lacks is 0.
     """
 
     name: str
@@ -139,7 +140,7 @@ class Struct:
         return np.zeros(0, self.dtype)
 
     def load(self, arrays: Arrays, names: Names) -> Array:
-        """The array in its layout, wherever that has its fields."""
+        """The array in its present layout."""
         stored = arrays[self.name]
         if _same(stored.dtype, self.dtype):
             return stored.view(self.dtype)
@@ -165,10 +166,10 @@ class Struct:
 
 @dataclass(frozen=True)
 class Columns:
-    """An array with fields of 8 bytes, kept as one plain array `name.field` for each of them.
+    """An array with fields of 8 bytes, stored as one plain array `name.field` per field.
 
-    `names`: the fields that are integers of names; `derived`: those that are not kept. A field that
-    a state does not have yet is 0.
+    `names` are the fields with integers of names; `derived` fields are not stored. A field that an
+    older state lacks is 0.
     """
 
     name: str
@@ -181,7 +182,7 @@ class Columns:
         return np.zeros(0, self.dtype)
 
     def load(self, arrays: Arrays, names: Names) -> Array:
-        """The array; what is derived is zero."""
+        """The array; derived fields are zero."""
         kept = [name in arrays for name, _, _ in self._fields]
         stored = [
             arrays[name].view(np.int64)
@@ -195,7 +196,7 @@ class Columns:
         return found
 
     def save(self, value: Array, arrays: Arrays, names: Names) -> None:
-        """Its fields, in copies."""
+        """Copies of its fields."""
         columns = np.empty((len(self._fields), len(value)), np.int64)
         if len(value):
             _turn(words(np.ascontiguousarray(value)), self._places, columns)
@@ -213,7 +214,7 @@ class Columns:
 
     @cached_property
     def _fields(self) -> list[tuple[str, np.dtype[Any], int]]:
-        """Array, type and word of each field that is kept."""
+        """Array, type and word of each stored field."""
         kept = [f for f in self.dtype.names or () if f not in self.derived]
         if any(self.dtype[field].itemsize != 8 for field in kept):
             raise TypeError(f"{self.name} has a field that is not of 8 bytes")
@@ -227,10 +228,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class RecordSet:
-    """Records, kept as one plain array `name.column` for each column.
+    """Records, stored as one plain array `name.column` per column.
 
-    `columns`: those of the contract that the job carries; `texts`: those that are integers of
-    names; `more`: columns of the job itself, of 8 bytes. A column that a state does not have yet is
+    `columns` are those of the contract that the job carries; `texts` are those with integers of
+    names; `more` are columns of the job itself, of 8 bytes. A column that an older state lacks is
     null.
     """
 
@@ -272,7 +273,7 @@ class RecordSet:
 
     @cached_property
     def _kept(self) -> tuple[list[str], tuple[str, ...]]:
-        """The arrays, and the columns that they are, in the order of blobs."""
+        """The arrays and their columns, in the order of blobs."""
         every = (*self.columns, *SHIPPED, "held", *self.more)
         return [f"{self.name}.{column}" for column in every], every
 
@@ -283,7 +284,7 @@ class RecordSet:
 
 @dataclass(frozen=True)
 class Texts:
-    """A few strings, kept as integers of names."""
+    """A few strings, stored as integers of names."""
 
     name: str
 
@@ -315,19 +316,19 @@ class Store:
     def __init__(
         self, job: str, version: int, *parts: Part, added: Sequence[str] = ()
     ) -> None:
-        """`version` is that of the arrays; a release reads one version. Of it, states may be older
-        than the parts named by `added`, which are left out where they are blank."""
+        """`version` is that of the arrays; a release reads one version. States of this version may
+        lack the parts named by `added`, which are not stored while they are blank.
+        """
         self.job, self.version, self.parts = job, version, parts
         self._added = frozenset(added)
         self._naming = [part for part in parts if len(part.named)]
 
     def blank(self) -> Values:
-        """The values of a shard that has seen nothing."""
+        """The values of a new shard."""
         return {part.name: part.blank() for part in self.parts}
 
     def read(self, data: bytes, into: Names | None = None) -> tuple[Values, Names]:
-        """The values behind bytes, which may be written to, and the names: those of the state, or
-        `into` with those of the state among them.
+        """The writable values of a state, and its names, which are added to `into` if given.
 
         Raises StateFormatError for other bytes, another job or another version.
         """
@@ -339,7 +340,7 @@ class Store:
         return {part.name: self._loaded(part, arrays, names) for part in self.parts}, names
 
     def _loaded(self, part: Part, arrays: Arrays, names: Names) -> Any:
-        """The value of a part; blank if the bytes are older than it."""
+        """The value of a part; blank if the state is older than the part."""
         return part.blank() if self._lacks(part, arrays) else part.load(arrays, names)
 
     def _lacks(self, part: Part, arrays: Arrays) -> bool:
@@ -348,7 +349,8 @@ class Store:
         )
 
     def write(self, values: Mapping[str, Any], names: Names) -> bytes:
-        """The bytes of values and names; neither changes, but names that are texts are added."""
+        """The bytes of values and names. Neither changes, except that texts are added to the names.
+        """
         arrays: Arrays = {}
         for part in self.parts:
             if part.name not in self._added or len(_rows(values[part.name])):
@@ -358,7 +360,7 @@ class Store:
         return codec.encode(self.job, self.version, arrays)
 
     def _compact(self, names: Names, arrays: Arrays) -> Names:
-        """Leave out names that nothing refers to, once they are many."""
+        """Drop unused names, once there are many."""
         used = np.zeros(len(names) + 1, bool)
         naming = [part for part in self._naming if not self._lacks(part, arrays)]
         used[np.concatenate([ids for part in naming for ids in part.ids(arrays)])] = True
@@ -373,14 +375,14 @@ class Store:
         return smaller
 
     def _renumber(self, arrays: Arrays, number: Array) -> None:
-        """Replace the integers of names by others, given by the old ones and, last, by NONE."""
+        """Replace integers of names by new ones, given by the old integer and, last, by NONE."""
         for part in self._naming:
             for column in () if self._lacks(part, arrays) else part.ids(arrays):
                 column[...] = number[column]
 
 
 def _rows(value: Any) -> Array:
-    """Something as long as an array, or as a set of records."""
+    """The array itself, or the data of a set of records."""
     found: Array = value.data[0] if isinstance(value, Records) else value
     return found
 

@@ -1,8 +1,8 @@
-"""Arrays with fields, moved as rows of words.
+"""Arrays with fields, copied as rows of words.
 
-numpy copies a structure field by field, and looks at the fields of two layouts before it joins
-arrays of them; as rows of 8-byte words they are plain memory. Every layout is a multiple of 8 bytes
-long.
+numpy copies a structure field by field, and compares the fields of two layouts before it joins
+arrays. As rows of 8-byte words they are plain memory. The length of every layout is a multiple of 8
+bytes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Array = np.ndarray
 
 
 def words(array: Array) -> Array:
-    """Elements as rows of words, which may be written to."""
+    """Elements as writable rows of words."""
     return array.view(np.int64).reshape(len(array), array.dtype.itemsize // 8)
 
 
 def grown(array: Array, length: int) -> Array:
-    """A copy with elements of zeros behind, so many in all."""
+    """A copy with zero elements appended, of the given length."""
     found = np.zeros((length, *array.shape[1:]), array.dtype)
     if len(array):
         if array.dtype.names is None:
@@ -31,7 +31,7 @@ def grown(array: Array, length: int) -> Array:
 
 
 def repeated(element: Array, count: int) -> Array:
-    """So many copies of one element, given as an array of it."""
+    """Copies of one element, given as an array of it."""
     found = np.empty(count, element.dtype)
     words(found)[:] = words(element)
     return found
@@ -43,7 +43,7 @@ def copied(array: Array) -> Array:
 
 
 def picked(array: Array, rows: Array) -> Array:
-    """A copy of the elements at these positions, or where a mask holds."""
+    """A copy of the elements at these positions, or under a mask."""
     if rows.dtype == np.bool_:
         rows = np.flatnonzero(rows)
     if not len(rows):
@@ -52,7 +52,7 @@ def picked(array: Array, rows: Array) -> Array:
 
 
 def joined(arrays: Sequence[Array]) -> Array:
-    """Arrays of one layout, one after the other; if all but one are empty, that one itself."""
+    """Arrays of one layout, one after the other; if only one is not empty, that array itself."""
     filled = [array for array in arrays if len(array)]
     if len(filled) < 2:
         return filled[0] if filled else arrays[0]

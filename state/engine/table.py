@@ -1,6 +1,6 @@
-"""What a table is: its columns, their Arrow types and one sentence for each.
+"""The definition of a table: its columns, their Arrow types and one sentence for each.
 
-Times are bigint milliseconds or nanoseconds, never timestamps without a zone: those would raise the
+Times are bigint milliseconds or nanoseconds, never timestamps without a zone, which would raise the
 Delta protocol above reader 1, writer 2.
 """
 
@@ -17,7 +17,7 @@ SWITCHES = pa.map_(TEXT, TEXT)
 COUNTS = pa.map_(TEXT, LONG)
 
 CAN_WAIT_MS = 10_000
-"""Interval of the commits of a table that is read in rounds, as by alerts, metrics and audits."""
+"""Commit interval of tables that are read in rounds, by alerts, metrics and audits."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Table:
-    """One Delta table of a warehouse; `sort_by` is the order in which its rows are read best."""
+    """A Delta table of a warehouse; `sort_by` is the order in which its rows are read best."""
 
     name: str
     meaning: str
@@ -40,11 +40,11 @@ class Table:
     sort_by: tuple[str, ...] = ()
     job: str | None = None
     default: bool = True
-    """False: written only if the job's `extra_outputs` names the table."""
+    """False: written only if `extra_outputs` of the job names the table."""
     commit_interval_ms: int = 0
     """Time over which rows of several micro-batches gather for one commit (ms); 0: none."""
     live: str | None = None
-    """Of a table of shadow policies: the one that has the same rows of the live policies."""
+    """For a table of shadow policies, the table with the same rows of the live policies."""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -69,7 +69,7 @@ COMMON_OUTPUT: tuple[TableColumn, ...] = (
     TableColumn("source_feed", TEXT, "feed of the record that led to the row"),
     TableColumn("row_no", SHORT, "order among the rows of one key and time in this table"),
 )
-"""Columns that every output row of a job begins with (event contract, section 8)."""
+"""First columns of every output row of a job (event contract, section 8)."""
 WINDOW: tuple[TableColumn, ...] = (
     TableColumn("window_start_ms", LONG, "start of the window (ms since the epoch)"),
     TableColumn("window_ms", LONG, "length of the window (ms)"),
@@ -79,21 +79,21 @@ WINDOW: tuple[TableColumn, ...] = (
 
 @dataclass(frozen=True)
 class Output:
-    """A table of a job as the job declares it: without the columns that all outputs begin with."""
+    """A table as a job declares it, without the columns that all outputs begin with."""
 
     name: str
     meaning: str
     columns: tuple[TableColumn, ...]
     sort_by: tuple[str, ...]
     default: bool = True
-    """False: written only if the job's `extra_outputs` names the table."""
+    """False: written only if `extra_outputs` of the job names the table."""
     commit_interval_ms: int = CAN_WAIT_MS
     """0 for rows that somebody waits for."""
     shadowed: bool = False
-    """Whether rows under shadow policies are written, too, into a table of their own."""
+    """Whether rows under shadow policies are written to a table of their own."""
 
     def of(self, job: str) -> Table:
-        """The whole table."""
+        """The complete table."""
         return Table(
             self.name, self.meaning, COMMON_OUTPUT + self.columns, sort_by=self.sort_by, job=job,
             default=self.default, commit_interval_ms=self.commit_interval_ms,
@@ -101,14 +101,14 @@ class Output:
 
 
 SHADOW = "shadow_"
-"""How the name of a table of shadow policies begins."""
+"""Prefix of the names of shadow tables."""
 LIVE = "live"
-"""What no shadow is named: the policies that hold."""
+"""Reserved name of the policies in force; no shadow has it."""
 WHOSE = TableColumn("policy", TEXT, "shadow whose policies decided, by its name in `shadows`")
 
 
 def shadow_of(table: Table) -> Table:
-    """The table of the rows that a table would have under shadow policies."""
+    """The table for rows of a table under shadow policies."""
     return replace(
         table, name=SHADOW + table.name, live=table.name, columns=(*table.columns, WHOSE),
         meaning=f"What {table.name} would have under shadow policies: its columns, and `policy`.",

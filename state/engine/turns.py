@@ -1,6 +1,7 @@
-"""Turns: what changes for every key of a broker, as the kernels of jobs on wall time find them.
+"""Turns: changes that hold for every key of a broker, as the kernels of jobs on wall time read
+them.
 
-See `state.engine.standing`, which makes them.
+`state.engine.standing` creates them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from state.engine.kernel import Int, compiled
 from state.engine.records import Array
 
 STARTS, GAPS = np.int64(1), np.int64(2)
-"""`start` of a turn: the broker starts; its records were lost up to here."""
+"""`start` of a turn: the broker starts; its records up to here were lost."""
 LARGEST = np.int64(2**63 - 1)
 
 
 @compiled
 def rank_at(shared_ms: Array, at_ms: Int) -> Int:
-    """How many shared records, of which these are the times, are earlier than a time."""
+    """Number of shared records, given by their times, that are earlier than a time."""
     low, high = np.int64(0), np.int64(len(shared_ms))
     while low < high:
         middle = (low + high) >> 1
@@ -31,7 +32,7 @@ def rank_at(shared_ms: Array, at_ms: Int) -> Int:
 
 @compiled
 def turn_after(turns: Array, turn_start: Array, place: Int, rank: Int) -> Int:
-    """The first turn of a broker that is not before a rank; never its first."""
+    """The first turn of a broker at or after a rank, never the broker's first turn."""
     low, high = turn_start[place] + 1, turn_start[place + 1]
     while low < high:
         middle = (low + high) >> 1
@@ -44,8 +45,9 @@ def turn_after(turns: Array, turn_start: Array, place: Int, rank: Int) -> Int:
 
 @compiled
 def comes_late(turns: Array, turn_start: Array, place: Int, turn: Int, kind: Int) -> bool:
-    """Whether a start, or a gap, that is newer than those that a key has had came with this call
-    and is behind the key, whose next turn is given."""
+    """Whether this call brought a start, or a gap, that is newer than those that a key has had and
+    lies behind the key, whose next turn is given.
+    """
     newest, found = np.int64(0), False
     for at in range(turn - 1, turn_start[place], -1):
         t = turns[at]
@@ -58,14 +60,14 @@ def comes_late(turns: Array, turn_start: Array, place: Int, turn: Int, kind: Int
 
 @compiled
 def until(at_ms: Int, life_ms: Int) -> Int:
-    """A time so much later; the largest one if it is beyond."""
+    """A time plus a duration, at most the largest time."""
     if at_ms > 0 and life_ms > LARGEST - at_ms:
         return LARGEST
     return at_ms + life_ms
 
 
 def places(cluster: Array, broker: Array) -> tuple[Array, Array]:
-    """Clusters and brokers, and which of them each pair is."""
+    """Clusters and brokers, and the index of each pair."""
     n = len(cluster)
     known, place = np.zeros((n, 3), np.int64), np.empty(n, np.int64)
     count = wall.intern_tuples(

@@ -1,7 +1,7 @@
-"""Order and lateness for jobs that decide on wall time (event contract, section 2).
+"""Order and lateness for jobs on wall time (event contract, section 2).
 
-All keys of a shard at once: each has a clock, records before it are judged, the rest waits, and
-what is before it when its batch begins is refused.
+All keys of a shard at once: each has a clock. Records before the clock are judged, the others wait.
+A new record before the clock at the beginning of its batch is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from state.engine.sequence import Sequence as Order
 from state.engine.structs import grown
 
 CLOCK_FIELDS = [("has_clock", "|u1"), ("clock_ms", "<i8"), ("latest_ms", "<i8")]
-"""What the array of keys must have; `latest_ms` is NULL before the first record."""
+"""Required fields of the array of keys; `latest_ms` is NULL before the first record."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -28,11 +28,11 @@ def admit(
     keys: Array, key: Array, records: Records, first_new: int, stream_ms: int, lateness_ms: int,
     idle_advance_ms: int, order: Order, names: Names, refused: Refused,
 ) -> tuple[Array, Array]:
-    """Refuse what is late or repeated, put the rest in order and move the clocks.
+    """Refuse late and repeated records, sort the rest and move the clocks.
 
-    `key` is the position of each record's key in `keys`, whose clocks are set to their positions
-    when the batch ends; records before `first_new` have waited. Returns the positions of the
-    records to judge, in order, and of those that go on waiting.
+    `key` is the position of each record's key in `keys`, whose clocks are set to their positions at
+    the end of the batch; records before `first_new` have waited. Returns the positions of the
+    records to judge, in order, and of those that keep waiting.
     """
     time = records["ts_wall_ms"]
     late = _late(keys, key, time, first_new, stream_ms)
@@ -53,7 +53,7 @@ def admit(
 
 @numba.njit(cache=True, nogil=True)
 def _late(keys: Array, key: Array, time: Array, first_new: int, stream_ms: int) -> Array:
-    """Move the clocks to the stream's and find the new records before them."""
+    """Move the clocks to the stream's, and find the new records before them."""
     if stream_ms > 0:
         for i in range(len(keys)):
             k = keys[i]
@@ -74,7 +74,7 @@ def _late(keys: Array, key: Array, time: Array, first_new: int, stream_ms: int) 
 def _parted(
     keys: Array, key: Array, time: Array, rows: Array, lateness_ms: int
 ) -> tuple[Array, Array]:
-    """Move the clocks by records; the rows before them, and the others."""
+    """Move the clocks by records; returns the rows before them, and the others."""
     for i in range(len(time)):
         k = keys[key[i]]
         if time[i] > k["latest_ms"]:
@@ -121,8 +121,9 @@ def _refuse_late(
 
 
 def first_waiting(keys: int, key: Array, records: Records) -> tuple[Array, Array]:
-    """Monotonic time (ns) and broker of the first record of each key in sorted records; NULL and
-    -1 without one."""
+    """Monotonic time (ns) and broker of the first record of each key in sorted records; NULL and -1
+    without one.
+    """
     mono, broker = np.full(keys, NULL), np.full(keys, -1, np.int64)
     if length(records):
         mono[key[::-1]] = records["ts_mono_ns"][::-1]
@@ -134,10 +135,10 @@ def interned(
     known: Array, fields: Sequence[str], values: Sequence[Array], blank: Mapping[str, Any],
     create: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Elements by two or three names, new ones appended (where `create` holds, if given); and the
-    element of each row, -1 without.
+    """Elements identified by two or three names, with new ones appended (only where `create` is
+    true, if given); and the element of each row, -1 without one.
 
-    `fields` are those of `known` that hold the names, `blank` other values of new elements.
+    `fields` are those of `known` with the names, `blank` has other values of new elements.
     """
     n, count = len(values[0]), len(known)
     found = np.empty(n, np.int64)
@@ -166,9 +167,9 @@ def interned(
 def intern_tuples(
     known: Array, count: int, a: Array, b: Array, c: Array, create: Array, found: Array
 ) -> int:
-    """Position of (a, b, c) per row among the rows of `known`, -1 if unknown and not to be made.
+    """Position of (a, b, c) per row among the rows of `known`, -1 if unknown and not to be created.
 
-    `known` has shape (at least count + rows, 3); returns how many of it are in use.
+    `known` has shape (at least count + rows, 3); returns the number of its rows in use.
     """
     size = 64
     while size < 4 * (count + len(a)):

@@ -1,8 +1,9 @@
-"""State of one shard whose keys are brokers, each with a world of its own: struct arrays by name.
+"""The state of one shard whose keys are brokers, each with a world of its own: struct arrays by
+name.
 
-A shard also has waiting records, documents of its keys, documents for every broker (stars), and
-the documents that were configured in its last run. A key is opened when it has something to do;
-the arrays of the others stay as they were read.
+A shard also has waiting records, documents of its keys, documents for every broker (stars), and the
+documents configured in its last run. A key is opened when it has something to do; the arrays of the
+others stay in their stored form.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ _APPLIED = np.dtype([("key", "<i8"), ("id", "<i8")])
 
 
 EVERY_CLUSTER = NONE
-"""The cluster of a star of the configuration, whose feed is none, too."""
+"""Cluster of a configured star; its feed is none as well."""
 
 
 def versions_as_stars(
     config: Configured, number: int, first_id: int, names: Names
 ) -> list[Star]:
-    """What the versions of the configuration after a number change, as stars of their times."""
+    """The changes of the configuration's versions after a number, as stars of their times."""
     found: list[Star] = []
     for version in config.after(number):
         for source, text in version.changed.items():
@@ -59,7 +60,7 @@ def versions_as_stars(
 
 
 def star_rows(stars: Sequence[Star]) -> Array:
-    """Stars as they are kept."""
+    """Stars in their stored form."""
     return np.array([
         (s.id, s.cluster, s.policy.text, s.policy.wall_ms, s.feed, s.seq or 0, s.seq is not None)
         for s in stars
@@ -74,15 +75,16 @@ def _sizes(part: int) -> Callable[[Any], Array]:
 
 
 class Form:
-    """What a job keeps of a shard."""
+    """What a job stores of a shard."""
 
     def __init__(
         self, job: str, version: int, columns: tuple[str, ...], texts: tuple[str, ...],
         layouts: Mapping[str, np.dtype[Any]], name_fields: Mapping[str, tuple[str, ...]],
         document: Sequence[str] = (),
     ) -> None:
-        """`columns` and `texts` are those of records; `layouts` has the arrays of a world, `key`
-        first, `document` what is kept of a document besides its text and time."""
+        """`columns` and `texts` are those of records. `layouts` has the arrays of a world, `key`
+        first, and as `document` the fields of a document besides its text and time.
+        """
         self.columns, self.parts = columns, tuple(layouts)
         self.owned = (
             by_field("documents", KEYS, "key"), by_field("applied", KEYS, "key"),
@@ -112,20 +114,21 @@ K = TypeVar("K", bound=Key)
 
 
 class Shard(ABC, Generic[K]):
-    """What one shard knows between two calls."""
+    """The state of one shard between two calls."""
 
     form: Form
     scopes: frozenset[str] | None = None
     """Scopes of documents that matter when the configuration changes; None = all."""
     kinds: Array | None = None
-    """By kind of record whether the job reads it; None = all."""
+    """By kind of record, whether the job reads it; None = all."""
 
     def __init__(
         self, config: Sequence[str], parameters: Mapping[str, int] | None = None,
         data: bytes | None = None,
     ) -> None:
-        """The shard behind its bytes, or a new one; `config` are the documents configured now,
-        `parameters` fields of a key that every key gets."""
+        """A shard from its bytes, or a new one; `config` are the documents configured now,
+        `parameters` fields that every key gets.
+        """
         store = self.form.store
         configured = config if isinstance(config, Configured) else Configured(config)
         self.parameters: Mapping[str, int] = parameters or {}
@@ -159,7 +162,7 @@ class Shard(ABC, Generic[K]):
         self._read, self._scalars = list(self.keys), found[KEYS]
 
     def _closed(self, found: dict[str, Any]) -> dict[Pair, K | Closed]:
-        """The keys as they are kept, in their order."""
+        """The keys in their stored form, in order."""
         documents: dict[int, list[Row]] = {}
         for key, *row in found["documents"].tolist():
             documents.setdefault(key, []).append(tuple(row))
@@ -186,25 +189,25 @@ class Shard(ABC, Generic[K]):
 
     @abstractmethod
     def new_key(self, pair: Pair, documents: dict[Source, Policy]) -> K:
-        """A key that nothing is known of."""
+        """A new key."""
 
     @abstractmethod
     def read_key(
         self, parts: dict[str, Array], documents: dict[Source, Policy], more: dict[Source, Row]
     ) -> K:
-        """The key behind its arrays; `more` is what else is kept of its own documents."""
+        """The key from its arrays; `more` has the further fields of its own documents."""
 
     @abstractmethod
     def pack(self, world: Any) -> dict[str, Array]:
-        """The arrays to store of a world."""
+        """The arrays of a world to store."""
 
     def prepare(self, b: K) -> None:
-        """A key that has got its parameters, before it judges anything."""
+        """Prepare a key that has its parameters, before it judges anything."""
         return None
 
     @abstractmethod
     def due_ms(self, b: K | Closed) -> Iterator[int]:
-        """Wall times of the stream at which a key would do something by itself."""
+        """Wall times of the stream at which a key has something to do without records."""
 
     @abstractmethod
     def rows(self, b: K) -> dict[str, pa.Table]:
@@ -212,11 +215,11 @@ class Shard(ABC, Generic[K]):
 
     @property
     def may_rest(self) -> bool:
-        """Keys that have nothing to do may stay closed."""
+        """Whether keys without anything to do may stay closed."""
         return True
 
     def open(self, pair: Pair) -> K:
-        """The key of a pair, which may be a new one that is not kept yet."""
+        """The key of a pair; a new one if it is not stored."""
         found = self.keys.get(pair)
         if found is None:
             return self.new_key(pair, dict(self._documents))
@@ -237,8 +240,9 @@ class Shard(ABC, Generic[K]):
         return {pair: self.open(pair) for pair in self.keys}
 
     def resting(self, stream_ms: int) -> set[Pair]:
-        """Keys that were read and have nothing to do unless a record or a star comes: their
-        parameters are the same, and the stream has not passed their clocks."""
+        """Keys that have nothing to do unless a record or a star comes: their parameters are
+        unchanged, and the stream has not passed their clocks.
+        """
         k = self._scalars
         rest = np.full(len(k), self.may_rest)
         for name, value in self.parameters.items():

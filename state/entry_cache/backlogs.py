@@ -1,14 +1,15 @@
-"""Which cursors with a backlog have what they read from storage cached.
+"""Decides which cursors with a backlog have their reads from storage cached.
 
 As `ManagedLedgerImpl.checkCursorsToCacheEntries` of Pulsar 4.2.4: once a minute a broker that does
-not count expected reads takes the backlog of every durable cursor, in entries from its read
+not count expected reads computes the backlog of every durable cursor, in entries from its read
 position to the last one. A cursor whose backlog has at least `backlog_entries` caches its reads if
-the backlogs of at least `backlog_cursors` others are within `backlog_between` of its own. With 2
-cursors, 1000 entries and 500 between, of backlogs of 2000, 1600, 1200 and 900 the second and the
-third do: 2000 has only 1600 near it, and 900 is too few, though it counts for 1200.
+the backlogs of at least `backlog_cursors` others are within `backlog_between` of its own. Example:
+with 2 cursors, 1000 entries and 500 between, of backlogs of 2000, 1600, 1200 and 900 the second and
+the third cache their reads. 2000 has only 1600 near it, and 900 is too small, though it counts for
+1200.
 
-A topic's cursors and entries change by its events alone, so its check is made up for at the first
-event behind the moment at which it was due.
+The cursors and entries of a topic change only by its events, so a due check is made at the first
+event after its time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CHECK_NS, MOST_LEDGERS = np.int64(60_000_000_000), np.int64(1000)
 
 @compiled
 def take_backlogs(w: World, t: int, now: int) -> None:
-    """Count the backlogs of a topic's cursors and set the time of its next check."""
+    """Compute the backlogs of a topic's cursors and set the time of its next check."""
     k, topic = w.key[0], w.topics[t]
     since = now - k["started_ns"]
     if since < 0 or now > LARGEST - CHECK_NS:
@@ -42,7 +43,7 @@ def take_backlogs(w: World, t: int, now: int) -> None:
 
 @compiled
 def entries_from(w: World, t: int, ledger: int, entry: int) -> Int:
-    """Entries of a topic at a position and behind it, as far as they are known."""
+    """Known entries of a topic from a position on."""
     topic = w.topics[t]
     if topic["has_persisted"] == 0 or topic["persisted_ledger"] < ledger:
         return ZERO
@@ -60,9 +61,9 @@ def entries_from(w: World, t: int, ledger: int, entry: int) -> Int:
 
 @compiled
 def caches_reads(w: World, t: int, c: int, v: int) -> bool:
-    """Whether a cache takes in what a cursor has read from storage.
+    """Whether a cache inserts what a cursor has read from storage.
 
-    The record of a cursor may carry it, and of a reader without a record nothing is known.
+    The record of a cursor may state it; it is not known for a reader without a record.
     """
     if c < 0 or w.cursors[c]["known"] == 0 or w.cursors[c]["told"] != 0:
         return True
@@ -131,6 +132,6 @@ def drop_ledger(w: World, t: int, ledger: int) -> None:
 
 @compiled
 def forget_ledgers(w: World, t: int) -> None:
-    """Nothing is known of a topic any more."""
+    """Forget all ledgers of a topic."""
     while w.topics[t]["first_ledger"] >= 0:
         drop_ledger(w, t, w.ledgers[w.topics[t]["first_ledger"]]["ledger"])

@@ -1,7 +1,8 @@
-"""The farthest next read first: what no policy without foresight can do better, for comparison.
+"""Evicts the entry whose next read is farthest: the bound for policies without foresight, for
+comparison.
 
-Reads and clocks, cursors and counting are those of the job; only a trace that is known to its end
-can be judged, so this is no operator. With entries of one size no eviction by size finds more; with
+Reads, clocks, cursors and counting are those of the job. Only a completely known trace can be
+judged, so this is no operator. With entries of one size no eviction by size has more hits; with
 mixed sizes it is a heuristic and can be beaten.
 """
 
@@ -27,9 +28,9 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 def next_reads(
     kind: Array, topic: Array, ledger: Array, entry: Array, reads: int, found: Array
 ) -> None:
-    """For every record the number of the next one that reads its position.
+    """For every record, the number of the next one that reads its position.
 
-    NEVER_READ if none does before the position is removed; `reads` is the kind of a read.
+    NEVER_READ if there is none before the position is removed; `reads` is the kind of a read.
     """
     size = 64
     while size < 2 * len(kind):
@@ -117,9 +118,10 @@ def compare(
     blobs: Sequence[bytes], params: Mapping[str, Any], policies: Sequence[str] = (),
     until_ms: int | None = None,
 ) -> list[dict[str, Any]]:
-    """What each cache of `params["variants"]` did over all keys of a trace, up to a wall time.
+    """The counters of each cache of `params["variants"]` over all keys of a trace, up to a wall
+    time.
 
-    `blobs` hold the whole trace; `policy` may be `belady` here. Late records do not exist.
+    `blobs` are the whole trace; `policy` may be `belady` here. No record is late.
     """
     job, state = _played(blobs, params, policies, until_ms)
     return job.totals(state)

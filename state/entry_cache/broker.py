@@ -1,4 +1,4 @@
-"""One broker: its records are judged in order, its policies applied, its rows collected."""
+"""One broker: judges its records in order, applies its policies and collects its rows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Broker(Key):
         return documents_of(own, every)
 
     def resolve(self, begins: Array | None = None) -> None:
-        """Put what is in force into the caches; those that begin get their policy."""
+        """Apply the settings in force to the caches; new caches get their policy."""
         documents = self._documents()
         for i, (variant, cache) in enumerate(
             zip(self.variants, self.world.variants, strict=True)
@@ -81,7 +81,7 @@ class Broker(Key):
             self.world = with_far(self.world)
 
     def begin_caches(self, begins: Array) -> None:
-        """Caches that are new to a key which the state knows: empty from its clock on."""
+        """Add new caches to a known key: empty from its clock on."""
         k, caches = self.key, self.world.variants
         self.resolve(begins)
         now = max(int(k["clock_ns"]) if k["has_clock"] else int(k["last_ns"]), int(k["last_ns"]))
@@ -90,7 +90,7 @@ class Broker(Key):
             caches[i]["given"] = self.names.intern_one(self.variants[i].text)
 
     def apply(self, policy: Policy, now: int, wall: int) -> None:
-        """A document replaces the one of its scope and name, unless it is the older."""
+        """Apply a document: it replaces the one of its scope and name, unless that is newer."""
         if policy.scope != "broker":
             return
         old = self.documents.get(policy.source)
@@ -222,8 +222,9 @@ class Broker(Key):
         self._begin_run(now, wall_ms, feed)
 
     def _lose_sight(self, now: int) -> None:
-        """Records are missing up to `now`: what the caches hold is not known until every entry that
-        they may have has reached its longest life. The run and its settings go on."""
+        """Records up to `now` are missing: the contents of the caches are unknown until every entry
+        that they may have has reached its longest life. The run and its settings continue.
+        """
         k, caches = self.key, self.world.variants
         started = int(k["started_ns"])
         flow.begin_run(self.world, now)

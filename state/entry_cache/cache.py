@@ -1,7 +1,7 @@
-"""Entries of a cache: found, inserted, read, counted, moved and removed.
+"""Entries of a cache: finding, inserting, reading, counting, moving and removing them.
 
-A cell is a topic in one cache. The times in the rows of a removal are in the key
-(`now_…`), set by whoever carries out a record or a pass.
+A cell is a topic in one cache. The times in the rows of a removal are in the key (`now_…`), set by
+the caller.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def find(w: World, cell: int, ledger: int, entry: int) -> Int:
 
 @compiled
 def append(w: World, v: int, x: int) -> None:
-    """To the tail of the queue."""
+    """Append an entry to the queue."""
     cache, e = w.variants[v], w.entries[x]
     tail = cache["tail"]
     e["previous"], e["next"], e["aside"] = tail, NOBODY, 0
@@ -66,7 +66,7 @@ def append(w: World, v: int, x: int) -> None:
 
 @compiled
 def unlink(w: World, v: int, x: int) -> None:
-    """Out of the queue, or out of the stash."""
+    """Remove an entry from the queue or the stash."""
     cache, e = w.variants[v], w.entries[x]
     before, after = e["previous"], e["next"]
     aside = e["aside"] != 0
@@ -90,7 +90,7 @@ def unlink(w: World, v: int, x: int) -> None:
 
 @compiled
 def stash(w: World, v: int, x: int) -> None:
-    """To the end of the stash."""
+    """Append an entry to the stash."""
     cache, e = w.variants[v], w.entries[x]
     tail = cache["stash_tail"]
     e["previous"], e["next"], e["aside"], e["place"] = tail, NOBODY, 1, 0
@@ -107,7 +107,8 @@ def stash(w: World, v: int, x: int) -> None:
 
 @compiled
 def is_unwanted(w: World, v: int, x: int) -> None:
-    """An entry of the stash expects no read any more; such are listed in the stash's order."""
+    """An entry of the stash no longer expects a read; such entries are listed in the stash's order.
+    """
     cache, e = w.variants[v], w.entries[x]
     before, after = cache["unwanted_tail"], NOBODY
     while before >= 0 and w.entries[before]["place"] > e["place"]:
@@ -141,7 +142,7 @@ def is_wanted_again(w: World, v: int, x: int) -> None:
 
 @compiled
 def set_aside(w: World, v: int, x: int) -> None:
-    """From the queue to the end of the stash; such an entry expects reads."""
+    """Move an entry that expects reads from the queue to the end of the stash."""
     unlink(w, v, x)
     stash(w, v, x)
     e = w.entries[x]
@@ -161,7 +162,7 @@ def extends(w: World, v: int, x: int) -> bool:
 
 @compiled
 def extend(w: World, v: int, x: int, stamp: int) -> None:
-    """Back to the tail with a new timestamp."""
+    """Move an entry back to the tail with a new timestamp."""
     unlink(w, v, x)
     append(w, v, x)
     e = w.entries[x]
@@ -175,7 +176,7 @@ def extend(w: World, v: int, x: int, stamp: int) -> None:
 
 @compiled
 def change(w: World, v: int, x: int, by: int) -> None:
-    """One more or less read expected; nothing without a counter."""
+    """Change the number of expected reads by one; no effect without a counter."""
     e = w.entries[x]
     if e["counted"] == 0:
         return
@@ -217,7 +218,7 @@ def due_pass(w: World, v: int) -> Int:
 
 @compiled
 def due_from(w: World, v: int, at: int) -> Int:
-    """When the first pass at a time or behind it is due: start + k * interval, k at least 1."""
+    """The first pass at or after a time: start + k * interval, k at least 1."""
     interval, started = w.variants[v]["interval_ns"], w.key[0]["started_ns"]
     if at == LARGEST:
         return LARGEST
@@ -234,8 +235,9 @@ def due_from(w: World, v: int, at: int) -> Int:
 def insert(
     w: World, v: int, cell: int, ledger: int, entry: int, size: int, n: int, next_read: int
 ) -> bool:
-    """A new entry that expects n reads; False if the position is there already, which may add to
-    its count. The caller has room and checks the size."""
+    """Insert an entry that expects n reads. False if the position is cached already, whose count
+    may increase. The caller has made room and checks the size.
+    """
     cache = w.variants[v]
     policy = cache["policy"]
     counts = n > 0 and (policy == EXPECTED or policy == STASHING)
@@ -314,7 +316,7 @@ def hit(w: World, v: int, x: int, next_read: int) -> None:
 
 @compiled
 def suffix_of(w: World, v: int, e: Record) -> Int:
-    """What was amiss with a removal."""
+    """The special circumstance of a removal, as the suffix of its rule."""
     cache = w.variants[v]
     if e["counted"] != 0:
         if e["expected"] <= 0:
@@ -352,7 +354,7 @@ def write_eviction(w: World, o: Out, v: int, x: int, cause: int) -> None:
 
 @compiled
 def remove(w: World, o: Out, v: int, x: int, cause: int) -> Int:
-    """An entry leaves; returns its bytes. The caller has room for a row."""
+    """Remove an entry; returns its bytes. The caller has made room for a row."""
     k, e, cache = w.key[0], w.entries[x], w.variants[v]
     if k["with_evictions"] != 0:
         write_eviction(w, o, v, x, cause)
@@ -433,7 +435,7 @@ def invalidate_ledger(w: World, o: Out, v: int, cell: int, ledger: int) -> None:
 def pass_by(
     w: World, v: int, cell: int, after_ledger: int, after_entry: int, ledger: int, entry: int
 ) -> None:
-    """One read less of the entries behind one position up to another."""
+    """Lower the expected reads of the entries after one position up to another by one."""
     p = first_from(w, w.sets[cell], after_ledger, after_entry >> BLOCK_SHIFT)
     while p >= 0:
         page = w.pages[p]

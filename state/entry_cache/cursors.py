@@ -1,4 +1,4 @@
-"""Topics and their cursors: who reads where, what waits for replay, what is behind everybody."""
+"""Topics and their cursors: readers, entries queued for replay, and the slowest position."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from state.entry_cache.positions import add, discard, entry_at, first_from, has,
 
 @compiled
 def meet(w: World, t: int, now: int) -> None:
-    """An event of a topic: a topic without entries and without records for long is new."""
+    """Record an event of a topic. A topic without entries and without recent records counts as new.
+    """
     topic = w.topics[t]
     if (
         topic["seen_ns"] != NULL and topic["cursors"] == 0 and topic["flags"] == 0
@@ -37,7 +38,7 @@ def meet(w: World, t: int, now: int) -> None:
 
 @compiled
 def persist(w: World, t: int, ledger: int, entry: int) -> None:
-    """An entry has been persisted."""
+    """Record a persisted entry."""
     topic = w.topics[t]
     if topic["has_persisted"] == 0 or precedes(
         topic["persisted_ledger"], topic["persisted_entry"], ledger, entry
@@ -50,7 +51,7 @@ def persist(w: World, t: int, ledger: int, entry: int) -> None:
 
 @compiled
 def is_last(w: World, t: int, ledger: int, entry: int) -> bool:
-    """Whether a position is the last persisted one, or behind it."""
+    """Whether a position is at or after the last persisted one."""
     topic = w.topics[t]
     return topic["has_persisted"] != 0 and not precedes(
         ledger, entry, topic["persisted_ledger"], topic["persisted_entry"]
@@ -111,7 +112,7 @@ def find_slowest(w: World, t: int) -> None:
 
 @compiled
 def read_on(w: World, t: int, c: int, ledger: int, entry: int, is_replay: bool) -> bool:
-    """A reader moves behind what it has read; True if the slowest position may have changed."""
+    """Move a reader past what it has read; True if the slowest position may have changed."""
     cursor = w.cursors[c]
     if cursor["known"] == 0:
         return False
@@ -139,8 +140,8 @@ def follow(
     w: World, o: Out, v: int, t: int, had_read: int, read_ledger: int, read_entry: int,
     had_mark: int, mark_ledger: int, mark_entry: int,
 ) -> None:
-    """Remove what the slowest active cursor has passed, if it has moved from where it was, where
-    that counts."""
+    """Remove what the slowest active cursor has passed, if it has moved and the policy requires it.
+    """
     cache, topic = w.variants[v], w.topics[t]
     if cache["policy"] != FIFO and cache["policy"] != PROPORTIONAL:
         return
@@ -173,7 +174,7 @@ def queue_replay(w: World, t: int, c: int, ledger: int, entry: int) -> None:
 
 @inlined
 def take_replay(w: World, t: int, c: int, ledger: int, entry: int) -> bool:
-    """Whether a subscription has queued this entry for replay; it then no longer has."""
+    """Remove an entry from the replay queue of a subscription; returns whether it was queued."""
     if c < 0 or w.cursors[c]["flags"] == 0:
         return False
     p = has(w, w.flag_sets[c], -ONE - c, ledger, entry)
@@ -185,7 +186,7 @@ def take_replay(w: World, t: int, c: int, ledger: int, entry: int) -> bool:
 
 @compiled
 def drop_replay(w: World, t: int, c: int, p: int, i: int) -> None:
-    """A place of a page is queued for replay no longer."""
+    """Remove one place of a page from the replay queue."""
     discard(w, w.flag_sets[c], p, i)
     w.topics[t]["flags"] -= 1
     w.cursors[c]["flags"] -= 1
@@ -193,7 +194,7 @@ def drop_replay(w: World, t: int, c: int, p: int, i: int) -> None:
 
 @compiled
 def drop_replays_to(w: World, t: int, c: int, ledger: int, entry: int) -> None:
-    """What a subscription has deleted is not read again."""
+    """Remove from the replay queue what a subscription has deleted."""
     s = w.flag_sets[c]
     while s["first"] >= 0:
         p = s["first"]
@@ -205,7 +206,7 @@ def drop_replays_to(w: World, t: int, c: int, ledger: int, entry: int) -> None:
 
 @compiled
 def drop_replays(w: World, t: int, c: int) -> None:
-    """Nothing of a subscription is queued any more."""
+    """Clear the replay queue of a subscription."""
     s = w.flag_sets[c]
     while s["first"] >= 0:
         p = s["first"]
@@ -214,7 +215,7 @@ def drop_replays(w: World, t: int, c: int) -> None:
 
 @compiled
 def drop_replays_of_ledger(w: World, t: int, ledger: int) -> None:
-    """A ledger has been deleted."""
+    """Remove entries of a deleted ledger from the replay queues."""
     c = w.topics[t]["first_cursor"]
     while c >= 0:
         while True:
@@ -233,7 +234,7 @@ def set_cursor(
     w: World, t: int, c: int, active: int, told: int, durable: int, has_read: int,
     read_ledger: int, read_entry: int, has_mark: int, mark_ledger: int, mark_entry: int,
 ) -> None:
-    """Apply the record of a cursor; a mark-delete that moves on may lower counts."""
+    """Apply the record of a cursor; an advancing mark-delete may lower counts."""
     cursor, topic = w.cursors[c], w.topics[t]
     if cursor["known"] == 0:
         topic["cursors"] += 1
@@ -260,7 +261,7 @@ def set_cursor(
 
 @compiled
 def delete_cursor(w: World, t: int, c: int) -> None:
-    """A cursor has gone, and what it had queued."""
+    """Remove a cursor and its replay queue."""
     if c < 0:
         return
     cursor, topic = w.cursors[c], w.topics[t]
@@ -277,7 +278,7 @@ def after_cursor(
     w: World, o: Out, t: int, active: int, had_read: int, read_ledger: int, read_entry: int,
     had_mark: int, mark_ledger: int, mark_entry: int,
 ) -> None:
-    """What follows from a changed cursor for the entries of its topic."""
+    """Apply the effects of a changed cursor to the entries of its topic."""
     topic = w.topics[t]
     left = active > 0 and topic["active"] == 0
     if left:

@@ -1,7 +1,7 @@
 """The records of one broker in order, with its passes and windows between them.
 
-The kernel stops and returns a status when it needs something from outside: more room, a policy or
-a restart to be carried out. Calling it again goes on where it stopped.
+The kernel stops with a status when it needs its caller: for more room, to apply a policy or to
+carry out a restart. The next call continues at the same record.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from state.entry_cache.stats import end_ns, end_window
 from state.events import KIND_INDEX
 
 DONE, ROOM, ASK = (np.int64(i) for i in range(3))
-"""Why the kernel stopped: nothing left, no room, a record needs the caller."""
+"""Why the kernel stopped: nothing left, no room, or a record needs the caller."""
 
 BROKER_STARTED = np.int64(KIND_INDEX["broker_started"])
 ENTRY_ADDED = np.int64(KIND_INDEX["entry_added"])
@@ -70,7 +70,7 @@ LEDGER_DELETED = np.int64(KIND_INDEX["ledger_deleted"])
 POLICY = np.int64(KIND_INDEX["policy"])
 GAP = np.int64(KIND_INDEX["gap"])
 MISS, HIT, UNKNOWN = ZERO, ONE, np.int64(2)
-"""What became of a read."""
+"""Outcomes of a read."""
 
 
 # -- time ------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def end_windows(
 
 @compiled
 def no_room(w: World, o: Out) -> bool:
-    """The next step could need more than there is."""
+    """Whether the next step may need more room than there is."""
     k, count = w.key[0], len(w.variants)
     return (
         k["entries"] + count > len(w.entries)
@@ -165,9 +165,9 @@ def advance(
 
 @compiled
 def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[Int, Int]:
-    """Judge records [start, end); returns a status and the record it is at.
+    """Judge records [start, end); returns a status and the record reached.
 
-    After ASK a policy has been counted as the key's last record; the caller carries it out.
+    After ASK a policy already counts as the key's last record; the caller carries it out.
     """
     k = w.key[0]
     for i in range(start, end):
@@ -244,7 +244,7 @@ def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
 
 @compiled
 def change_cursor(w: World, o: Out, f: Feed, i: int, t: int, c: int, kind: int) -> None:
-    """A cursor that comes, moves or goes."""
+    """Create, move or delete a cursor."""
     topic = w.topics[t]
     active = topic["active"]
     had_read, read_ledger, read_entry = (
@@ -269,7 +269,7 @@ def change_cursor(w: World, o: Out, f: Feed, i: int, t: int, c: int, kind: int) 
 def add_entry(
     w: World, o: Out, t: int, ledger: int, entry: int, size: int, next_read: int
 ) -> None:
-    """An entry has been persisted: cached where somebody is there to read it."""
+    """An entry was persisted; it is cached if a cursor is there to read it."""
     now, topic, count = w.key[0]["now_ns"], w.topics[t], len(w.variants)
     for v in range(count):
         cache = w.variants[v]
@@ -285,7 +285,7 @@ def read(
     w: World, o: Out, t: int, c: int, subscription: int, ledger: int, entry: int, size: int,
     next_read: int, releases: bool,
 ) -> None:
-    """A reader asks for an entry: hit, or miss and insertion; then the reader moves on."""
+    """A reader requests an entry: hit, or miss and insertion; then the reader moves on."""
     k, topic, count = w.key[0], w.topics[t], len(w.variants)
     now, reader = k["now_ns"], CATCH_UP
     is_blind = k["blind"] != 0 and now < k["blind_until_ns"]
@@ -365,7 +365,7 @@ def write_read(
 
 @compiled
 def begin_run(w: World, now: int) -> None:
-    """Nothing is in memory any more; what the open window has counted stays."""
+    """Clear the memory of the broker; counts of the open window stay."""
     k = w.key[0]
     k["blind"], k["blind_until_ns"] = 0, 0
     k["started_ns"], k["next_ns"] = now, LARGEST

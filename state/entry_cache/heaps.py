@@ -26,7 +26,9 @@ def put_head(w: World, v: int, i: int, cell: int) -> None:
 
 @compiled
 def settle_head(w: World, v: int, cell: int) -> None:
-    """The lowest position of a cell has changed, or its first or last entry has come or gone."""
+    """Restore the heap after the lowest position of a cell has changed, or its first or last entry
+    has come or gone.
+    """
     # the number of cells in the heap: those with entries, less this one if it is new in it
     heads = w.heads[v]
     n = w.variants[v]["topics"]
@@ -164,20 +166,20 @@ def sift_far(w: World, v: int, i: Int, x: int, n: int) -> None:
 
 @compiled
 def put_far(w: World, v: int, x: int) -> None:
-    """A new entry; the cache counts it already."""
+    """Add a new entry, which the cache already counts."""
     n = w.variants[v]["count"]
     sift_far(w, v, n - ONE, x, n)
 
 
 @compiled
 def settle_far(w: World, v: int, x: int) -> None:
-    """The next read of an entry has changed."""
+    """Restore the heap after the next read of an entry has changed."""
     sift_far(w, v, w.entries[x]["next"], x, w.variants[v]["count"])
 
 
 @compiled
 def drop_far(w: World, v: int, x: int) -> None:
-    """An entry leaves; the cache still counts it."""
+    """Remove an entry, which the cache still counts."""
     n = w.variants[v]["count"] - ONE
     i = w.entries[x]["next"]
     last = w.far[v, n]

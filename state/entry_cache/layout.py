@@ -16,17 +16,18 @@ from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
 __all__ = ["NULL", "Array", "Int", "Record", "compiled", "inlined"]
 
 inlined = numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)
-"""As `compiled`, for what runs once per record and has one caller or two: part of its caller.
+"""As `compiled`, for functions that run once per record and have one or two callers: compiled into
+them.
 
-A call hands over every array of a World and a Feed, 250 words in all, which took longer than the
-rules of a record.
+A call passes every array of a World and a Feed, 250 words in all, which took longer than the rules
+of a record.
 """
 
 NOBODY = np.int64(-1)
 ZERO, ONE = codes(2)
 SMALLEST, LARGEST = np.int64(-(2**63)), np.int64(2**63 - 1)
 NEVER_READ = LARGEST
-"""The next read of an entry that is not read again (policy `belady`)."""
+"""Next read of an entry that is never read again (policy `belady`)."""
 
 POLICIES = ("expected_reads", "expected_reads_stash", "fifo", "proportional", "lru", "belady")
 EXPECTED, STASHING, FIFO, PROPORTIONAL, LRU, BELADY = codes(6)
@@ -60,7 +61,7 @@ COUNTED = (
     "hits", "misses", "hit_bytes", "miss_bytes", "inserted", "evicted_time", "evicted_size",
     "invalidated", "evicted_wanted", "extended", "stashed", "unknown_reads",
 )
-"""What a window counts per topic."""
+"""Counters of a window per topic."""
 SETTINGS = (
     "policy", "max_bytes", "trigger", "goal", "interval_ns", "ttl_ns", "ttl_max_ns",
     "max_requeue", "extend_recent", "merge", "pending", "by_mark_delete", "decrement", "grace_ns",
@@ -77,12 +78,12 @@ VARIANT = _layout(
         "most_used", "most_wanted", "evicted_wanted_bytes", "passes", "work", *COUNTED,
     ),
 )
-"""One cache: the settings in force (`max_bytes` NULL = no size check); `aside` entries are in the
-stash, those that expect no read in the list of `unwanted_head`; `topics` have entries. Passes
+"""One cache. Its settings in force (`max_bytes` NULL = no size check). `aside` entries are in the
+stash; those that expect no read are in the list of `unwanted_head`. `topics` have entries. Passes
 before `passed_ns` have run; those before `idle_until_ns` visit `idle_visits` entries, count
-`idle_passes` size passes and do nothing else (NULL = not known). Then what the open window counts,
-and from `most_used` on what has been since the key began: the counts without those of the open
-window."""
+`idle_passes` size passes and do nothing else (NULL = not known). Then counters of the open window
+and, from `most_used` on, those since the key began, without the open window.
+"""
 
 CELL = _layout(*_longs("used", "count", "wanted", "bare", "head_at", "held", *COUNTED))
 """A topic in a cache, at topic * caches + cache: levels (`bare`: bytes without a counter), place in
@@ -92,8 +93,9 @@ SET = _layout(*_longs("first", "last", "finger"))
 """Pages of an ordered set of positions; `finger` is the one used last."""
 
 PAGE = _layout(*_longs("owner", "ledger", "block", "bits", "previous", "next"))
-"""Entries block * 32 to block * 32 + 31 of a ledger. Owner: a cell, or -1 - cursor for what that
-subscription has queued for replay."""
+"""Entries block * 32 to block * 32 + 31 of a ledger. Owner: a cell, or -1 - cursor for the replay
+queue of that subscription.
+"""
 
 ENTRY = _layout(
     *_longs(
@@ -135,7 +137,7 @@ CURSOR = _layout(
 record has whether it is active. `backlog`: entries at the last check (NULL = was not counted)."""
 
 LEDGER = _layout(*_longs("ledger", "entries", "next"))
-"""How many entries a ledger of a topic has that is written no more; the next one is older."""
+"""Number of entries of a closed ledger of a topic; the next one is older."""
 KEPT_LEDGER = _layout(*_longs("topic", "ledger", "entries"))
 
 KEY = _layout(
@@ -181,7 +183,7 @@ STATS = _layout(
 
 
 class World(NamedTuple):
-    """Everything that one broker's caches know."""
+    """The state of one broker's caches."""
 
     key: Array
     variants: Array

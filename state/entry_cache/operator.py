@@ -37,7 +37,7 @@ class EntryCache(mono.MonoJob):
     version = shards.VERSION
     form = Brokers.form
     policies: tuple[str, ...] = ONLINE
-    """What the parameter `policy` may name."""
+    """Values of the parameter `policy`."""
     make_broker = Broker
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
@@ -75,8 +75,9 @@ class EntryCache(mono.MonoJob):
         )
 
     def totals(self, state: bytes | None) -> list[dict[str, Any]]:
-        """What each cache has counted since its keys began, over all of them; levels are the sum
-        of the largest of each key."""
+        """The counters of each cache since its keys began, over all keys; levels are the sum of the
+        keys' largest.
+        """
         found = []
         s = self.shard_of(state)
         for i in range(len(self._variants)):

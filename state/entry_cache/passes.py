@@ -32,19 +32,19 @@ HALF = 0.5
 
 @compiled
 def earlier(now: int, span: int) -> Int:
-    """A time before another; not beyond the smallest."""
+    """A time before another, at least the smallest."""
     return now - span if now >= SMALLEST + span else SMALLEST
 
 
 @compiled
 def later(ts: int, span: int) -> Int:
-    """A time after another; not beyond the largest."""
+    """A time after another, at most the largest."""
     return ts + span if ts <= LARGEST - span else LARGEST
 
 
 @compiled
 def need_of(w: World, v: int) -> Int:
-    """Bytes that a size pass has to free; 0 = none runs."""
+    """Bytes that a size pass has to free; 0 = no pass is needed."""
     cache = w.variants[v]
     if cache["max_bytes"] == NULL or cache["used"] <= cache["trigger"]:
         return ZERO
@@ -55,7 +55,7 @@ def need_of(w: World, v: int) -> Int:
 
 @compiled
 def check_size(w: World, o: Out, v: int, now: int, stamp: int) -> None:
-    """A size pass if the cache is larger than its trigger; what is extended gets `stamp`."""
+    """Run a size pass if the cache is larger than its trigger; extended entries get `stamp`."""
     need = need_of(w, v)
     if need > 0:
         size_pass(w, o, v, need, now, stamp)
@@ -63,7 +63,7 @@ def check_size(w: World, o: Out, v: int, now: int, stamp: int) -> None:
 
 @compiled
 def size_pass(w: World, o: Out, v: int, need: int, now: int, stamp: int) -> None:
-    """Free at least `need` bytes where the policy lets."""
+    """Free at least `need` bytes, as far as the policy allows."""
     if need <= 0:
         raise ValueError("a size pass for no bytes")
     cache = w.variants[v]
@@ -81,7 +81,7 @@ def size_pass(w: World, o: Out, v: int, need: int, now: int, stamp: int) -> None
 
 @compiled
 def time_pass(w: World, o: Out, v: int, threshold: int, now: int, stamp: int) -> None:
-    """Remove what is older than the threshold where the policy lets."""
+    """Remove entries older than the threshold, as far as the policy allows."""
     cache = w.variants[v]
     if cache["policy"] == STASHING:
         time_stash(w, o, v, threshold, now)
@@ -100,7 +100,7 @@ def visit(w: World, v: int, count: int) -> None:
 
 @compiled
 def size_queue(w: World, o: Out, v: int, need: int, stamp: int) -> None:
-    """Oldest first; what is protected goes to the tail."""
+    """Oldest first; protected entries move to the tail."""
     cache = w.variants[v]
     freed = ZERO
     while freed < need and cache["head"] >= 0:
@@ -129,7 +129,7 @@ def time_queue(w: World, o: Out, v: int, threshold: int, stamp: int) -> None:
 
 @compiled
 def size_stash(w: World, o: Out, v: int, need: int, now: int) -> None:
-    """The stash, then the queue; what is wanted and not too old is set aside."""
+    """The stash, then the queue; wanted entries that are not too old are set aside."""
     cache = w.variants[v]
     oldest = earlier(now, cache["ttl_max_ns"])
     freed = ZERO
@@ -154,8 +154,9 @@ def size_stash(w: World, o: Out, v: int, need: int, now: int) -> None:
 
 @compiled
 def size_unwanted(w: World, o: Out, v: int, need: int) -> Int:
-    """Remove what nobody wants of a stash whose entries are young; counts as visited what a walk
-    through the stash would have met."""
+    """Remove unwanted entries of a stash whose entries are young; counts as visited what a walk
+    through the stash would visit.
+    """
     cache = w.variants[v]
     freed, place, met = ZERO, ZERO, cache["aside"]
     while freed < need and cache["unwanted_head"] >= 0:
@@ -174,7 +175,7 @@ def size_unwanted(w: World, o: Out, v: int, need: int) -> Int:
 
 @compiled
 def time_stash(w: World, o: Out, v: int, threshold: int, now: int) -> None:
-    """The stash, then the queue, to the first that stops the pass."""
+    """The stash, then the queue, up to the first entry that stops the pass."""
     cache = w.variants[v]
     pending, oldest = cache["pending"], earlier(now, cache["ttl_max_ns"])
     x, in_stash = cache["stash_head"], True
@@ -251,7 +252,7 @@ def time_proportional(w: World, o: Out, v: int, threshold: int) -> None:
 
 @compiled
 def size_belady(w: World, o: Out, v: int, need: int) -> None:
-    """What is read again last, or never."""
+    """The entries that are read last, or never."""
     freed = ZERO
     while freed < need and w.variants[v]["count"] > 0:
         visit(w, v, ONE)
@@ -263,7 +264,7 @@ def size_belady(w: World, o: Out, v: int, need: int) -> None:
 
 @compiled
 def change_due(w: World, v: int, now: int) -> Int:
-    """When a pass could first do something to a cache that the pass at `now` left as it was."""
+    """When a pass could first change a cache that the pass at `now` left unchanged."""
     cache = w.variants[v]
     ttl, ttl_max = cache["ttl_ns"], cache["ttl_max_ns"]
     if cache["policy"] == BELADY:
@@ -302,7 +303,7 @@ def change_due(w: World, v: int, now: int) -> Int:
 
 @compiled
 def soonest_of(soonest: int, a: int, b: int, now: int) -> Int:
-    """The earliest of three times, the second and third only from now on."""
+    """The earliest of three times; the second and third count only from now on."""
     if a >= now:
         soonest = min(soonest, a)
     if b >= now:
@@ -312,10 +313,10 @@ def soonest_of(soonest: int, a: int, b: int, now: int) -> Int:
 
 @compiled
 def periodic_pass(w: World, o: Out, v: int, due: int) -> None:
-    """Carry out a pass a moment after it is due; what it extends gets the time it was due.
+    """Run a pass a moment after it is due; extended entries get the time at which it was due.
 
-    If it does nothing, so do those that follow until something changes: it is noted what they
-    visit.
+    If it changes nothing, neither do the following ones until something changes: their visits are
+    recorded.
     """
     cache = w.variants[v]
     now = due + ONE
@@ -336,8 +337,9 @@ def periodic_pass(w: World, o: Out, v: int, due: int) -> None:
 
 @compiled
 def skip_idle(w: World, v: int, to: int, edge: int) -> Int:
-    """When the next pass is due that may do something, or is not before `to` or, run a moment
-    later, before `edge`; those before it are counted."""
+    """The next due pass that may change something, or that is not before `to` or, run a moment
+    later, before `edge`; passes before it are counted.
+    """
     cache = w.variants[v]
     due = due_pass(w, v)
     if cache["idle_until_ns"] == NULL:
@@ -355,7 +357,7 @@ def skip_idle(w: World, v: int, to: int, edge: int) -> Int:
 
 @compiled
 def next_effect(w: World) -> Int:
-    """The first time at which a pass may do something; the largest if there is none."""
+    """The first time at which a pass may change something; the largest time if there is none."""
     soonest = LARGEST
     for v in range(len(w.variants)):
         cache = w.variants[v]

@@ -1,4 +1,4 @@
-"""What is in force in a cache: its own settings, policies of the broker, parameters, defaults."""
+"""The settings in force in a cache: its own, policies of the broker, parameters, defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NS_PER_MS = 1_000_000
 TRIGGER = 0.98
 MOST_EXTENSIONS = 1000
 MOST = 2**62
-"""Larger sizes and spans of time (ns) are cut to it: sums stay within 64 bits."""
+"""Largest sizes and durations (ns), so that sums stay within 64 bits."""
 
 _EVICTION = "managedLedgerCacheEviction"
 SIZE_MB = "managedLedgerCacheSizeMB"
@@ -35,23 +35,25 @@ BROKER_KEYS: dict[str, Any] = {
     RECENT: True, BY_COUNT: True, BY_MARK_DELETE: False, BACKLOG_CURSORS: 0,
     BACKLOG_ENTRIES: 1000, BACKLOG_BETWEEN: 1000,
 }
-"""Settings that policy documents of the scope `broker` change, with what a broker has that does not
-apply its configuration when it starts (`settings_applied_at_start`)."""
+"""Settings that policy documents of the scope `broker` change, with the value for a broker that
+does not apply its configuration at its start (`settings_applied_at_start`).
+"""
 OTHER_NAMES = {"cacheEvictionWatermark": WATERMARK}
-"""Names that the proposal has for keys of brokers. In a document the broker's own name wins."""
+"""Names in the proposal for keys of brokers. In a document the broker's own name takes precedence.
+"""
 _ALIASES = {key: other for other, key in OTHER_NAMES.items()}
 _OWN_NAMES = {RECENT: "extend_recently_accessed"}
-"""Keys that parameters and caches spell in their own way."""
+"""Keys with another spelling in parameters and caches."""
 OWN = (
     "policy", "duplicate_insert", "time_pass_pending", "decrement_on_mark_delete",
     "settings_applied_at_start", "grace_ms",
 )
 """Settings that no document changes."""
 SWITCHES = (*OWN, "extend_recently_accessed", "release_event")
-"""Version parameters: every row carries them, beside what a cache has of its own."""
+"""Version parameters: every row carries them, besides the cache's own settings."""
 DUPLICATES = ("discard", "merge")
 ONLINE = L.POLICIES[:-1]
-"""All but `belady`, which needs the whole trace."""
+"""All policies but `belady`, which needs the whole trace."""
 Limits = Mapping[str, Any]
 
 

@@ -31,7 +31,7 @@ READ = among(
     flow.REPLAY_QUEUED, flow.ENTRY_INVALIDATED, flow.CURSOR_STATE, flow.CURSOR_DELETED,
     flow.LEDGER_DELETED, flow.POLICY, flow.GAP,
 )
-"""By kind whether it is one of this job; others are left out before they could move a clock."""
+"""By kind, whether the job reads it; other records are left out before they could move a clock."""
 
 
 class Brokers(Shard[Broker]):
@@ -88,7 +88,7 @@ class Brokers(Shard[Broker]):
 
     @property
     def may_rest(self) -> bool:
-        """A pass whose rows are asked for is known only to an open key."""
+        """Keys with passes whose rows are requested must be open."""
         return not self.parameters.get("with_evictions")
 
     def due_ms(self, b: Broker | Closed) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""What a window has counted, as rows."""
+"""Counters of a window as rows."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def blank(row: Record) -> None:
 
 @compiled
 def count_in(row: Record, c: Record) -> None:
-    """Add what a cell has counted to a row, or to what its cache has counted."""
+    """Add the counters of a cell to a row, or to the totals of its cache."""
     row["hits"] += c["hits"]
     row["misses"] += c["misses"]
     row["hit_bytes"] += c["hit_bytes"]
@@ -132,7 +132,7 @@ def count_in(row: Record, c: Record) -> None:
 
 @compiled
 def begin(c: Record) -> None:
-    """A cell counts anew."""
+    """Reset the counters of a cell."""
     c["hits"] = c["misses"] = c["hit_bytes"] = c["miss_bytes"] = c["inserted"] = 0
     c["evicted_time"] = c["evicted_size"] = c["invalidated"] = c["evicted_wanted"] = 0
     c["extended"] = c["stashed"] = c["unknown_reads"] = 0

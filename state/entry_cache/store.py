@@ -1,4 +1,4 @@
-"""One broker's world as it is kept between calls: entries in order of their positions."""
+"""One broker's world as stored between calls: entries in order of their positions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COUNTER, _ACCESSED, _ASIDE = np.int64(1), np.int64(2), np.int64(4)
 
 
 def pack(w: World) -> dict[str, Array]:
-    """The arrays to store, without topics and subscriptions of which nothing is known."""
+    """The arrays to store, without topics and subscriptions that have no known state."""
     k, caches = w.key[0], len(w.variants)
     kept_cursors = (w.cursors["known"] != 0) | (w.cursors["flags"] > 0)
     in_use = (w.cells["count"] > 0) | (w.cells["held"] != 0)

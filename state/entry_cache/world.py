@@ -1,4 +1,4 @@
-"""Room in the arrays of one broker: new elements, growing, finding topics and cursors."""
+"""Arrays of one broker: new elements, growing, finding topics and cursors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def more(array: Array, count: int) -> Array:
 
 
 def new_world(cluster: int, broker: int, caches: int) -> World:
-    """A broker that nothing is known of yet."""
+    """A new broker."""
     key = blank("key", 1)
     key["cluster"], key["broker"] = cluster, broker
     return empty_world(key, blank("variants", caches), 0, 0)
@@ -147,7 +147,7 @@ def place_pages(w: World, p: int) -> None:
 
 
 def grow(w: World, o: Out) -> tuple[World, Out]:
-    """Room for at least one more step: what is short gets twice what it has."""
+    """Make room for at least one more step: arrays that are short are doubled."""
     k, caches = w.key[0], len(w.variants)
     if k["entries"] + caches > len(w.entries):
         count = len(w.entries) + caches + 64

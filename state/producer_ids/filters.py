@@ -1,4 +1,4 @@
-"""Which ids of a user are known: its filters, and its memory of ids that were counted."""
+"""The known ids of a user: its filters, and its memory of counted ids."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def find(entries: Array, table: Array, owner: Int, pid: Int) -> Int:
 
 @compiled
 def enter(entries: Array, table: Array, place: Int) -> None:
-    """Let `find` find an entry."""
+    """Index an entry for `find`."""
     at = _slot(entries[place]["owner"], entries[place]["pid"], table)
     while table[at] >= 0:
         at = (at + 1) & (len(table) - 1)
@@ -47,7 +47,7 @@ def enter(entries: Array, table: Array, place: Int) -> None:
 
 @compiled
 def enter_all(entries: Array, table: Array, count: Int) -> None:
-    """Let `find` find the first entries."""
+    """Index the first entries for `find`."""
     for i in range(count):
         enter(entries, table, np.int64(i))
 
@@ -181,8 +181,9 @@ def _is_aged(w: World, place: Int, now: Int, span_ms: Int, layers: Int) -> bool:
 def put(
     w: World, key: Int, pid: Int, low: Int, high: Int, now: Int, span_ms: Int, layers: Int
 ) -> Int:
-    """Insert an unseen id into the newest filter, or into a new one where that is due; returns
-    when the filter was created."""
+    """Insert an unseen id into the newest filter, or into a new one if that is due; returns when
+    the filter was created.
+    """
     p, k = w.settings[0], w.links[key]
     place = k["last"]
     if place < 0 or _is_aged(w, place, now, span_ms, layers):
@@ -219,7 +220,7 @@ def was_counted(w: World, key: Int, pid: Int, now: Int) -> bool:
 
 @compiled
 def count(w: World, key: Int, pid: Int, now: Int) -> None:
-    """Remember that an id is counted now."""
+    """Remember that an id was counted now."""
     p, serial = w.settings[0], w.links[key]["serial"]
     place = find(w.counted, w.counted_table, serial, pid)
     if place < 0:

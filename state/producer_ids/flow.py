@@ -74,7 +74,7 @@ def bound_of(w: World, key: Int, rank: Int) -> tuple[float, Int]:
 
 @compiled
 def _settle(w: World, key: Int, turn: Int, now: Int) -> None:
-    """Let the settings of a turn hold for a key; what the old ones call too old goes first."""
+    """Apply the settings of a turn to a key; first drop what is too old under the old settings."""
     k, t = w.keys[key], w.turns[turn]
     if k["span_ms"] == t["span_ms"] and k["expiration_ms"] == t["expiration_ms"]:
         return
@@ -86,7 +86,7 @@ def _settle(w: World, key: Int, turn: Int, now: Int) -> None:
 
 @compiled
 def new_sensor(w: World, key: Int) -> None:
-    """Let the quota sensor of a key be as one that has seen nothing."""
+    """Reset the quota sensor of a key."""
     k = w.keys[key]
     k["tokens"] = 0.0
     k["refilled_ms"], k["recorded_ms"], k["used"], k["current"] = 0, NULL, 0, 0
@@ -94,7 +94,7 @@ def new_sensor(w: World, key: Int) -> None:
 
 @compiled
 def _start_anew(w: World, key: Int) -> None:
-    """The broker has started: filters, sensor and memory of a key are empty."""
+    """The broker has started: clear filters, sensor and memory of a key."""
     p = w.settings[0]
     drop_all(w, key)
     new_sensor(w, key)
@@ -115,8 +115,9 @@ def _take_turn(w: World, key: Int) -> None:
 
 @compiled
 def _look(w: World, key: Int, turn: Int) -> None:
-    """What a turn lets a key know: after a gap, a filter of the broker may hold ids that were not
-    seen until the last one which began in the gap is disposed of."""
+    """The effect of a turn on what a key knows: after a gap a filter of the broker may hold unseen
+    ids, until the last filter that began in the gap is disposed of.
+    """
     e, t = w.links[key], w.turns[turn]
     if t["start"] == STARTS:
         e["blind_ms"] = NULL
@@ -128,10 +129,11 @@ def _look(w: World, key: Int, turn: Int) -> None:
 
 @compiled
 def prepare(w: World, begin_ms: Array) -> None:
-    """Put every key behind the turns that are before its clock as the call begins (NULL: none).
+    """Move every key past the turns that are before its clock at the beginning of the call (NULL:
+    none).
 
-    Of these, those that came with this call hold from the clock on; a start among them that is
-    not newer than one which the key has had is void.
+    Turns that came with this call hold from the clock on. A start among them that is not newer than
+    one that the key has had is ignored.
     """
     for key in range(len(w.keys)):
         first, end = w.turn_start[w.links[key]["place"]], w.turn_start[w.links[key]["place"] + 1]
@@ -185,8 +187,9 @@ def levels(w: World, key: Int, now: Int, bound: float) -> tuple[float, float]:
 
 @compiled
 def record(w: World, key: Int, value: float, now: Int, bound: float) -> None:
-    """Charge `value` ids to the sensor of a key, without a test; the rate is kept under either
-    arithmetic."""
+    """Charge `value` ids to the sensor of a key, without a test; the rate is updated under either
+    arithmetic.
+    """
     p, k, e = w.settings[0], w.keys[key], w.links[key]
     t = w.turns[e["turn"] - 1]
     sample = quota.next_sample(
@@ -230,7 +233,8 @@ def read_rate(w: World, key: Int, now: Int) -> tuple[float, Int]:
 @compiled
 def violation(w: World, key: Int, now: Int, bound: float) -> tuple[bool, Int]:
     """Test the quota of a key, which reads it: whether it is violated, and for how long (ms, 64
-    bits; 0 if it is not)."""
+    bits; 0 if not).
+    """
     p, k, e = w.settings[0], w.keys[key], w.links[key]
     t = w.turns[e["turn"] - 1]
     if p["math"] == quota.TOKEN_BUCKET:
@@ -246,9 +250,9 @@ def violation(w: World, key: Int, now: Int, bound: float) -> tuple[bool, Int]:
 
 @compiled
 def charge(w: World, key: Int, value: float, now: Int, bound: float) -> tuple[Int, Int]:
-    """Verdict on `value` unseen ids, and its throttle time (ms, 64 bits).
+    """The verdict on `value` unseen ids, and its throttle time (ms, 64 bits).
 
-    Strict: test, then charge; what is rejected is not charged. Permissive: charge, then test.
+    Strict: test, then charge; rejected ids are not charged. Permissive: charge, then test.
     """
     if _is_idle(w, key, now):
         new_sensor(w, key)
@@ -292,7 +296,8 @@ def _fullest(w: World, key: Int) -> tuple[Int, Int]:
 @compiled
 def _end_window(w: World, o: Out, key: Int, end: Int, next_ns: Int) -> None:
     """Write the open window of a key if it has anything to report; the next one opens at once while
-    anything has a level."""
+    a level is not zero.
+    """
     p, k = w.settings[0], w.keys[key]
     dispose(w, key, end)
     bound, _ = bound_of(w, key, rank_at(w.shared_ms, end))
@@ -320,7 +325,7 @@ def _end_window(w: World, o: Out, key: Int, end: Int, next_ns: Int) -> None:
 
 @compiled
 def _advance(w: World, o: Out, key: Int, to_ms: Int, next_ns: Int) -> bool:
-    """Write the windows that end by a time; False if there was no room to go on."""
+    """Write the windows that end by a time; False if there was no room to continue."""
     p, k = w.settings[0], w.keys[key]
     period = p["window_ms"]
     while k["open"] != 0:
@@ -336,7 +341,7 @@ def _advance(w: World, o: Out, key: Int, to_ms: Int, next_ns: Int) -> bool:
 
 @compiled
 def _reach(w: World, o: Out, key: Int, to_ms: Int, rank: Int, next_ns: Int) -> bool:
-    """Bring a key to a time, past the turns before a rank; False if there was no room."""
+    """Move a key to a time, past the turns before a rank; False if there was no room."""
     e = w.links[key]
     end = w.turn_start[e["place"] + 1]
     while e["turn"] < end and w.turns[e["turn"]]["rank"] < rank:
@@ -370,8 +375,9 @@ def _owner(w: World, o: Out, i: Int, key: Int, rule: Int) -> None:
 
 @compiled
 def _judge_unseen(w: World, o: Out, f: Feed, i: Int, low: Int, high: Int) -> None:
-    """An id that no live filter has: charge the quota, insert, write a row. One that may have come
-    in a gap is not charged."""
+    """Judge an id that no live filter has: charge the quota, insert it, write a row. An id that may
+    have come in a gap is not charged.
+    """
     p, key, now, pid = w.settings[0], f.key[i], f.at_ms[i], f.pid[i]
     k, t = w.keys[key], w.turns[w.links[key]["turn"] - 1]
     bound, source = bound_of(w, key, f.rank[i])
@@ -414,7 +420,7 @@ def _judge_unseen(w: World, o: Out, f: Feed, i: Int, low: Int, high: Int) -> Non
 
 @compiled
 def take(w: World, o: Out, f: Feed, i: Int) -> Int:
-    """One record, once its key has reached its time; returns what became of it."""
+    """Apply one record, once its key has reached its time; returns its outcome."""
     p, key, now, pid = w.settings[0], f.key[i], f.at_ms[i], f.pid[i]
     k = w.keys[key]
     if p["row_key"] != key or p["row_ms"] != now:
@@ -455,7 +461,7 @@ def judge(w: World, o: Out, f: Feed, begin: Int) -> Int:
 def move_on(w: World, o: Out, begin: Int, next_ns: Array) -> Int:
     """Move every key from `begin` on to its clock; returns the first without room, or DONE.
 
-    `next_ns`: monotonic time of the first record of each key that still waits.
+    `next_ns` is the monotonic time of the first record of each key that still waits.
     """
     at_ms, rank = NULL, np.int64(0)
     for key in range(begin, len(w.keys)):

@@ -1,7 +1,7 @@
 """Blocks of the flat arrays: words of filters, samples of rates.
 
-A free block is kept by its class in a list that runs through the blocks themselves. The caller sees
-to it that the arrays have room for one more block.
+Free blocks of a class form a list that is linked through the blocks themselves. The caller ensures
+that the arrays have room for one more block.
 """
 
 from __future__ import annotations

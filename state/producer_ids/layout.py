@@ -25,10 +25,10 @@ RULES = (
 )
 WITHIN, OVER, REJECTED_OVER, RECOUNTED, ASSIGNED, AFTER_GAP = codes(6)
 NOT_A_BATCH, SEEN, UNSEEN = codes(3)
-"""What became of a record."""
+"""Outcomes of a record."""
 
 LISTED_MOST = np.int64(8)
-"""A filter of at most this many ids is kept as a list of them, if that is shorter."""
+"""A filter of at most this many ids is stored as a list of them, if that is shorter."""
 CLASSES = 64
 BITS_CLASS = np.int64(63)
 """Class of the blocks that hold the bits of one filter; class c below it: 2**c words."""
@@ -69,10 +69,11 @@ LINK = _layout(
     ("place", _i8), ("turn", _i8), ("sample_at", _i8), ("sample_room", _i8), ("first", _i8),
     ("last", _i8), ("live", _i8), ("serial", _i8), ("blind_ms", _i8),
 )
-"""What belongs to a key while a batch is judged: its broker (`place`) and the next turn of it, the
-block of its samples, its oldest and newest filter, and what names its memory of counted ids. The
-turn before the next one has the settings in force. Before `blind_ms` an unseen id may have come in
-a gap (NULL: there was none)."""
+"""Data of a key while a batch is judged: its broker (`place`) and next turn, the block of its
+samples, its oldest and newest filter, and the serial of its memory of counted ids. The turn before
+the next one has the settings in force. Before `blind_ms` an unseen id may have come in a gap (NULL:
+there was none).
+"""
 
 FILTER = _layout(
     ("key", _i8), ("created_ms", _i8), ("items", _i8), ("set", _i8), ("dense", _i8),

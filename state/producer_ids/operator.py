@@ -48,7 +48,7 @@ _BLANK: dict[str, Any] = {
     ),
     "feed": L.NOBODY,
 }
-"""What a new key has."""
+"""Fields of a new key."""
 
 
 class ProducerIds(SharedWallJob[Shard]):
@@ -108,7 +108,7 @@ class ProducerIds(SharedWallJob[Shard]):
         return shards.write(s)
 
     def _fit(self, s: Shard) -> None:
-        """Filters of another shape cannot be read: every id is unseen again."""
+        """Discard filters of another shape: every id is unseen again."""
         if s.shape != self._shape:
             fresh = shards.new().parts
             s.parts |= {name: fresh[name] for name in ("filters", "words", "ids", "counted")}

@@ -70,7 +70,7 @@ class Shard(SharedShard):
 
 
 def new() -> Shard:
-    """A shard that has seen nothing."""
+    """A new shard."""
     return Shard(Names())
 
 
@@ -232,7 +232,7 @@ def _gathered(flat: Array, start: Array, count: Array) -> Array:
 
 
 def pack(w: World, stream_ms: int) -> dict[str, Array]:
-    """The arrays to store, without what is as good as new; inverse of `unpack`."""
+    """The arrays to store, without keys that are equivalent to new ones; inverse of `unpack`."""
     p = w.settings[0]
     counted = _remembered(w)
     kept = _kept(w, stream_ms, counted)

@@ -1,6 +1,6 @@
-"""What holds for many users: their bounds, settings of brokers, and broker starts.
+"""Shared records of users: their bounds, settings of brokers, and broker starts.
 
-Every policy holds for all keys of the broker it came from. See `state.engine.standing`.
+Every policy holds for all keys of the broker that it came from. See `state.engine.standing`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ EXPIRATION_MS = "producer.id.expiration.ms"
 BROKER_KEYS: dict[str, int] = {
     SAMPLES: 1_000_000, SPAN_S: 2**31 - 1, LAYERS: 1_000_000, EXPIRATION_MS: 2**62,
 }
-"""The largest value of each (a larger one is cut to it: products of two stay within 64 bits)."""
+"""Largest value of each key; larger ones are reduced to it, so that products of two stay within 64
+bits.
+"""
 
 MEANING = np.dtype(
     [("what", "<i8"), ("name", "<i8"), ("bound", "<f8"), ("samples", "<i8"), ("span_s", "<i8"),

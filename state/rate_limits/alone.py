@@ -1,9 +1,9 @@
-"""One publish limiter alone on a trace: what another limit would have throttled, and for how long.
+"""Plays one publish limiter alone on a trace: what a limit would have throttled, and for how long.
 
-The rules are those of `limiter`: a publish is throttled when its charge leaves a balance of 0 or
-less; the first that waits schedules a release task, which lets all of them go once the bucket has
-its target. Only one of the two buckets has a limit. Limiters do not know of each other, so a
-trace is charged as the job charges it, whatever other limits hold.
+The rules are those of `limiter`: a publish is throttled if its charge leaves a balance of 0 or
+less. The first waiting producer schedules a release task, which releases all of them once the
+bucket has its target. Only one of the two buckets has a limit. Limiters are independent of each
+other, so a trace is charged as the job charges it, whatever other limits there are.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _COUNTS = 5
 
 @dataclass(frozen=True)
 class Rules:
-    """The parameters of the job that decide."""
+    """Parameters of the job that affect a limiter."""
 
     version: int = int(SATURATING)
-    """Place in `bucket.VERSIONS`."""
+    """Index in `bucket.VERSIONS`."""
     positive: bool = False
     """Producers leave while the balance is above 0, not only from the target on."""
     idle_ns: int = int(LARGEST)
@@ -60,7 +60,8 @@ class Trace:
     others: Array
     """Topics on the connection that do not share the limiter."""
     end_ns: Array
-    """Where the history of the broker ends (monotonic clock); a pause is counted up to there."""
+    """End of the broker's history (monotonic clock); a pause that has not ended counts up to there.
+    """
 
     @property
     def publishes(self) -> int:
@@ -75,7 +76,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a limit does to a trace."""
+    """The effects of a limit on a trace."""
 
     throttled: float
     """Messages or bytes of the publishes that left a balance of 0 or less."""
@@ -86,11 +87,13 @@ class Effect:
     paused_ns: float
     """Time of all pauses."""
     victim_ns: float
-    """Time that other topics were paused with them: each pause times `others` at its begin."""
+    """Time for which other topics were paused: the sum of each pause times `others` at its
+    beginning.
+    """
 
 
 def effect(trace: Trace, limit: int, rules: Rules) -> Effect:
-    """What a limit per second (1 to 2**63 - 1) does, every limiter beginning with a full bucket."""
+    """The effects of a limit per second (1 to 2**63 - 1), with full buckets at the beginning."""
     places = int(trace.cnx.max()) + 1 if len(trace.cnx) else 1
     counts = np.zeros(_COUNTS, np.float64)
     _play(
@@ -173,8 +176,9 @@ def _run_timer(
     b: Record, timers: Array, due: int, held: Array, paused: int, waits: Array, since: Array,
     beside: Array, used: int, waiting: int, positive: int, version: int, counts: Array,
 ) -> tuple[int, int, int, int]:
-    """Run the earliest release task; returns when the limiter was used last, how many wait, and how
-    many tasks and places of `held` there are."""
+    """Run the earliest release task. Returns when the limiter was used last, the number of waiting
+    producers, and the numbers of tasks and of used elements of `held`.
+    """
     first = 0
     for i in range(1, due):
         if timers[i] < timers[first]:
@@ -200,7 +204,7 @@ def _run_timer(
 def _end_pauses(
     held: Array, paused: int, waits: Array, since: Array, beside: Array, now: int, counts: Array
 ) -> None:
-    """All who wait leave; a connection that has closed meanwhile waits no more."""
+    """Release all waiting producers, except those whose connection has closed."""
     for i in range(paused):
         if waits[held[i]] > 0:
             _end_pause(waits, since, beside, held[i], now, counts)

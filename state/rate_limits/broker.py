@@ -1,4 +1,4 @@
-"""One broker: its records are judged in order, its policies applied, its rows collected."""
+"""One broker: judges its records in order, applies its policies and collects its rows."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from state.rate_limits.tracker import regroup, settle_all
 from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
 
 UNKNOWN = -2
-"""Place of a connection that a record names and nobody has opened; -1 = it names none."""
+"""Place of a connection that a record names and that was never opened; -1 = the record names none.
+"""
 CREATES_CNX = among(flow.CONNECTION_OPENED, flow.PUBLISH, flow.PRODUCER_CREATED)
 CREATES_PRODUCER = among(flow.PUBLISH, flow.PRODUCER_CREATED)
-"""By kind of record whether it brings a connection or a producer."""
+"""By kind of record, whether it creates a connection or a producer."""
 
 
 @dataclass
 class Window:
-    """What one ended window held: topics, and the limiters that were near their limits."""
+    """The contents of an ended window: topics, and limiters near their limits."""
 
     start_ms: int
     end_ns: int
@@ -76,7 +77,7 @@ class Broker(Key):
         self.key["receipt_wait_ns"] = wait * NS_PER_MS
 
     def begin(self, documents: dict[Source, Policy]) -> None:
-        """Documents that hold before the key's first record."""
+        """Apply documents that hold before the key's first record."""
         self.documents = documents
         self._resolve()
         self.key["max_in_flight"] = self.limits.max_in_flight()
@@ -93,8 +94,7 @@ class Broker(Key):
             self._limit_topics(np.arange(len(self.world.topics)))
 
     def before_first(self, wall: int, stars: Sequence[Star]) -> None:
-        """Documents for every broker that are not later than the key's first record hold before
-        it."""
+        """Apply documents for every broker that are not later than the key's first record."""
         held = [x for x in stars if wall == NULL or x.policy.wall_ms <= wall]
         self.applied.update(star.id for star in held)
         self.begin({**self.documents, **{star.policy.source: star.policy for star in held}})
@@ -102,7 +102,7 @@ class Broker(Key):
     # -- records -----------------------------------------------------------------------------
 
     def feed(self, rows: Records) -> Feed:
-        """Records as the kernel reads them; entities that they bring get their place."""
+        """Records in the form that the kernel reads; new entities get a place."""
         kind = rows["event_type"]
         if not len(kind):
             return empty_feed()
@@ -162,7 +162,7 @@ class Broker(Key):
         return place
 
     def _limit_topics(self, topics: Array) -> None:
-        """Give topics of this batch the limiters that the documents in force ask for."""
+        """Build the limiters that the documents in force require for the topics of this batch."""
         bare = topics[self.world.topics["limiter"][topics] < 0]
         if len(bare):
             names = self.world.topics["name"][bare]
@@ -180,7 +180,7 @@ class Broker(Key):
                 self._group_topics(np.flatnonzero(self.world.topics["group"] < 0))
 
     def _group_topics(self, topics: Array) -> None:
-        """Give topics the limiters of their resource groups, if these have a limit."""
+        """Assign topics to the limiters of their resource groups, if these have a limit."""
         group, groups = self.limits.groups(self.names.texts(self.world.topics["name"][topics]))
         for i, name in enumerate(groups):
             members = topics[group == i]
@@ -215,7 +215,9 @@ class Broker(Key):
     def judge(
         self, f: Feed, start: int, end: int, rows: Records, policies: dict[int, Policy]
     ) -> None:
-        """Judge records [start, end) of a feed; `policies` by record are those on the stream."""
+        """Judge records [start, end) of a feed; `policies` has, by record, the policies of the
+        stream.
+        """
         at = start
         while at < end:
             status, at = flow.run(self.world, self.out, f, at, end)
@@ -279,7 +281,7 @@ class Broker(Key):
         flow.begin_window(w)
 
     def _counted(self) -> tuple[Array, Array, Array]:
-        """Limiters, connections and IO threads that the open window has counted something of."""
+        """Limiters, connections and IO threads with counts in the open window."""
         w = self.world
         limited = (w.limiters["limit_msgs"] > 0) | (w.limiters["limit_bytes"] > 0)
         used = (w.limiters["charged"] != 0) | (w.limiters["most_waiting"] > 0)
@@ -301,8 +303,10 @@ class Broker(Key):
         use(self.world, L.BROKER_LIMITER, now)
 
     def _lose_sight(self, now: int, wall: int, feed: int, from_ns: int) -> None:
-        """Records are missing from `from_ns` on (NULL: since ever) up to `now`: what connections
-        and buckets have become is not known. They are as after a start, the run goes on."""
+        """Records from `from_ns` (NULL: from the beginning) up to `now` are missing, so the state
+        of connections and buckets is unknown. They are reset as after a start, but the run
+        continues.
+        """
         k = self.key
         seen = int(k["acted_ns"] if k["acted"] else k["last_ns"])
         self._reserve()
@@ -319,7 +323,8 @@ class Broker(Key):
             forget(self.world, limiter)
 
     def _reserve(self) -> None:
-        """Room for a step outside the kernel, which writes at most a row per place and mark."""
+        """Make room for a step outside the kernel, which writes at most one row per place and mark.
+        """
         while flow.no_room(self.world, self.out, len(self.world.limiters)) or (
             self.key["timers"] + len(self.world.limiters) + 1 > len(self.world.timers)
         ):
@@ -328,7 +333,9 @@ class Broker(Key):
     # -- policies ----------------------------------------------------------------------------
 
     def apply(self, policy: Policy, now: int, wall: int) -> None:
-        """A document replaces the one of its scope and name; its limiters are built anew."""
+        """Apply a document, which replaces the one of its scope and name; rebuild the limiters that
+        it affects.
+        """
         if self.key["any"]:
             self.key["acted"], self.key["acted_ns"] = 1, now
         old = self.documents.get(policy.source)

@@ -1,4 +1,4 @@
-"""The token bucket of Pulsar's publish limiter (PIP-322), as three groups of releases have it.
+"""The token bucket of Pulsar's publish limiter (PIP-322), in the three versions of its releases.
 
 `saturating` (4.2.4): the balance is always current; products are exact and stop at 2**63 - 1.
 `wrapping` (4.0.8): the same, but products wrap at 64 bits. `per_tick` (4.0.0): the balance is
@@ -214,7 +214,7 @@ def build(
 
 @compiled
 def remove(buckets: Array, i: int) -> None:
-    """No limit: rate 0 means that the bucket is not there."""
+    """Remove the limit: rate 0 means that there is no bucket."""
     b = buckets[i]
     b["rate"], b["capacity"], b["tokens"], b["target"] = 0, 0, 0, 0
     b["last_ns"], b["remainder_ns"], b["pending"], b["tick"] = NEVER, 0, 0, 0

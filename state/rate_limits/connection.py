@@ -39,7 +39,7 @@ from state.rate_limits.tracker import (
 
 @compiled
 def open_connection(w: World, c: int) -> None:
-    """A connection exists from its first event on."""
+    """Open a connection; its first event does so."""
     if w.cnxs[c]["open"] == 0:
         w.cnxs[c]["open"] = 1
         w.cnxs[c]["opened"] = w.key[0]["timer_order"]
@@ -68,7 +68,7 @@ def by_age(w: World, thread: int) -> tuple[Int, Int]:
 
 @compiled
 def open_producer(w: World, p: int, now: int) -> None:
-    """A producer exists from its creation or its first publish on."""
+    """Open a producer; its creation or its first publish does so."""
     producer = w.producers[p]
     if producer["open"] != 0:
         return
@@ -95,7 +95,7 @@ def open_producer(w: World, p: int, now: int) -> None:
 
 @compiled
 def close_producer(w: World, p: int, now: int) -> None:
-    """A producer has closed; its places in the FIFOs stay, as in the broker."""
+    """Close a producer; its places in the FIFOs stay, as in the broker."""
     producer = w.producers[p]
     if producer["open"] == 0:
         return
@@ -110,8 +110,9 @@ def close_producer(w: World, p: int, now: int) -> None:
 def start_request(
     w: World, o: Out, now: int, wall: int, feed: int, p: int, size: int
 ) -> None:
-    """A publish is in flight; exactly at the limit the connection pauses, above its share all
-    connections of the IO thread do."""
+    """Add a publish to the requests in flight. At the limit the connection pauses; above the IO
+    thread's share all of its connections do.
+    """
     k = w.key[0]
     if k["max_in_flight"] <= 0 and k["buffer_share"] <= 0:
         return
@@ -180,8 +181,9 @@ def _free_flight(w: World, t: int, run: int, before: int) -> None:
 def end_request(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, t: int, size: int
 ) -> None:
-    """An entry was persisted: it ends a request of its connection, or of the connection with the
-    oldest request for its topic (c = -1); none in flight: no effect."""
+    """End a request because an entry was persisted: of its connection, or (c = -1) of the
+    connection with the oldest request for its topic. Without a request in flight it has no effect.
+    """
     before, run = NOBODY, w.topics[t]["flight_head"]
     while run >= 0 and c != -1 and w.flights[run]["cnx"] != c:
         before, run = run, w.flights[run]["next"]
@@ -219,7 +221,7 @@ def unmark_flag(
 def resume_thread(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, t: int, rule: int
 ) -> None:
-    """Read the connections of an IO thread again once half of its share is free."""
+    """Resume the connections of an IO thread when half of its share is free."""
     thread = w.threads[t]
     if thread["limited"] == 0 or thread["pending"] > w.key[0]["buffer_share"] // 2:
         return
@@ -282,11 +284,11 @@ def _leave_queues(
 def close_connection(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, rule: int
 ) -> None:
-    """A connection has closed, or is seen no more: its marks vanish, its producers and requests
-    with them; `rule` is CONNECTION_CLOSED or LOST_SIGHT.
+    """Close a connection that has closed or is out of sight: its marks, producers and requests end;
+    `rule` is CONNECTION_CLOSED or LOST_SIGHT.
 
-    `settle_ns` is `now` on the clock that the connection lived on; they differ at a restart. At a
-    gap it is the time up to which it was seen.
+    `settle_ns` is `now` on the clock of the connection, which differs after a restart. At a gap it
+    is the time up to which the connection was seen.
     """
     cnx = w.cnxs[c]
     for kind in range(TOPIC):
@@ -328,7 +330,7 @@ def close_connection(
 
 @compiled
 def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -> None:
-    """The connection or IO-thread limit was removed: its marks end at once."""
+    """Remove the connection or IO-thread limit: its marks end at once."""
     first, last = by_age(w, NOBODY)
     for i in range(first, last):
         c = w.scratch[i]
@@ -353,7 +355,7 @@ def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -
 def restart(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, rule: int
 ) -> None:
-    """The broker was started again, or was out of sight: every connection is closed."""
+    """Close every connection, because the broker has started or was out of sight."""
     first, last = by_age(w, NOBODY)
     for i in range(first, last):
         c = w.scratch[i]

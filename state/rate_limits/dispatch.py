@@ -1,8 +1,8 @@
 """Dispatch limits as a what-if: what another dispatch quota would have held back on a trace.
 
-A dispatch bucket has the period of its rate as resolution, so its tokens arrive in one lump per
-period, strictly after it. Permits are the balance or 0; the quota is charged after sending. In
-relative mode the rate is the publish rate measured last plus the configured one, and the bucket
+The resolution of a dispatch bucket is the period of its rate, so its tokens arrive together once
+per period, strictly after it. Permits are the balance or 0; the quota is charged after sending. In
+relative mode the rate is the last measured publish rate plus the configured one, and the bucket
 follows it.
 """
 
@@ -38,7 +38,7 @@ class Permits:
 
     @property
     def held(self) -> Array:
-        """Dispatches that would have waited for the next period."""
+        """Number of dispatches that would have waited for the next period."""
         return (self.msgs == 0) | (self.size == 0)
 
 

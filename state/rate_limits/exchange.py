@@ -1,9 +1,9 @@
 """The exchange of PIP-385: commands to clients, receipts, and the client's side of a throttle.
 
 A mark of a topic or a resource group sends its producer a command and waits for the receipt; reads
-stay on unless it fails to come in time. Marks for the other reasons pause reads at once and inform
-every producer of the connection, for information. A client that does not know the command is sent
-none: a row without a request id shows which producers would have had one.
+continue unless the receipt is late. Marks for other reasons pause reads at once and inform every
+producer of the connection. A client that does not support the command gets none: a row without a
+request id shows which producers would have got one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _sift(a: Array, b: Array, c: Array, root: int, end: int) -> None:
 
 @compiled
 def sort_by_two(a: Array, b: Array, c: Array) -> None:
-    """Sort three columns in place by the first two (heap sort: it needs no room of its own)."""
+    """Sort three columns in place by the first two (heap sort, which needs no further memory)."""
     n = len(a)
     for root in range(n // 2 - 1, -1, -1):
         _sift(a, b, c, root, n)
@@ -86,7 +86,7 @@ def sort_by_two(a: Array, b: Array, c: Array) -> None:
 
 @compiled
 def client_clock(now: int, wall: int) -> Int:
-    """Milliseconds of the client: wall time, the broker's monotonic time where it is unknown."""
+    """Milliseconds of the client: wall time, or the broker's monotonic time if that is unknown."""
     return np.int64(now // NS_PER_MS) if wall == NULL else np.int64(wall)
 
 
@@ -183,8 +183,9 @@ def _producers(w: World, c: int) -> tuple[int, int]:
 def _inform(
     w: World, o: Out, c: int, first: int, now: int, wall: int, feed: int, kind: int, pause: int
 ) -> Int:
-    """A command to every producer of a connection, by id; returns the request id of the first
-    one's, or of the smallest producer's (first = -1), NULL without a producer."""
+    """Send a command to every producer of a connection, by id. Returns the request id of the first
+    one, or of the smallest producer (first = -1); NULL without a producer.
+    """
     answer = NULL
     first_place, last_place = _producers(w, c)
     for i in range(first_place, last_place):
@@ -199,7 +200,7 @@ def _inform(
 def _send_nothing(
     w: World, o: Out, c: int, producer: int, now: int, wall: int, feed: int, kind: int
 ) -> None:
-    """A row for each producer that would have had a command if its client knew it."""
+    """Write a row for each producer that would get a command if its client supported it."""
     if awaits_receipt(w, kind):
         _new_row(w, o, now, wall, feed, producer, kind, CLIENT_UNSUPPORTED)
         return
@@ -210,7 +211,7 @@ def _send_nothing(
 
 @compiled
 def announce(w: World, o: Out, row: int, place: int) -> None:
-    """Send the commands of a mark whose row has just been written.
+    """Send the commands of a mark whose row was just written.
 
     `place` is that of the mark in the FIFO of its limiter; flags have none.
     """
@@ -244,7 +245,7 @@ def announce(w: World, o: Out, row: int, place: int) -> None:
 
 @compiled
 def _is_waiting(w: World, c: int, place: int, mark: int) -> bool:
-    """Whether the mark that a receipt is awaited for is still active and undecided."""
+    """Whether a mark is active and its receipt is still awaited."""
     if place >= 0:
         e = w.waiting[place]
         return e["order"] == mark and e["receipt"] == WAITING_FOR
@@ -256,7 +257,7 @@ def _is_waiting(w: World, c: int, place: int, mark: int) -> bool:
 def _decide(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, place: int, receipt: int
 ) -> None:
-    """The wait of a mark has ended: a late receipt lets its reads pause."""
+    """End the wait of a mark: without a receipt in time its reads pause."""
     cnx = w.cnxs[c]
     if place >= 0:
         e = w.waiting[place]
@@ -286,7 +287,7 @@ def _decide(
 def take_receipt(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, request: int
 ) -> None:
-    """A client has confirmed a command; too late, unknown or not waited for: no effect."""
+    """A client has confirmed a command. A late, unknown or unexpected receipt has no effect."""
     k = w.key[0]
     if k["protocol"] == 0 or k["receipt_model"] != MODEL_OBSERVED:
         return
@@ -303,7 +304,7 @@ def take_receipt(
 def end_wait(
     w: World, o: Out, now: int, wall: int, feed: int, c: int, place: int, mark: int
 ) -> None:
-    """The time for a receipt is over."""
+    """The time limit of a receipt has passed."""
     if _is_waiting(w, c, place, mark):
         _decide(w, o, now, wall, feed, c, place, TIMED_OUT)
 
@@ -313,7 +314,7 @@ def time_out(
     w: World, o: Out, now: int, wall: int, feed: int, p: Int, cnx_name: int, topic_name: int,
     topic: int, producer_id: int, sequence_id: int, publish_ms: int,
 ) -> None:
-    """A send has failed in the client by timeout: which exception it sees.
+    """A send has timed out in the client: determine the exception that the client gets.
 
     `p` is the producer named by the record, -1 if its connection is not known.
     """

@@ -1,8 +1,7 @@
 """The records of one broker in order, with its timers and windows between them.
 
-The kernel stops and returns a status when it needs something from outside: more room for rows, a
-window to be written, a policy or a restart to be carried out. Calling it again goes on where it
-stopped.
+The kernel stops with a status when it needs its caller: for more room for rows, to write a window,
+to apply a policy or to carry out a restart. The next call continues at the same record.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ from state.rate_limits.timers import pop_timer
 from state.rate_limits.tracker import settle_all, touch
 
 DONE, ROOM, WINDOW, ASK = range(4)
-"""Why the kernel stopped: nothing left, rows are full, a window ends, a record needs the caller."""
+"""Why the kernel stopped: nothing left, rows are full, a window ends, or a record needs the caller.
+"""
 
 BROKER_STARTED = np.int64(KIND_INDEX["broker_started"])
 CONNECTION_OPENED = np.int64(KIND_INDEX["connection_opened"])
@@ -54,13 +54,13 @@ GAP = np.int64(KIND_INDEX["gap"])
 NS_PER_MS = np.int64(1_000_000)
 LIMITERS_PER_PUBLISH = np.int64(3)
 TIMERS_PER_PUBLISH = np.int64(6)
-"""A release task and the wait for a receipt of each."""
+"""One release task and one wait for a receipt."""
 NOTHING_MORE = np.int64(0)
 
 
 @compiled
 def window_due(w: World, at: int) -> bool:
-    """A window that has something in it ends at or before `at`; an empty one just moves on."""
+    """Whether a window with contents ends at or before `at`; an empty one is only moved on."""
     k = w.key[0]
     if k["any"] == 0 or at < k["window_start_ms"] + k["window_ms"]:
         return False
@@ -87,7 +87,7 @@ def begin_counting(w: World) -> None:
 
 @compiled
 def no_room(w: World, o: Out, more: int) -> bool:
-    """The next step could write more rows than there is room for."""
+    """Whether the next step may write more rows than there is room for."""
     k = w.key[0]
     return (
         k["rows"] + k["waiting"] + 3 * len(w.cnxs) + more > len(o.rows)
@@ -134,9 +134,9 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
 
 @compiled
 def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
-    """Judge records [start, end); returns a status and the record it is at.
+    """Judge records [start, end); returns a status and the record reached.
 
-    After ASK the caller carries the record out; a policy has been counted as the key's last one.
+    After ASK the caller carries out the record; a policy already counts as the key's last record.
     """
     k = w.key[0]
     for i in range(start, end):
@@ -224,7 +224,7 @@ def name_producer(w: World, p: int, name: int) -> None:
 
 @compiled
 def use_topic(w: World, t: int, now: int) -> None:
-    """A topic is used: its limiters are built if this is the first time."""
+    """Use a topic; its first use builds its limiters."""
     topic = w.topics[t]
     topic["used_ns"] = now
     if topic["limiter"] >= 0:
@@ -237,7 +237,7 @@ def use_topic(w: World, t: int, now: int) -> None:
 def publish(
     w: World, o: Out, now: int, wall: int, feed: int, p: int, messages: int, size: int
 ) -> None:
-    """One publish request: in flight, then charged to topic, broker and resource group."""
+    """One publish request: put it in flight, then charge topic, broker and resource group."""
     t = w.producers[p]["topic"]
     topic = w.topics[t]
     touch(w, t)
@@ -256,9 +256,9 @@ def publish(
 
 @compiled
 def end_window(w: World, next_mono: int, next_known: bool) -> Int:
-    """Book paused time up to the end of the open window; returns that moment (ns).
+    """Add paused time up to the end of the open window; returns that moment (ns).
 
-    `next_mono` is the time of the key's next record, which the end does not pass.
+    `next_mono` is the time of the key's next record, which bounds the end.
     """
     k = w.key[0]
     end = k["window_start_ms"] + k["window_ms"]
@@ -274,7 +274,7 @@ def end_window(w: World, next_mono: int, next_known: bool) -> Int:
 
 @compiled
 def begin_window(w: World) -> None:
-    """Clear what the ended window counted and open the one after it."""
+    """Clear the counts of the ended window and open the next one."""
     k = w.key[0]
     for i in range(k["touched"]):
         topic = w.topics[w.touched[i]]

@@ -16,11 +16,11 @@ from state.engine.kernel import Array, Int, Record, codes, compiled
 __all__ = ["NEVER", "Array", "Int", "Record", "compiled"]
 
 NULL = NEVER
-"""A bucket that has not been read yet, and the null of 64-bit columns that cannot hold it."""
+"""A bucket that was never read, and the null of 64-bit columns that cannot have it as a value."""
 NOBODY = np.int64(-1)
-"""The place of an entity that is not there."""
+"""Place of a missing entity."""
 BROKER_LIMITER = np.int64(0)
-"""The place of the broker's own limiter."""
+"""Place of the broker's own limiter."""
 
 
 # ThrottleType ordinals of Pulsar 4.2.4
@@ -104,8 +104,9 @@ LIMITER = _layout(
     ("charged", _u1), ("messages", _i8), ("bytes", _i8), ("has_least", _i8), ("least_msgs", _i8),
     ("least_bytes", _i8), ("throttles", _i8), ("most_waiting", _i8),
 )
-"""A topic, resource-group or broker limiter with its FIFO of waiting producers; from `charged` on
-what the open window counts. `has_least`: bit 0 message balance, 1 byte balance."""
+"""A topic, resource-group or broker limiter with its FIFO of waiting producers. From `charged` on:
+counts of the open window. `has_least`: bit 0 message balance, 1 byte balance.
+"""
 
 TOPIC_STATE = _layout(
     ("name", _i8), ("limiter", _i8), ("group", _i8), ("flight_head", _i8), ("flight_tail", _i8),
@@ -127,8 +128,9 @@ CNX = _layout(
     ("most_in_flight", _i8), ("throttles", _i8),
 )
 """`blocking`: active marks that hold reads, by type. `mark_…`: producer, topic and IO thread of the
-mark that set a flag (the types that do not count), `flag_…`: its exchange; `requests`: commands
-sent. The last two: of the open window."""
+mark that set a flag (a type that does not count). `flag_…`: its exchange. `requests`: commands
+sent. The last two are of the open window.
+"""
 
 PRODUCER = _layout(
     ("cnx", _i8), ("topic", _i8), ("link", _i8), ("producer_id", _i8), ("name", _i8),
@@ -136,7 +138,9 @@ PRODUCER = _layout(
     ("heard_ms", _i8), ("kept_start_ms", _i8), ("kept_end_ms", _i8), ("kept_pause_ms", _i8),
     ("kept_request", _i8), ("kept_type", _i8), ("kept_timed", _u1),
 )
-"""From `heard_ms` on the client's side: arrival of the last command, and the throttle in force."""
+"""From `heard_ms` on: the client's side, with the arrival of the last command and the throttle in
+force.
+"""
 
 LINK = _layout(
     ("cnx", _i8), ("topic", _i8), ("next", _i8), ("attached", _u1), ("first_producer", _i8),
@@ -185,9 +189,10 @@ KEY = _layout(
     ("keeps_later", _i8), ("seen_counts", _i8), ("receipt_wait_ns", _i8), ("acted", _i8),
     ("acted_ns", _i8),
 )
-"""Scalars of one key. From `rows` to `command_rows` they count what the current call has written;
-from `tokenbucket` on they are the version parameters, as positions in their lists of values.
-`acted`: a timer has fired or a policy has applied after the last record, last at `acted_ns`."""
+"""Scalars of one key. From `rows` to `command_rows`: what the current call has written. From
+`tokenbucket` on: the version parameters, as indices in their lists of values. `acted`: after the
+last record a timer has fired or a policy was applied, last at `acted_ns`.
+"""
 
 ROW = _layout(
     ("ts_mono_ns", _i8), ("ts_wall_ms", _i8), ("feed", _i8), ("row_no", _i8), ("cnx", _i8),
@@ -218,7 +223,7 @@ the producer are names, not places; type -1 = no throttle; `timed` = the wall ti
 
 
 class World(NamedTuple):
-    """Everything that one broker's limiters know."""
+    """The state of one broker's limiters."""
 
     key: Array
     buckets: Array

@@ -1,7 +1,8 @@
 """A publish limiter: two buckets, a FIFO of throttled producers, release tasks (PIP-322).
 
-Both buckets are always charged. The first producer that waits schedules a release task after the
-larger pause; the task releases everybody once that pause is 0, else it schedules itself again.
+Both buckets are always charged. The first waiting producer schedules a release task after the
+larger pause. The task releases all producers once that pause is 0; otherwise it schedules itself
+again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from state.rate_limits.tracker import mark, unmark
 
 @compiled
 def build_limiter(w: World, limiter: int, now: int) -> None:
-    """Both buckets of a limiter new and full; a limit of 0 or less has no bucket."""
+    """Build both buckets of a limiter, new and full; a limit of 0 or less has no bucket."""
     e, version = w.limiters[limiter], w.key[0]["tokenbucket"]
     for i in range(2):
         limit = e["limit_msgs"] if i == 0 else e["limit_bytes"]
@@ -58,8 +59,9 @@ def build_limiter(w: World, limiter: int, now: int) -> None:
 
 @compiled
 def owes_a_task(w: World, limiter: int, now: int) -> bool:
-    """A limiter without buckets whose next change of limits schedules a task: it has throttled
-    someone, and has been used within idle_state_ms."""
+    """Whether a limiter without buckets has throttled somebody and was used within idle_state_ms:
+    its next change of limits schedules a task.
+    """
     e = w.limiters[limiter]
     return e["throttled_before"] != 0 and (
         e["waiting"] > 0 or now - e["used_ns"] < w.key[0]["idle_ns"]
@@ -68,8 +70,9 @@ def owes_a_task(w: World, limiter: int, now: int) -> bool:
 
 @compiled
 def idle_and_full(w: World, limiter: int, now: int) -> bool:
-    """Not used for idle_state_ms, nobody waiting, both buckets full: as good as new. Only the
-    newest bucket forgets its past so."""
+    """Whether a limiter is equivalent to a new one: not used for idle_state_ms, nobody waiting,
+    both buckets full. Only a limiter with its newest buckets can be.
+    """
     e = w.limiters[limiter]
     if e["built"] == 0:
         return not owes_a_task(w, limiter, now)
@@ -89,9 +92,9 @@ def idle_and_full(w: World, limiter: int, now: int) -> bool:
 
 @compiled
 def use(w: World, limiter: int, now: int) -> None:
-    """Every use of a limiter passes here: the first builds it; a bucket that is full after a long
-    rest is built anew. Without a limit there is nothing to use: such a limiter may not be known
-    at all."""
+    """Called for every use of a limiter. The first use builds it; a bucket that was full for a long
+    time is built anew. Without a limit nothing happens: such a limiter may not exist.
+    """
     e, version = w.limiters[limiter], w.key[0]["tokenbucket"]
     if e["limit_msgs"] <= 0 and e["limit_bytes"] <= 0:
         return
@@ -201,7 +204,7 @@ def _wait(w: World, limiter: int, producer: int, trigger: int) -> None:
 
 @compiled
 def leave_queue(w: World, limiter: int, place: int, before: int) -> None:
-    """Take a place out of the FIFO; `before` is the place in front of it, -1 at the head."""
+    """Remove a place from the FIFO; `before` is the place in front of it, -1 at the head."""
     k, e = w.key[0], w.limiters[limiter]
     following = w.waiting[place]["next"]
     if before < 0:
@@ -224,7 +227,7 @@ def charge_limiter(
     w: World, o: Out, now: int, wall: int, feed: int, limiter: int, producer: int, topic: int,
     messages: int, size: int,
 ) -> bool:
-    """Charge both buckets for one publish; throttle the producer if either is empty."""
+    """Charge both buckets for one publish; throttle the producer if a bucket is empty."""
     use(w, limiter, now)
     e = w.limiters[limiter]
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
@@ -265,8 +268,9 @@ def charge_limiter(
 
 @compiled
 def release_due(now: int, pause: Int) -> Int:
-    """When a release task is due. A pause whose product has wrapped below 0 would have the broker
-    try again without end: here it is one resolution, before which no bucket changes."""
+    """When a release task is due. If the product of a pause has wrapped below 0, the broker would
+    retry without end; here the delay is one resolution, before which no bucket changes.
+    """
     if pause < 0:
         pause = np.int64(RESOLUTION_NS)
     return now + pause if now <= LARGEST - pause else LARGEST
@@ -329,11 +333,12 @@ def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> I
 def change_limits(
     w: World, limiter: int, limit_msgs: int, limit_bytes: int, now: int, seen: bool
 ) -> None:
-    """New limits: both buckets new and full, the history forgotten; waiting producers are tried
-    again at once with `limit_change = immediate`, at their time with `scheduled`.
+    """Set new limits: both buckets are new and full, and the history is forgotten. Waiting
+    producers are tried again at once with `limit_change = immediate`, at their time with
+    `scheduled`.
 
-    A limiter that nobody has used for idle_state_ms is only built at its next use; `seen` has
-    that for one that has no bucket yet.
+    A limiter that was not used for idle_state_ms is only built at its next use; `seen` records that
+    for one without buckets.
     """
     e = w.limiters[limiter]
     rested = idle_and_full(w, limiter, now) if e["built"] != 0 else not seen
@@ -354,7 +359,7 @@ def change_limits(
 
 @compiled
 def forget(w: World, limiter: int) -> None:
-    """As when the broker was started: nobody waits, no bucket has been built."""
+    """Reset a limiter as at a start of the broker: nobody waits, no bucket is built."""
     e = w.limiters[limiter]
     e["waiting"], e["head"], e["tail"] = 0, -1, -1
     e["built"], e["throttled_before"], e["used_ns"] = 0, 0, NEVER

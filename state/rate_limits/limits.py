@@ -1,8 +1,8 @@
-"""Which limits hold for a topic, a resource group, a broker and its connections.
+"""The limits of a topic, a resource group, a broker and its connections.
 
-A publish rate comes from the topic's document, else the namespace's, else the broker's defaults.
-A level counts if its document has `publishRateInMsgs` or `publishRateInBytes`; the limit that it
-lacks is then off. -1 is like a missing limit, 0 switches off at that level.
+A publish rate comes from the topic's document, else the namespace's, else the broker's defaults. A
+level counts if its document has `publishRateInMsgs` or `publishRateInBytes`; a rate that it lacks
+is then off. -1 is like a missing limit, 0 is off at that level.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GROUPING = ("namespace", "resource_group", NAMESPACES, TENANTS)
 """Scopes of documents that change the groups of topics."""
 MAX_IN_FLIGHT_DEFAULT = 1000
 MOST_RECEIPT_WAIT_MS = 3_600_000
-"""An hour: a longer wait is no wait for a receipt, and must not overflow the clock."""
+"""An hour. A longer wait is not realistic and must not overflow the clock."""
 _PARTITION = re.compile(r"-partition-[0-9]+\Z")
 _NAMESPACE = re.compile(r"[a-z-]+://([^/]+/[^/]+)/")
 _MIB = 1024 * 1024
@@ -155,7 +155,7 @@ class Limits:
 
     @property
     def has_groups(self) -> bool:
-        """Some namespace belongs to a resource group."""
+        """Whether a namespace belongs to a resource group."""
         return bool(self._group_names)
 
     def groups(self, names: Sequence[str]) -> tuple[Array, list[str]]:
@@ -182,8 +182,9 @@ class Limits:
 
 @lru_cache(maxsize=1024)
 def limits_of(documents: tuple[tuple[Source, str], ...], broker: str) -> Limits:
-    """The limits of a broker behind the texts of the documents in force; one that was taken away
-    counts for nothing."""
+    """The limits of a broker from the texts of the documents in force; removed documents do not
+    count.
+    """
     return Limits({s: parsed(text)[2] for s, text in documents if not is_gone(text)}, broker)
 
 

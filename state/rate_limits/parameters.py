@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from state.engine.parameters import SWITCH, WITHOUT_EFFECT, Milliseconds, Parameters, Positive
 
 BLIND_AFTER_GAP_MS = 10_000
-"""A bucket fills from empty in one second: so long covers a debt of nine seconds of its rate."""
+"""A bucket fills in one second, so this time covers a debt of nine seconds of its rate."""
 
 
 class RateLimitsParameters(Parameters):
@@ -28,5 +28,5 @@ class RateLimitsParameters(Parameters):
     connectionsPerBroker: Annotated[Positive, WITHOUT_EFFECT] = 1
 
     def blind_after_gap_ms(self, idle_state_ms: int) -> int:
-        """Until a bucket that was in debt has been full."""
+        """The time until a bucket in debt is full again."""
         return BLIND_AFTER_GAP_MS

@@ -100,7 +100,7 @@ def throttle_events(b: Broker, names: pa.LargeStringArray) -> pa.Table:
 
 
 def _limiter_names(b: Broker, names: pa.LargeStringArray, rows: Array) -> pa.Array:
-    """Per row whose limit it is, under the name that it has in `limiter_stats`."""
+    """Per row, the limiter's name as in `limiter_stats`."""
     w, kind, owner = b.world, rows["type"], rows["owner"]
     of_thread = kind == L.IO_THREAD
     rated = np.isin(kind, (L.TOPIC, L.RESOURCE_GROUP))
@@ -240,7 +240,7 @@ def _partitions(topics: pa.StringArray) -> pa.Array:
 
 
 def limiter_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
-    """How near every limiter came to its limit in the windows that have ended; None without any."""
+    """How near every limiter came to its limit in the ended windows; None without any."""
     parts = [_nearness(b, names, window) for window in b.windows]
     parts = [part for part in parts if part.num_rows]
     return pa.concat_tables(parts) if parts else None

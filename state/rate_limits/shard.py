@@ -25,7 +25,7 @@ NAME_COLUMNS = (
 
 
 class Brokers(Shard[Broker]):
-    """What one shard knows between two calls."""
+    """The state of one shard between two calls."""
 
     form = Form(
         NAME, VERSION, COLUMNS, NAME_COLUMNS, {name: LAYOUTS[name] for name in PARTS}, NAME_FIELDS

@@ -1,4 +1,4 @@
-"""One broker's world as it is kept between calls: only what can still matter, lists as orders."""
+"""One broker's world as stored between calls: only what can still matter, and lists as orders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ NAME_FIELDS = {
 
 
 def pack(w: World) -> dict[str, Array]:
-    """The arrays to store, without what is closed, or idle and as good as new."""
+    """The arrays to store, without closed entities and those that are idle and equivalent to new
+    ones.
+    """
     k = w.key[0]
     clock = k["clock_ns"] if k["has_clock"] else NEVER
     orders = np.empty(int(k["waiting"]), np.int64)
@@ -187,7 +189,7 @@ def _link(w: World) -> None:
 
 
 def new_world(cluster: int, broker: int) -> World:
-    """A broker that nothing is known of yet; limiter 0 is the broker's own."""
+    """A new broker; limiter 0 is the broker's own."""
     key = blank("key", 1)
     k = key[0]
     k["cluster"], k["broker"] = cluster, broker

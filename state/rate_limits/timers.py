@@ -9,7 +9,7 @@ from state.rate_limits.layout import NOBODY, NULL, Int, World, compiled
 def _put(
     w: World, due: int, limiter: int, cnx: int, place: int, mark: int, request: int
 ) -> None:
-    """Put a timer on the heap; timers of one time keep their order."""
+    """Add a timer to the heap; timers of one time keep their order."""
     k = w.key[0]
     timers = w.timers
     i = k["timers"]
@@ -41,7 +41,7 @@ def schedule_receipt(w: World, due: int, cnx: int, place: int, mark: int, reques
 
 @compiled
 def pop_timer(w: World) -> tuple[Int, Int, Int, Int]:
-    """Take the earliest timer off the heap; returns its limiter, connection, place and mark."""
+    """Remove the earliest timer; returns its limiter, connection, place and mark."""
     k = w.key[0]
     timers = w.timers
     first = timers[0]

@@ -1,13 +1,13 @@
-"""Connection throttle tracker and whose limit a pause is for.
+"""The throttle tracker of connections, and the class of a pause for each topic.
 
-A connection has a state per throttle type. `per_type`: topic and resource-group marks count, the
-other types are flags. `shared_counter`: one counter for everything, broker marks count too. An
-unmark has no floor.
+A connection has a state per throttle type. `per_type`: marks of topics and resource groups are
+counted, the other types are flags. `shared_counter`: one counter for all types, which also counts
+marks of the broker. The counter has no lower bound.
 
-Reads are paused while some active mark blocks them: every one without the exchange of PIP-385;
-with it those whose client has not confirmed, or was not asked to. A topic on a paused connection is
-its culprit (its own limit is used up), shares it (a limit that it shares holds the reads: of its
-resource group, the broker, the connection or the IO thread) or is collateral.
+Reads are paused while an active mark blocks them. Without the exchange of PIP-385 every mark does;
+with it, those whose client has not confirmed or was not asked to. A topic on a paused connection is
+culprit (its own limit is used up), shared (a limit that it shares holds the reads: of its resource
+group, the broker, the connection or the IO thread) or collateral.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from state.rate_limits.layout import (
 
 @compiled
 def any_active(states: Array) -> bool:
-    """Whether some type is above 0."""
+    """Whether a type is above 0."""
     for i in range(TYPES):
         if states[i] > 0:
             return True
@@ -87,7 +87,7 @@ def mark_state(states: Array, kind: int, shared: int) -> Int:
 
 @compiled
 def unmark_state(states: Array, kind: int, shared: int) -> Int:
-    """Unmark a type; returns the transition. Counting types have no floor."""
+    """Unmark a type; returns the transition. Counters have no lower bound."""
     if counts(kind, shared):
         states[kind] -= 1
     else:
@@ -108,7 +108,7 @@ def blocks(receipt: int) -> bool:
 
 @compiled
 def touch(w: World, t: int) -> None:
-    """The topic has an event or a level in the open window."""
+    """Mark a topic as having an event or a level in the open window."""
     if w.topics[t]["touched"] == 0:
         w.topics[t]["touched"] = 1
         k = w.key[0]
@@ -118,7 +118,7 @@ def touch(w: World, t: int) -> None:
 
 @compiled
 def settle_link(w: World, link: int, now: int) -> None:
-    """Book the paused time of one topic on a paused connection up to now."""
+    """Add the paused time of one topic on a paused connection up to now."""
     e = w.links[link]
     passed = now - e["since_ns"]
     if passed <= 0:
@@ -143,7 +143,7 @@ def settle_link(w: World, link: int, now: int) -> None:
 
 @compiled
 def settle(w: World, c: int, now: int) -> None:
-    """Book the paused time of every topic of a connection up to now, if reads are paused."""
+    """Add the paused time of every topic of a connection up to now, if reads are paused."""
     if w.cnxs[c]["paused"] == 0:
         return
     link = w.cnxs[c]["first_link"]
@@ -155,14 +155,16 @@ def settle(w: World, c: int, now: int) -> None:
 
 @compiled
 def settle_all(w: World, now: int) -> None:
-    """Book the paused time of every connection up to now."""
+    """Add the paused time of every connection up to now."""
     for c in range(len(w.cnxs)):
         settle(w, c, now)
 
 
 @compiled
 def _hold(w: World, c: int, group: int, now: int, more: int) -> None:
-    """One mark of a resource group more (1) or less (-1) holds the reads of its topics."""
+    """Count one more (1) or one less (-1) mark of a resource group that holds the reads of its
+    topics.
+    """
     cnx = w.cnxs[c]
     link = cnx["first_link"]
     while link >= 0:
@@ -192,7 +194,7 @@ def marks_of_group(w: World, c: int, group: int) -> Int:
 
 @compiled
 def regroup(w: World) -> None:
-    """Topics have changed their resource groups: count anew which marks hold them."""
+    """Recount the marks that hold topics, after their resource groups have changed."""
     for link in range(len(w.links)):
         e = w.links[link]
         if e["attached"] != 0:
@@ -225,7 +227,7 @@ def _begin_pause(w: World, c: int, now: int, kind: int, owner: int, trigger: int
 
 @compiled
 def blame(w: World, c: int, now: int, culprit: int) -> None:
-    """From the first mark of its own limit on a topic is culprit of the pause."""
+    """Make a topic culprit of the pause, from the first mark of its own limit on."""
     link = w.cnxs[c]["first_link"]
     while link >= 0:
         e = w.links[link]
@@ -240,9 +242,9 @@ def blame(w: World, c: int, now: int, culprit: int) -> None:
 
 @compiled
 def start_blocking(w: World, c: int, now: int, kind: int, owner: int, trigger: int) -> None:
-    """One more active mark holds the reads of a connection.
+    """Count one more active mark that holds the reads of a connection.
 
-    `owner` is the place of the limiter whose mark it is, `trigger` the topic of its publish.
+    `owner` is the place of the limiter that set the mark, `trigger` the topic of its publish.
     """
     cnx = w.cnxs[c]
     if cnx["blocking"][kind] == 0:
@@ -256,7 +258,7 @@ def start_blocking(w: World, c: int, now: int, kind: int, owner: int, trigger: i
 
 @compiled
 def _stop_blocking(w: World, c: int, settle_ns: int, kind: int, owner: int) -> Int:
-    """A mark that held the reads has ended; returns the pause seen by the feed if they go on."""
+    """End a mark that held the reads; returns the pause seen by the feed if reads resume."""
     cnx = w.cnxs[c]
     blocking = cnx["blocking"]
     if blocking[kind] == 1:
@@ -336,7 +338,7 @@ def awaits_receipt(w: World, kind: int) -> bool:
 
 @compiled
 def receipt_of(w: World, c: int, kind: int) -> Int:
-    """What PIP-385 makes of a new mark: rules 1 to 3 of its exchange."""
+    """The receipt state of a new mark under PIP-385: rules 1 to 3 of its exchange."""
     k = w.key[0]
     if k["protocol"] == 0:
         return NO_EXCHANGE
@@ -398,8 +400,8 @@ def unmark(
 ) -> Int:
     """Unmark a connection and write the row; paused time counts up to `settle_ns`.
 
-    `request` and `receipt` are those of the mark that ends, where marks are counted; a flag
-    knows its own.
+    `request` and `receipt` are those of the mark that ends, if marks are counted; a flag has its
+    own.
     """
     cnx = w.cnxs[c]
     shared = w.key[0]["shared"]
@@ -428,7 +430,7 @@ def unmark(
 
 @compiled
 def join_topic(w: World, link: int, now: int) -> None:
-    """A first producer of a topic has come to a connection."""
+    """Link a topic to a connection, at its first producer there."""
     e = w.links[link]
     for i in range(BROKER + 1):
         e["throttled_ms"][i] = 0
@@ -441,7 +443,7 @@ def join_topic(w: World, link: int, now: int) -> None:
 
 @compiled
 def leave_topic(w: World, link: int, now: int) -> None:
-    """The last producer of a topic is leaving a connection: book its time before it goes."""
+    """Unlink a topic from a connection at its last producer, after its time was added."""
     e = w.links[link]
     if w.cnxs[e["cnx"]]["paused"] != 0:
         settle_link(w, link, now)

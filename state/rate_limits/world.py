@@ -1,4 +1,4 @@
-"""Room in the arrays of one broker: finding and adding entities, growing, dropping, renumbering."""
+"""Arrays of one broker: finding and adding entities, growing, dropping, renumbering."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def extend(world: World, **more: int) -> World:
 
 
 def grow(world: World, out: Out) -> tuple[World, Out]:
-    """Room for at least one more step: what is short gets twice what the step needs."""
+    """Make room for at least one more step: arrays that are short get twice what the step needs."""
     k = world.key[0]
     waiting, cnxs, limiters = int(k["waiting"]), len(world.cnxs), len(world.limiters)
     step = limiters + 64
@@ -176,7 +176,7 @@ def find_producers(
 
 @numba.njit(cache=True, nogil=True)
 def droppable_limiters(w: World, clock: int) -> Array:
-    """Limiters that are as good as new at `clock`: idle, full, nobody waiting, no task."""
+    """Limiters that are equivalent to new ones at `clock`: idle, full, nobody waiting, no task."""
     drop = np.zeros(len(w.limiters), np.bool_)
     for i in range(1, len(w.limiters)):
         e = w.limiters[i]
