@@ -469,7 +469,7 @@ def forecast(
     )] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict when limits are reached, with the error of past forecasts; keeps the results."""
+    """Predict when limits are reached, with the error of past forecasts; stores the results."""
     from app.forecast import forecast as run_forecast
 
     at_ms = None if at is None else moment(at, "--at")
@@ -745,14 +745,14 @@ def suggest_publish(
         min=0, max=1, help="Share of the traffic that each limit may throttle. Default: 0.01."
     )] = None,
     percentile: Annotated[float | None, typer.Option(
-        min=0, max=100, help="The same as the percentage that is not, such as 99."
+        min=0, max=100, help="The same as the percentage that is not throttled, such as 99."
     )] = None,
     headroom: Headroom = 0.0,
     min_publishes: Annotated[int, typer.Option(
-        min=1, help="Fewest publishes of a name that gets a limit."
+        min=1, help="Publishes that a name needs to get a limit."
     )] = 100,
     min_history: Annotated[str, typer.Option(
-        help="Least time from its first publish to its last."
+        help="Time that it needs from its first publish to its last."
     )] = "5m",
     start: From = None,
     end: To = None,
