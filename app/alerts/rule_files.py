@@ -14,7 +14,7 @@ from app.config.reading import describe, read_yaml
 from app.config.shipped import Place, shipped, yaml_files
 from app.errors import UserError, did_you_mean
 from app.terminal.program import PROGRAM
-from app.warehouse.query import write_json, write_table
+from app.terminal.rows import write_json, write_table
 
 SHIPPED = shipped("alerts")
 """The folder of the rules that are shipped."""

@@ -27,8 +27,8 @@ from app.explain.reader import Reader
 from app.explain.sentence import Row, Sentence, clock, day
 from app.terminal.moments import DURATIONS, instant_of, read_duration_ms
 from app.terminal.printable import printable
+from app.terminal.rows import plain
 from app.warehouse.manifest import load as load_manifest
-from app.warehouse.query import plain
 from app.warehouse.relations import Warehouse
 
 if TYPE_CHECKING:

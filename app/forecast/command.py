@@ -10,8 +10,8 @@ from app.forecast.backtest import TOO_LITTLE_HISTORY
 from app.forecast.rounds import Round, Row, one_round
 from app.terminal.counts import counted
 from app.terminal.moments import instant_of
+from app.terminal.rows import write_table
 from app.warehouse.manifest import load as load_manifest
-from app.warehouse.query import write_table
 from app.warehouse.reach import require_delta_rs
 from app.warehouse.relations import Warehouse
 from app.warehouse.run_lock import only_forecast

@@ -9,8 +9,8 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from app.maintain.upkeep import Kept, Round, upkeep
+from app.terminal.rows import write_table
 from app.terminal.sizes import size_text
-from app.warehouse.query import write_table
 from app.warehouse.reach import require_delta_rs
 from app.warehouse.relations import Warehouse
 from app.warehouse.run_lock import only_maintenance

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.maintain.forgetting import Forgotten, forget, refuse
 from app.maintain.names import COLUMNS, Name
+from app.terminal.rows import write_table
 from app.warehouse import run_lock
-from app.warehouse.query import write_table
 from app.warehouse.reach import require_delta_rs
 from app.warehouse.relations import Warehouse
 

@@ -19,8 +19,8 @@ from app.quality.checks import Check
 from app.quality.pages import write_pages
 from app.quality.snapshot import committed
 from app.quality.suites import ACROSS, SUITES
+from app.terminal.rows import write_json, write_table
 from app.warehouse.manifest import load as load_manifest
-from app.warehouse.query import write_json, write_table
 from app.warehouse.relations import Warehouse, connect_to
 from app.warehouse.tables import TABLES
 from app.warehouse.time_travel import rows_changed_in

@@ -23,7 +23,7 @@ from great_expectations.expectations.registry import get_metric_kwargs, register
 from great_expectations.validator.metric_configuration import MetricConfiguration
 
 from app.quality.checks import ROWS_WHERE, Check
-from app.warehouse.query import plain
+from app.terminal.rows import plain
 from app.warehouse.relations import sql_type
 
 SAMPLE = 3

@@ -12,8 +12,8 @@ from app.reconcile.rounds import Round, one_round, own
 from app.reconcile.spans import differs
 from app.terminal.interrupt import stopping_at_signals
 from app.terminal.moments import instant_of
+from app.terminal.rows import write_table
 from app.warehouse.manifest import load as load_manifest
-from app.warehouse.query import write_table
 from app.warehouse.reach import require_delta_rs
 from app.warehouse.relations import Warehouse
 from app.warehouse.run_lock import only_reconciliation

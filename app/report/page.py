@@ -14,7 +14,7 @@ from app.report.charts import NARROW, WIDE, svg
 from app.report.model import Chart, Fold, Grid, Link, Page, Part, Section
 from app.report.words import NUMBERS, cell_text, runbook_target
 from app.terminal.program import PROGRAM
-from app.warehouse.query import plain
+from app.terminal.rows import plain
 
 KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link"}
 

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from app.report.findings import duration, short
 from app.terminal.moments import instant, instant_of
+from app.terminal.rows import plain
 from app.terminal.sizes import size_text
-from app.warehouse.query import plain
 
 NUMBERS = frozenset({"number", "ratio", "seconds", "ms", "bytes", "rate"})
 """Kinds of column that are aligned to the right."""

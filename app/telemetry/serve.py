@@ -17,8 +17,8 @@ from app.telemetry import say as say_to_log
 from app.telemetry.endpoints import endpoints
 from app.telemetry.exporter import Exporter
 from app.telemetry.listen import OF_METRICS, OF_RUN, taken
+from app.terminal.rows import plain
 from app.warehouse import manifest
-from app.warehouse.query import plain
 from app.warehouse.relations import Warehouse
 
 if TYPE_CHECKING:

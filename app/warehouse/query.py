@@ -5,28 +5,19 @@
 
 from __future__ import annotations
 
-import base64
-import csv
 import json
-import math
 import re
-import shutil
 import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, TextIO
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 
 from app.errors import UserError, did_you_mean
 from app.terminal.interrupt import stoppable
-from app.terminal.moments import instant
-from app.terminal.printable import printable
+from app.terminal.rows import SHOWN_ROWS, WRITERS, write_json, write_table
 from app.warehouse.ddl import ENGINES, ddl
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.memory import bounded, default_bytes
@@ -39,12 +30,6 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 Output = Literal["table", "json", "csv"]
-SHOWN_ROWS = 200
-"""Rows of a printed table; JSON and CSV have all."""
-COUNTED_ROWS = 1000
-"""Rows that are counted beyond the printed ones before the count stops."""
-LEAST_TEXT = 24
-"""Least width of a wrapped last column on a terminal."""
 FIRST_WORDS = frozenset({"from", "select", "with", "describe", "show", "summarize", "values"})
 """Words that begin SQL and no question."""
 
@@ -217,134 +202,3 @@ def _ddl(warehouse: Warehouse, engine: str, name: str | None, as_json: bool) -> 
 def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:
     while block := connection.fetchmany(2000):
         yield from block
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it: dates in ISO form, bytes in base64, no NaN; integers are exact."""
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, datetime):
-        return instant(value)
-    if isinstance(value, date | time):
-        return value.isoformat()
-    if isinstance(value, timedelta | UUID):
-        return str(value)
-    return value
-
-
-def write_json(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
-    """An array of objects, one per line, written as the rows come."""
-    unique = [n if n not in names[:i] else f"{n}_{i}" for i, n in enumerate(names)]
-    between = "[\n"
-    for row in rows:
-        record = dict(zip(unique, map(plain, row), strict=True))
-        out.write(between + json.dumps(record, ensure_ascii=False))
-        between = ",\n"
-    out.write("[]\n" if between == "[\n" else "\n]\n")
-
-
-def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
-    """Comma-separated values with a header; null is empty, lists and maps are JSON."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    for row in rows:
-        writer.writerow([_cell(value) for value in row])
-
-
-def write_table(
-    names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO,
-    shown_rows: int | None = SHOWN_ROWS, more: str = "--rows N shows more",
-) -> None:
-    """Print aligned columns, numbers to the right, of at most `shown_rows` rows (None: all).
-
-    The number of rows follows, with `more`. On a terminal a table that is too wide has its last
-    column wrapped, or one column per line.
-    """
-    kept: list[Sequence[Any]] = []
-    beyond = 0
-    for row in rows:
-        if shown_rows is None or len(kept) < shown_rows:
-            kept.append(row)
-        elif (beyond := beyond + 1) == COUNTED_ROWS:
-            break
-    numbers = [all(_is_number(row[i]) for row in kept) for i in range(len(names))]
-    cells = [[printable(" ".join(_cell(value).split("\n"))) for value in row] for row in kept]
-    for line in _laid_out(names, cells, numbers, _width(out)):
-        out.write(line.rstrip() + "\n")
-    if beyond:
-        total = len(kept) + beyond
-        least = "at least " if beyond == COUNTED_ROWS else ""
-        out.write(f"{len(kept):,} of {least}{total:,} rows; {more}\n")
-    elif not kept:
-        out.write("no rows\n")
-
-
-def _width(out: TextIO) -> int | None:
-    """Width of the terminal; None for a file or pipe, whose lines may have any length."""
-    return shutil.get_terminal_size().columns if out.isatty() else None
-
-
-def _laid_out(
-    names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool],
-    width: int | None,
-) -> Iterator[str]:
-    """The lines of a table, wrapped to a width between words."""
-    if not names:
-        return
-    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-    before = sum(widths[:-1]) + 2 * (len(names) - 1)
-    if width is not None and before + widths[-1] > width:
-        if numbers[-1] or width - before < LEAST_TEXT:
-            yield from _one_a_line(names, cells, width)
-            return
-        widths[-1] = width - before
-    for line in (list(names), ["-" * one for one in widths], *cells):
-        *first, last = line
-        start = "".join(
-            (c.rjust(w) if n else c.ljust(w)) + "  "
-            for c, w, n in zip(first, widths, numbers, strict=False)
-        )
-        parts = textwrap.wrap(last, widths[-1], break_long_words=False, break_on_hyphens=False)
-        for i, part in enumerate(parts or [""]):
-            shown = part.rjust(widths[-1]) if numbers[-1] else part
-            yield (start if i == 0 else " " * before) + shown
-
-
-def _one_a_line(
-    names: Sequence[str], cells: Sequence[Sequence[str]], width: int
-) -> Iterator[str]:
-    """Every row as a block with one column per line."""
-    name_width = max(map(len, names))
-    for number, row in enumerate(cells, 1):
-        yield f"-- {number} ".ljust(width, "-")
-        for name, cell in zip(names, row, strict=True):
-            yield from textwrap.wrap(
-                cell, width, initial_indent=name.ljust(name_width) + "  ",
-                subsequent_indent=" " * (name_width + 2), break_long_words=False,
-                break_on_hyphens=False,
-            ) or [name]
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (
-        isinstance(value, int | float | Decimal) and not isinstance(value, bool))
-
-
-def _cell(value: Any) -> str:
-    value = plain(value)
-    if value is None:
-        return ""
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-WRITERS = {"table": write_table, "json": write_json, "csv": write_csv}

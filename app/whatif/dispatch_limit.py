@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.errors import UserError
-from app.warehouse.query import write_json, write_table
+from app.terminal.rows import write_json, write_table
 from app.warehouse.relations import Warehouse, connect
 from state.rate_limits.dispatch import DISPATCH, PUBLISH, Quota, permits
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from app.errors import UserError
 from app.stream.operators import operators
-from app.warehouse.query import write_json, write_table
+from app.terminal.rows import write_json, write_table
 from app.warehouse.questions.question import MOST
 from app.warehouse.relations import Warehouse
 from app.warehouse.tables import TABLES

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.cli import main
-from app.warehouse.query import plain
+from app.terminal.rows import plain
 from app.warehouse.relations import Warehouse, connect
 from tests.explain.asking import ALL
 from tests.explain.rows import TRACES

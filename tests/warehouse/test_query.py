@@ -10,7 +10,8 @@ import json
 import pytest
 
 from app.errors import UserError
-from app.warehouse.query import query, tables, write_table
+from app.terminal.rows import write_table
+from app.warehouse.query import query, tables
 from app.warehouse.tables import TABLES, VIEWS
 from tests.throttle_rows import OTHER, START_MS, TOPIC, event, frame, window, write
 

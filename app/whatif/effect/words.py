@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.terminal.printable import printable
-from app.warehouse.query import write_table
+from app.terminal.rows import write_table
 from app.whatif.effect.compare import (
     BY_NAME,
     MEASURES,

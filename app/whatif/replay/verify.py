@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.terminal.counts import counted
-from app.warehouse.query import plain
+from app.terminal.rows import plain
 from app.warehouse.relations import Warehouse, connect
 from app.whatif.replay.archive import FIRST_MS, LAST_MS
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from app.errors import UserError
 from app.terminal.outputs import require_folder
 from app.terminal.printable import printable
-from app.warehouse.query import write_table
+from app.terminal.rows import write_table
 from app.whatif.replay.archive import WHOLE, Span
 from app.whatif.suggest import documents
 from app.whatif.suggest.history import BOTH, LIMITS, RATES, History, Named, Rate
