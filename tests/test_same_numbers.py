@@ -12,7 +12,7 @@ import pytest
 
 from app.cli import main
 from app.config.settings import Settings
-from app.report.findings import sentences
+from app.report.findings.throttling import sentences
 from app.setup.demo import summary
 from tests.explain.asking import ALL, texts
 from tests.explain.rows import of_job

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.report import findings
+from app.report.findings.backlogs import (
+    BACKLOG_CHECK_COLUMNS,
+    BACKLOG_EVICTION_COLUMNS,
+    BACKLOG_SUBSCRIPTION_COLUMNS,
+    SOON_S,
+    backlog_sentences,
+)
+from app.report.findings.cache import cache_sentence
+from app.report.findings.large_messages import (
+    CHUNK_EVENT_COLUMNS,
+    INCOMPLETE_COLUMNS,
+    MESSAGE_COLUMNS,
+    large_message_sentence,
+)
+from app.report.findings.producer_ids import DECISION_COLUMNS, producer_id_sentences
+from app.report.findings.throttling import THROTTLE_COLUMNS, sentences, summarise
 from app.report.model import Row, Section, Tile
 from app.report.reader import Reader
 from app.report.sections import (
@@ -80,7 +95,7 @@ def _facts(reader: Reader) -> Row:
     return {
         "pauses": reader.row(throttling.TOTALS), "quotas": reader.row(quotas.SUMMARY),
         "backlogs": reader.row(backlogs.SUMMARY),
-        "soon": reader.row(backlogs.SOON, within=findings.SOON_S)["topics"],
+        "soon": reader.row(backlogs.SOON, within=SOON_S)["topics"],
         "ids": reader.row(principals.SUMMARY), "large": large_messages.totals(reader),
         "cache": reads["hits"] / reads["reads"] if reads["reads"] else None,
         "quarantined": reader.row(data_quality.QUARANTINED)["records"],
@@ -145,22 +160,22 @@ def _findings(reader: Reader) -> list[str]:
     result = []
     total = reader.row(_PAUSED)
     if total["topics"]:
-        events = reader.rows(_MARKS.format(columns=_listed(findings.THROTTLE_COLUMNS)))
-        result += findings.sentences(findings.summarise(
+        events = reader.rows(_MARKS.format(columns=_listed(THROTTLE_COLUMNS)))
+        result += sentences(summarise(
             events, [total], [], reader.ask("shared-limits", SHARED)))
-    result += findings.producer_id_sentences(
-        reader.columns("producer_id_decisions", findings.DECISION_COLUMNS))
-    large = findings.large_message_sentence(
-        reader.columns("chunk_messages", findings.MESSAGE_COLUMNS),
-        reader.columns("chunk_events", findings.CHUNK_EVENT_COLUMNS),
-        reader.columns("incomplete_messages", findings.INCOMPLETE_COLUMNS))
+    result += producer_id_sentences(
+        reader.columns("producer_id_decisions", DECISION_COLUMNS))
+    large = large_message_sentence(
+        reader.columns("chunk_messages", MESSAGE_COLUMNS),
+        reader.columns("chunk_events", CHUNK_EVENT_COLUMNS),
+        reader.columns("incomplete_messages", INCOMPLETE_COLUMNS))
     result += [] if large is None else [large]
-    result += findings.backlog_sentences(
-        reader.rows(_CHECKS.format(columns=_listed(findings.BACKLOG_CHECK_COLUMNS))),
-        reader.rows(_AHEAD.format(columns=_listed(findings.BACKLOG_SUBSCRIPTION_COLUMNS)),
-                    within=findings.SOON_S),
-        reader.columns("backlog_evictions", findings.BACKLOG_EVICTION_COLUMNS))
-    cached = findings.cache_sentence(reader.rows(cache.TOTALS))
+    result += backlog_sentences(
+        reader.rows(_CHECKS.format(columns=_listed(BACKLOG_CHECK_COLUMNS))),
+        reader.rows(_AHEAD.format(columns=_listed(BACKLOG_SUBSCRIPTION_COLUMNS)),
+                    within=SOON_S),
+        reader.columns("backlog_evictions", BACKLOG_EVICTION_COLUMNS))
+    cached = cache_sentence(reader.rows(cache.TOTALS))
     return [*result, *([] if cached is None else [cached])]
 
 

@@ -15,7 +15,30 @@ from app.generate.configuration import document
 from app.generate.scenario import load_scenario
 from app.generate.trace import Trace, plan_trace
 from app.generate.write import write_files, write_policies
-from app.report import findings
+from app.report.findings import printed
+from app.report.findings.backlogs import (
+    BACKLOG_CHECK_COLUMNS,
+    BACKLOG_EVICTION_COLUMNS,
+    BACKLOG_SUBSCRIPTION_COLUMNS,
+    backlog_sentences,
+)
+from app.report.findings.cache import CACHE_COLUMNS, cache_sentence
+from app.report.findings.large_messages import (
+    CHUNK_EVENT_COLUMNS,
+    INCOMPLETE_COLUMNS,
+    MESSAGE_COLUMNS,
+    large_message_sentence,
+)
+from app.report.findings.producer_ids import DECISION_COLUMNS, producer_id_sentences
+from app.report.findings.throttling import (
+    QUARANTINE_COLUMNS,
+    STATS_COLUMNS,
+    THROTTLE_COLUMNS,
+    Summary,
+    other_protocol,
+    summarise,
+)
+from app.report.findings.words import duration
 from app.setup.demo_folder import prepare
 from app.setup.demo_scenario import Asked
 from app.setup.recording import Recording, render
@@ -36,23 +59,23 @@ def demo(out: Path, asked: Asked) -> int:
     _process(config)
     console.print(f"Processed and committed in {time.monotonic() - began:.0f} s. Findings:\n",
                   markup=False)
-    findings.render(summary(out / "warehouse"), console, of_other_jobs(out / "warehouse"))
-    other = findings.other_protocol(
-        _rows(out / "warehouse" / "topic_throttle_stats", findings.STATS_COLUMNS),
+    printed.render(summary(out / "warehouse"), console, of_other_jobs(out / "warehouse"))
+    other = other_protocol(
+        _rows(out / "warehouse" / "topic_throttle_stats", STATS_COLUMNS),
         _with_exchange(config),
     )
     if other is not None:
         console.print()
-        findings.show(console, other)
+        printed.show(console, other)
     caches = _caches_compared(config, out)
     if caches is not None:
         console.print()
-        findings.show(console, caches)
+        printed.show(console, caches)
     if recording is not None:
         console.print()
         render(recording.compared(str(out / "warehouse")), console)
     _write_report(config, out / "report.html", console)
-    findings.render_next_steps(out, console)
+    printed.render_next_steps(out, console)
     return 0
 
 
@@ -78,7 +101,7 @@ def _recorded(out: Path, asked: Asked, recording: Recording, console: Console) -
     """The configuration of a recording."""
     console.print(
         f"A real broker made these events: {recording.broker} with Weir's plug-in and real "
-        f"clients, recorded for {findings.duration(recording.seconds * 10**9)}; "
+        f"clients, recorded for {duration(recording.seconds * 10**9)}; "
         f"{recording.events:,} events.",
         markup=False, soft_wrap=True,
     )
@@ -154,7 +177,7 @@ def _with_exchange(config: Path) -> list[dict[str, Any]]:
     tables = replayed(asked, ["rate_limits"])
     if "topic_throttle_stats" not in tables:
         return []
-    columns = list(findings.STATS_COLUMNS)
+    columns = list(STATS_COLUMNS)
     return tables["topic_throttle_stats"].select(columns).to_pylist()
 
 
@@ -177,34 +200,34 @@ def _caches_compared(config: Path, out: Path) -> str | None:
             f"{result.advice} The curves are in {picture}.")
 
 
-def summary(warehouse: Path) -> findings.Summary:
+def summary(warehouse: Path) -> Summary:
     from app.report.reader import Reader, Span
     from app.warehouse.relations import Warehouse
 
-    return findings.summarise(
-        _rows(warehouse / "throttle_events", findings.THROTTLE_COLUMNS),
-        _rows(warehouse / "topic_throttle_stats", findings.STATS_COLUMNS),
-        _rows(warehouse / "quarantine", findings.QUARANTINE_COLUMNS),
+    return summarise(
+        _rows(warehouse / "throttle_events", THROTTLE_COLUMNS),
+        _rows(warehouse / "topic_throttle_stats", STATS_COLUMNS),
+        _rows(warehouse / "quarantine", QUARANTINE_COLUMNS),
         Reader(Warehouse(str(warehouse)), Span()).ask("shared-limits", 1000),
     )
 
 
 def of_other_jobs(warehouse: Path) -> list[str]:
     """The findings of the jobs besides rate_limits; a table without rows adds nothing."""
-    large = findings.large_message_sentence(
-        _rows(warehouse / "chunk_messages", findings.MESSAGE_COLUMNS),
-        _rows(warehouse / "chunk_events", findings.CHUNK_EVENT_COLUMNS),
-        _rows(warehouse / "incomplete_messages", findings.INCOMPLETE_COLUMNS),
+    large = large_message_sentence(
+        _rows(warehouse / "chunk_messages", MESSAGE_COLUMNS),
+        _rows(warehouse / "chunk_events", CHUNK_EVENT_COLUMNS),
+        _rows(warehouse / "incomplete_messages", INCOMPLETE_COLUMNS),
     )
-    backlog = findings.backlog_sentences(
-        _rows(warehouse / "backlog_checks", findings.BACKLOG_CHECK_COLUMNS),
-        _rows(warehouse / "backlog_subscriptions", findings.BACKLOG_SUBSCRIPTION_COLUMNS),
-        _rows(warehouse / "backlog_evictions", findings.BACKLOG_EVICTION_COLUMNS),
+    backlog = backlog_sentences(
+        _rows(warehouse / "backlog_checks", BACKLOG_CHECK_COLUMNS),
+        _rows(warehouse / "backlog_subscriptions", BACKLOG_SUBSCRIPTION_COLUMNS),
+        _rows(warehouse / "backlog_evictions", BACKLOG_EVICTION_COLUMNS),
     )
-    cache = findings.cache_sentence(
-        _rows(warehouse / "cache_stats", findings.CACHE_COLUMNS))
-    decisions = _rows(warehouse / "producer_id_decisions", findings.DECISION_COLUMNS)
-    return [*findings.producer_id_sentences(decisions), *([] if large is None else [large]),
+    cache = cache_sentence(
+        _rows(warehouse / "cache_stats", CACHE_COLUMNS))
+    decisions = _rows(warehouse / "producer_id_decisions", DECISION_COLUMNS)
+    return [*producer_id_sentences(decisions), *([] if large is None else [large]),
             *backlog, *([] if cache is None else [cache])]
 
 

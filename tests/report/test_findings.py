@@ -15,27 +15,26 @@ from app.config.settings import Settings, load_settings
 from app.errors import UserError
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
-from app.report.findings import (
+from app.report.findings.backlogs import backlog_sentences
+from app.report.findings.cache import cache_sentence
+from app.report.findings.large_messages import (
     CHUNK_EVENT_COLUMNS,
-    DECISION_COLUMNS,
     INCOMPLETE_COLUMNS,
     MESSAGE_COLUMNS,
+    large_message_sentence,
+)
+from app.report.findings.printed import QUERIES, render, render_next_steps
+from app.report.findings.producer_ids import DECISION_COLUMNS, producer_id_sentences
+from app.report.findings.throttling import (
     QUARANTINE_COLUMNS,
-    QUERIES,
     STATS_COLUMNS,
     THROTTLE_COLUMNS,
     Cause,
-    backlog_sentences,
-    cache_sentence,
-    duration,
-    large_message_sentence,
     other_protocol,
-    producer_id_sentences,
-    render,
-    render_next_steps,
     sentences,
     summarise,
 )
+from app.report.findings.words import duration
 from app.setup import demo as command
 from app.setup.demo_scenario import Asked
 from app.warehouse.run_lock import only_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app.report.charts import curves, lines
-from app.report.findings import cache_sentence
+from app.report.findings.cache import cache_sentence
 from app.report.model import Chart, Column, Grid, Row, Section
 from app.report.words import time_text
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from app.report.charts import bars
-from app.report.findings import EXPIRED, GIVEN_UP, LOST, short
+from app.report.findings.large_messages import EXPIRED, GIVEN_UP, LOST
+from app.report.findings.words import short
 from app.report.model import Chart, Column, Grid, Section
 from app.report.reader import Reader
 from app.terminal.counts import counted

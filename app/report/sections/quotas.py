@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.report.charts import limit_mark, plain_bars
-from app.report.findings import short
+from app.report.findings.words import short
 from app.report.model import Chart, Column, Grid, Section
 from app.report.reader import Reader
 from app.report.words import percent_text

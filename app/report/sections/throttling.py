@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from app.report.charts import OTHERS, OWN, SHARED, bars, heat, pauses, stacked_time
-from app.report.findings import short
+from app.report.findings.words import short
 from app.report.model import Chart, Column, Frame, Grid, Row, Section
 from app.report.reader import Reader
 from app.report.words import percent_text, seconds_text

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.report.build import day
 from app.report.charts import OTHERS, OWN, SHARED, bars, lines
-from app.report.findings import short
+from app.report.findings.words import short
 from app.report.model import Chart, Column, Grid, Page, Row, Section, Tile
 from app.report.page import html
 from app.report.words import number_text, seconds_text, time_text

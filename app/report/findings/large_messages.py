@@ -1,0 +1,91 @@
+"""Findings about large messages: how many arrived, and why the others did not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from app.report.findings.words import DELIVERY, NAMED, Row, number_of, was
+
+Message = tuple[str, str, str, str]
+"""Cluster, topic, subscription, uuid: a large message as one subscription has it."""
+MESSAGE_COLUMNS = ("cluster", "topic", "subscription", "uuid")
+CHUNK_EVENT_COLUMNS = (*MESSAGE_COLUMNS, "consumer", "outcome")
+INCOMPLETE_COLUMNS = (*MESSAGE_COLUMNS, "producer_name", "window_start_ms")
+EXPIRED = frozenset({"EXPIRED"})
+LOST = frozenset({"GAP", "NO_FIRST_CHUNK", "SHARED_ORPHAN"})
+GIVEN_UP = frozenset({"EVICTED", "ORPHANED", "GIVEN_UP_COUNT", "GIVEN_UP_OVERFLOW",
+                      "COUNT_EXCEPTION", "OVERFLOW_EXCEPTION"})
+"""Outcomes that end a large message, by reason; a message may have several."""
+
+
+def large_message_sentence(
+    messages: Iterable[Row], events: Iterable[Row], incomplete: Iterable[Row]
+) -> str | None:
+    """The number of complete large messages, and why the others are not, from rows of
+    chunk_messages, chunk_events and incomplete_messages; None without any."""
+    events, incomplete = list(events), list(incomplete)
+    fates = _fates(messages, events, incomplete)
+    known = set().union(*fates.values())
+    if not known:
+        return None
+    producers = {_message(r): r["producer_name"] for r in incomplete}
+    consumers = {_message(r): r["consumer"] for r in events if r["outcome"] in LOST}
+    parts = [
+        _part(fates["expired"], "never got {its} last chunk", "producer", producers),
+        _part(fates["lost"], "{was} given up because of a lost chunk", "consumer", consumers),
+        _part(fates["given_up"], "{was} given up for other reasons"),
+        _part(fates["waiting"], "{waits} for a chunk", "producer", producers),
+    ]
+    # A message counts once per subscription; with one of them each, these are the messages.
+    once = len({(m[0], m[1], m[3]) for m in known}) == len(known)
+    complete = len(fates["complete"])
+    arrived = "all" if complete == len(known) > 1 else f"{complete:,}"
+    result = ", ".join(part for part in parts if part)
+    return (f"Of {number_of(len(known), 'large message' if once else DELIVERY)} {arrived} arrived "
+            f"complete{'; ' if result else ''}{result}.")
+
+
+def _fates(
+    messages: Iterable[Row], events: list[Row], incomplete: list[Row]
+) -> dict[str, set[Message]]:
+    """The outcome of each large message in each subscription; the first that applies."""
+    fates = {"complete": {_message(row) for row in messages}}
+    for name, outcomes in (("expired", EXPIRED), ("given_up", GIVEN_UP), ("lost", LOST)):
+        fates[name] = {_message(r) for r in events if r["outcome"] in outcomes}
+    newest: dict[str, int] = {}
+    for row in incomplete:
+        newest[row["cluster"]] = max(newest.get(row["cluster"], 0), row["window_start_ms"])
+    fates["waiting"] = {
+        _message(r) for r in incomplete if r["window_start_ms"] == newest[r["cluster"]]
+    }
+    known: set[Message] = set()
+    for name, own in fates.items():
+        fates[name] = own - known
+        known |= own
+    return fates
+
+
+def _message(row: Row) -> Message:
+    return row["cluster"], row["topic"], row["subscription"], row["uuid"]
+
+
+def _part(
+    own: set[Message], words: str, noun: str = "", names: Mapping[Message, str | None] | None = None
+) -> str:
+    """A number of messages with their outcome and who was involved; nothing without any."""
+    if not own:
+        return ""
+    one = len(own) == 1
+    result = words.format(its="its" if one else "their", was=was(len(own)),
+                        waits="waits" if one else "wait")
+    return f"{len(own):,} {result}" + _named(noun, [(names or {}).get(m) for m in own])
+
+
+def _named(noun: str, names: list[str | None]) -> str:
+    """The names that occur most often, in brackets."""
+    found = [name for name, _ in Counter(sorted(n for n in names if n)).most_common()]
+    if not found:
+        return ""
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return f" ({noun}{'' if len(found) == 1 else 's'} {', '.join(found[:NAMED])}{more})"

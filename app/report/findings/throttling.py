@@ -1,0 +1,201 @@
+"""Findings about pauses by publish limits: causes, their effects and sentences."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from app.report.findings.words import Row, duration, number_of, percent, short
+
+THROTTLE_COLUMNS = (
+    "cluster", "broker", "cnx_id", "ts_mono_ns", "ts_wall_ms", "row_no", "reads_paused",
+    "limiter", "limiter_name", "topic", "culprit_topic", "collateral_topics",
+)
+STATS_COLUMNS = ("topic", "culprit_ns", "shared_ns", "collateral_ns")
+QUARANTINE_COLUMNS = ("reason_code", "source_partition", "source_offset")
+SHOWN = 8
+
+
+@dataclass
+class Cause:
+    """One limit that paused connections, and the effect."""
+
+    limiter: str
+    name: str
+    """Topic, group, broker, connection or IO thread."""
+    cluster: str = ""
+    broker: str = ""
+    """Where a shared limit holds; empty for a topic's own."""
+    pauses: int = 0
+    paused_ns: int = 0
+    open_pauses: int = 0
+    """Pauses that had not ended when the tables were read."""
+    topics: set[str] = field(default_factory=set)
+    """Topics on the connections that were paused; without the culprit of a topic's own limit."""
+    first_ms: int | None = None
+    most_used_by: str | None = None
+    """The topic that used most of a shared limit."""
+    share: float | None = None
+    used: str = "messages"
+    """What `share` is a share of: messages or bytes."""
+
+    @property
+    def key(self) -> tuple[str, str, str, str | None]:
+        """The columns by which `shared-limits` identifies a shared limit."""
+        return self.cluster, self.broker, self.limiter, self.name
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The sums over the tables of a warehouse."""
+
+    causes: tuple[Cause, ...]
+    """By paused time, longest first."""
+    culprit_ns: int
+    shared_ns: int
+    collateral_ns: int
+    """Paused time of all topics, by whose limit it was (ns)."""
+    quarantined: dict[str, int]
+    """Records by code of the broken rule; a record may break several."""
+    quarantined_records: int
+
+    @property
+    def paused_ns(self) -> int:
+        """Paused time of all topics (ns)."""
+        return self.culprit_ns + self.shared_ns + self.collateral_ns
+
+
+def summarise(
+    throttle_events: Iterable[Row], topic_throttle_stats: Iterable[Row], quarantine: Iterable[Row],
+    shared_limits: Iterable[Row] = (),
+) -> Summary:
+    """The summary of rows of three tables and of the question `shared-limits`; rows may come in
+    any order."""
+    paused = Counter[str]()
+    for row in topic_throttle_stats:
+        paused.update({name: row[name] or 0 for name in ("culprit_ns", "shared_ns",
+                                                         "collateral_ns")})
+    most = {(row["cluster"], row["broker"], row["limiter"], row["limiter_name"]): row
+            for row in shared_limits}
+    causes = sorted(_causes(throttle_events).values(), key=lambda c: (-c.paused_ns, c.name))
+    for cause in causes:
+        row = most.get(cause.key, {})
+        if row.get("most_used_by") and row["share"]:
+            cause.most_used_by, cause.share = row["most_used_by"], row["share"]
+            cause.used = row["used"]
+    records = {(r["reason_code"], r["source_partition"], r["source_offset"]) for r in quarantine}
+    counts = Counter(code for code, _, _ in records)
+    return Summary(tuple(causes), *(paused[name] for name in ("culprit_ns", "shared_ns",
+                                                              "collateral_ns")),
+                   dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+                   len({record[1:] for record in records}))
+
+
+def _causes(rows: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
+    """Joins the first and the last row of each pause; a pause belongs to the limit that began it.
+
+    Rows that neither pause nor resume reads are optional.
+    """
+    by_connection: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        by_connection[row["cluster"], row["broker"], row["cnx_id"]].append(row)
+    causes: dict[tuple[str, ...], Cause] = {}
+    for changes in by_connection.values():
+        # Wall time first: the monotonic clock restarts with the broker.
+        changes.sort(key=lambda r: (r["ts_wall_ms"] or 0, r["ts_mono_ns"] or 0, r["row_no"]))
+        open_since: tuple[Cause, int] | None = None
+        for row in changes:
+            if row["reads_paused"] and open_since is None:
+                cause = _cause_of(row, causes)
+                open_since = cause, row["ts_mono_ns"]
+            elif not row["reads_paused"] and open_since is not None:
+                cause, since = open_since
+                cause.paused_ns += max(0, row["ts_mono_ns"] - since)
+                cause.open_pauses -= 1
+                open_since = None
+    return causes
+
+
+def _cause_of(row: Row, causes: dict[tuple[str, ...], Cause]) -> Cause:
+    limiter = row["limiter"]
+    topics = {row["topic"], *(row["collateral_topics"] or ())} - {None}
+    if limiter == "topic":
+        name, where = row["culprit_topic"], ("", "")
+        topics -= {name}
+    else:
+        # rows of earlier versions do not name the limit
+        name = row["limiter_name"] or (row["cnx_id"] if limiter == "connection" else row["broker"])
+        where = row["cluster"], row["broker"]
+    cause = causes.setdefault((limiter, name, *where), Cause(limiter, name, *where))
+    cause.pauses += 1
+    cause.open_pauses += 1
+    cause.topics |= topics
+    at = row["ts_wall_ms"]
+    if at is not None:
+        cause.first_ms = at if cause.first_ms is None else min(cause.first_ms, at)
+    return cause
+
+
+def sentences(summary: Summary) -> list[str]:
+    """The main findings as sentences, the longest pause first."""
+    if not summary.causes:
+        result = ["No connection was paused: every topic stayed within its limits."]
+    else:
+        result = [_sentence(cause) for cause in summary.causes[:SHOWN]]
+    parts = [
+        f"{round(100 * ns / summary.paused_ns)} % {words}" for ns, words in (
+            (summary.culprit_ns, "for their own limits"),
+            (summary.shared_ns, "for limits that they share"),
+            (summary.collateral_ns, "for the limits of other topics"),
+        ) if ns
+    ]
+    if parts:
+        result.append(f"Paused time, summed over topics, is {duration(summary.paused_ns)}: "
+                    f"{_listed(parts)}.")
+    return result
+
+
+def _listed(parts: list[str]) -> str:
+    """a, b and c."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def other_protocol(stats: Iterable[Row], with_exchange: Iterable[Row]) -> str | None:
+    """The pauses for the limits of others that the throttle command would have avoided,
+    from rows of topic_throttle_stats without and with it; None without any."""
+    lost: dict[str, int] = defaultdict(int)
+    for row in stats:
+        lost[row["topic"]] += row["collateral_ns"] or 0
+    victims = [topic for topic, ns in lost.items() if ns]
+    if not victims:
+        return None
+    after = sum(row["collateral_ns"] or 0 for row in with_exchange)
+    return (f"With the throttle command of PIP-385, if every client supported it, the "
+            f"{number_of(len(victims), 'topic')} paused for the limits of other topics would have "
+            f"been paused for {duration(after)} instead of {duration(sum(lost.values()))}, summed "
+            "over topics.")
+
+
+def _sentence(cause: Cause) -> str:
+    # the time of several pauses is a sum over connections, which may pause at the same time
+    summed = ", summed over pauses" if cause.pauses > 1 else ""
+    paused = f"{duration(cause.paused_ns)}{summed}"
+    times, topics = number_of(cause.pauses, "time"), len(cause.topics)
+    if cause.limiter == "topic":
+        begin = f"Topic {short(cause.name)} exceeded its limit {times}"
+        end = (f"it and {number_of(topics, 'other topic')} were paused for {paused}"
+               if topics else f"it was paused for {paused}, and no other topic was")
+        return f"{begin}; {end}."
+    begin = {
+        "resource_group": f"Resource group {cause.name} was over its limit on {cause.broker}",
+        "broker": f"Broker {cause.name} was over its own limit",
+        "connection": f"Connection {cause.name} had too many requests in flight",
+        "io_thread": f"IO thread {cause.name} of {cause.broker} had too many bytes in its buffers",
+    }[cause.limiter]
+    used = ""
+    if cause.most_used_by is not None:
+        used = f"; {short(cause.most_used_by)} used most ({percent(cause.share)} of the " \
+               f"{cause.used})"
+    return (f"{begin} {times}: connections with {number_of(topics, 'topic')} were paused for "
+            f"{paused}{used}.")
