@@ -1,6 +1,6 @@
-"""The configuration: the keys of `configs/weir.yaml`, read, checked and with their defaults.
+"""The configuration: the keys of `configs/weir.yaml`, read and checked, with their defaults.
 
-One module for each section (`source`, `jobs`, `alerts`, `metrics`, `quality`, pollers, throttle
-feed), on the base in `base`; `settings` puts them together, and is where to start reading.
-Imports `app.terminal` and `app.errors` only, besides the policies of `state`.
+Start with `settings`, which combines the sections. Each section has a module (`source`, `jobs`,
+`alerts`, `metrics`, `quality`, pollers, throttle feed) on the base in `base`. Imports only
+`app.terminal`, `app.errors` and the policies of `state`.
 """

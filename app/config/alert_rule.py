@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
 def duration_of(value: Any) -> Any:
-    """Milliseconds of a duration such as 90s, 5m or 1h30m; a whole number stays what it is."""
+    """Milliseconds of a duration such as 90s, 5m or 1h30m; a whole number is returned unchanged."""
     return duration_ms(value) if isinstance(value, str) else value
 
 
@@ -27,10 +27,11 @@ class Rule(Model):
 
     name: Text
     sql: Text
-    """Gives start_ms, end_ms, value, labels, and further columns for the summary."""
+    """Returns start_ms, end_ms, value, labels, and further columns for the summary."""
     now: Text
-    """SQL that gives the time which the tables have reached (ms since the epoch; null while they
-    are empty), or the name of a table of windows."""
+    """SQL that returns the time that the tables have reached (ms since the epoch; null while they
+    are empty), or the name of a table of windows.
+    """
     for_ms: Annotated[int, Field(ge=0), BeforeValidator(duration_of)] = Field(0, alias="for")
     severity: Severity
     summary: Text
@@ -39,7 +40,7 @@ class Rule(Model):
     labels: list[Text] | None = None
     """Columns that identify an alert; None: all but start_ms, end_ms and value."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    """How many alerts of the rule are kept at a time."""
+    """Number of alerts of the rule that are kept at a time."""
 
     @model_validator(mode="before")
     @classmethod

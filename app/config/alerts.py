@@ -49,7 +49,7 @@ class _HttpSink(Model):
 
     @property
     def title(self) -> str:
-        """The sink in messages: its type and host, without what may be a secret."""
+        """The sink in messages: its type and host, without secrets."""
         return f"{self.type} {_host_only(self.url)}"  # type: ignore[attr-defined]
 
     def address(self) -> str:
@@ -122,8 +122,9 @@ class AlertSettings(Model):
 
 
 def _host_only(url: str) -> str:
-    """An address without what may be a secret: user, password, and path or query, as chat services
-    have it. Variables stay."""
+    """An address without its possibly secret parts: user, password, path and query, in which chat
+    services have tokens. Variables stay.
+    """
     if ENV.fullmatch(url):
         return url
     match = _MAY_CARRY_SECRET.fullmatch(without_users(url))

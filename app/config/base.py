@@ -30,7 +30,7 @@ UNIT_OF_KEY = {
     1: re.compile(r"(_ms|\.ms|Ms|Millis|MillisMax)$"),
     1000: re.compile(r"((?<!_per)_s|[._]seconds|Seconds)$"),
 }
-"""Milliseconds in the unit of a key, and how the name of such a key ends."""
+"""Milliseconds in a unit, by the ending of the key's name."""
 Milliseconds = parameters.Milliseconds
 Positive = parameters.Positive
 
@@ -122,7 +122,7 @@ def resolved(options: dict[str, str], where: str) -> dict[str, str]:
 
 
 def as_text(value: Any) -> Any:
-    """Options are text for their readers; numbers and switches may be written as such."""
+    """Options are text for their readers; numbers and booleans may be written as such."""
     if not isinstance(value, dict):
         return value
     plain = (str, int, float)

@@ -11,7 +11,7 @@ from app.config.maintenance import DAY_MS, HOUR_MS
 
 
 class ForecastSettings(Model):
-    """Forecasts during a run, and the history that each is made from."""
+    """Forecasts during a run, and the history that they are based on."""
 
     interval_ms: Positive | None = None
     history_ms: Annotated[int, Field(ge=HOUR_MS, le=90 * DAY_MS)] = 14 * DAY_MS

@@ -14,7 +14,7 @@ WHERE = "source.groups"
 
 
 class KafkaGroupsSettings(ChosenTopics):
-    """A Kafka cluster, which groups and topics of it are polled, and where the polls are kept."""
+    """A Kafka cluster: the groups and topics that are polled, and where the polls are stored."""
 
     cluster: Annotated[str, Field(min_length=1)] = "kafka"
     broker: Annotated[str, Field(min_length=1)] = "kafka"
@@ -43,7 +43,7 @@ class KafkaGroupsSettings(ChosenTopics):
         return self
 
     def wants_group(self, name: str) -> bool:
-        """Whether a group is polled: any, unless some are chosen."""
+        """Whether a group is polled: every group, unless some are selected."""
         return not self.groups or chosen(name, self.groups)
 
     def client_options(self) -> dict[str, str]:

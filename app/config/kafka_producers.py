@@ -15,7 +15,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class OwnerRule(Model):
-    """Whose the producer ids of a topic or of a client id are."""
+    """The owner of producer ids of a topic or of a client id."""
 
     topic: NameOrPattern | None = None
     client_id: NameOrPattern | None = None
@@ -28,7 +28,7 @@ class OwnerRule(Model):
         return self
 
     def fits(self, topic: str, client_id: str | None) -> bool:
-        """Whether the rule is for an id of this client on this topic."""
+        """Whether the rule matches an id of this client on this topic."""
         if self.topic is not None and not chosen(topic, [self.topic]):
             return False
         if self.client_id is None:
@@ -37,8 +37,9 @@ class OwnerRule(Model):
 
 
 class KafkaProducersSettings(ChosenTopics):
-    """Which producer states of a Kafka cluster are polled, whose they are, and where the polls are
-    kept. The connection is in the options of the source."""
+    """The producer states of a Kafka cluster that are polled, their owners, and where the polls are
+    stored. The connection is in the options of the source.
+    """
 
     cluster: Text = "kafka"
     owners: list[OwnerRule] = []

@@ -11,7 +11,7 @@ from app.config.base import Model
 
 DAY_MS = 86_400_000
 PATTERN, INTERNAL = "^", "__"
-"""How a pattern begins, and how the name of a topic does that Kafka or a tool keeps for itself."""
+"""The beginning of a pattern, and that of the name of an internal topic of Kafka or a tool."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -20,7 +20,7 @@ def _one_or_many(names: Any) -> Any:
 
 
 def _pattern(name: str) -> str:
-    """A name, or a pattern that compiles; a ValueError for another."""
+    """A name, or a pattern that compiles; otherwise a ValueError."""
     if not name:
         raise ValueError("an empty name")
     if name.startswith(PATTERN):
@@ -32,7 +32,7 @@ def _pattern(name: str) -> str:
 
 
 def _topic(name: str) -> str:
-    """A name that a topic can have, or a pattern; a ValueError for another."""
+    """A valid name of a topic, or a pattern; otherwise a ValueError."""
     if name.startswith(PATTERN):
         return name
     if not _TOPIC.fullmatch(name):
@@ -58,12 +58,12 @@ TopicNames = Annotated[
 
 
 class ChosenTopics(Model):
-    """A section that chooses topics."""
+    """A section that selects topics."""
 
     topics: TopicNames = []
 
     def wants_topic(self, name: str) -> bool:
-        """Whether a topic is polled: any but internal ones, unless some are chosen."""
+        """Whether a topic is polled: every topic but internal ones, unless some are selected."""
         if _is_partition(name):
             return False  # a name that the contract takes for that of a partition
         if not name.startswith(INTERNAL):
@@ -72,7 +72,7 @@ class ChosenTopics(Model):
 
 
 def chosen(name: str, wanted: list[str]) -> bool:
-    """Whether a name is among names and patterns."""
+    """Whether a name matches one of some names and patterns."""
     return any(
         re.fullmatch(each, name) is not None if each.startswith(PATTERN) else each == name
         for each in wanted

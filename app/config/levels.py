@@ -1,9 +1,10 @@
-"""The levels of the policies of a configuration: what the jobs get of documents for many names.
+"""The levels of configured policies: how documents with patterns are passed to the jobs.
 
-A document of a single name gets what the patterns that match it say, key by key, so its own text is
-all that holds of the configuration. Patterns themselves go to the jobs, for names that only the
-stream brings (`state.engine.globs`). What one level says over another is the broker's rule, which
-the jobs know; only the tenant, which no broker has, is a part of the level of the namespace.
+A document of a single name is merged, key by key, with the patterns that match it, so its own text
+is everything that the configuration has for it. Patterns are also passed to the jobs, for names
+that only the stream brings (`state.engine.globs`). Which level overrides another is the broker's
+rule, which the jobs apply; only the tenant, which brokers do not have, belongs to the level of the
+namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Document = Mapping[str, Any]
 
 
 def source_of(document: Document) -> Source:
-    """Scope and name of a document as the jobs have them; patterns have scopes of their own."""
+    """Scope and name of a document for the jobs; patterns have scopes of their own."""
     scope, name = document["scope"], document["name"]
     if scope not in WITH_PATTERNS:
         return scope, name
@@ -30,20 +31,21 @@ def source_of(document: Document) -> Source:
 
 
 def full_pattern(pattern: str) -> str:
-    """Patterns of Pulsar topics without a scheme are of persistent ones; one without a slash is of
-    topics of Kafka, or `**`."""
+    """The full form of a pattern of topics: without a scheme it matches persistent topics of
+    Pulsar; without a slash (or as `**`) topics of Kafka.
+    """
     slashes = sum(part == (True, "/") for part in tokens(pattern))
     return pattern if "://" in pattern or not slashes else f"persistent://{pattern}"
 
 
 def for_many(documents: Sequence[Document]) -> dict[Source, Document]:
-    """The documents for many names, by scope and pattern."""
+    """The documents with patterns, by scope and pattern."""
     found = {source_of(document): document for document in documents}
     return {source: document for source, document in found.items() if source[0] in SCOPES}
 
 
 def compiled(documents: Sequence[Document]) -> list[dict[str, Any]]:
-    """The documents as the jobs get them, in their order."""
+    """The documents in the form that jobs take, in order."""
     patterns = for_many(documents)
     found = []
     for document in documents:

@@ -13,7 +13,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Retention(Model):
-    """Rows of a table, or those of one tenant in it, leave the table when they are older."""
+    """How long rows of a table, or of one tenant in it, are kept."""
 
     table: str
     tenant: str | None = None

@@ -1,5 +1,6 @@
-"""How patterns of names lie to each other: whether two match a name in common, and whether one
-matches all names of another."""
+"""Relations between patterns: whether two match a common name, and whether one matches all names of
+another.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
     from app.config.policy_files import Written
 
 OTHER = "\0"
-"""A character that no pattern has."""
+"""A character that occurs in no pattern."""
 
 
 class Conflict(NamedTuple):
-    """Two equally specific documents that match a name in common, and limits that differ."""
+    """Two equally specific documents that match a common name, and the limits that differ."""
 
     one: Written
     other: Written
@@ -26,7 +27,7 @@ class Conflict(NamedTuple):
 
 
 def conflicts(found: Sequence[Written]) -> Iterator[Conflict]:
-    """Pairs of documents for many names of which neither stands above the other."""
+    """Pairs of documents with patterns that are equally strong."""
     many = [(source_of(one.document), one) for one in found]
     many = [(source, one) for source, one in many if source[0] in SCOPES]
     for (a, one), (b, other) in combinations(many, 2):
@@ -52,7 +53,7 @@ States = frozenset[int]
 
 
 def _pairs(one: str, other: str) -> set[tuple[States, States]]:
-    """Where two patterns can be at once, after any text."""
+    """Positions that two patterns can have at the same time, after any text."""
     signs = {text for part in (one, other) for literal, text in tokens(part) if literal}
     signs |= {OTHER, "/"}
     begin = _closed(one, {0}), _closed(other, {0})

@@ -1,4 +1,4 @@
-"""Who owns what: the first rule that fits a cluster, tenant, namespace, topic or principal."""
+"""Owners: the first rule that matches a cluster, tenant, namespace, topic or principal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from app.config.reading import describe, read_yaml
 
 Text = Annotated[str, Field(min_length=1)]
 PLACES = ("cluster", "tenant", "namespace", "topic", "principal")
-"""What a rule may name, by patterns."""
+"""Properties that a rule may match by patterns."""
 _TOPIC = re.compile(r"(?:[a-z-]+://)?([^/]+)/(.+)/([^/]+)")
 
 
 class Owner(Model):
-    """Patterns (* for any characters, ? for one), and the owner of what fits all of them."""
+    """Patterns (* for any characters, ? for one), and the owner of everything that matches all of
+    them.
+    """
 
     cluster: Text | None = None
     tenant: Text | None = None
@@ -57,7 +59,7 @@ class Owner(Model):
         return {name: value for name, value in found.items() if value is not None}
 
     def fits(self, **names: str | None) -> bool:
-        """Whether every pattern fits; a name that is missing fits none."""
+        """Whether every pattern matches; a missing name matches none."""
         wanted = ((getattr(self, place), names.get(place)) for place in PLACES)
         return all(
             pattern is None or (name is not None and _pattern(pattern).fullmatch(name) is not None)
@@ -75,12 +77,13 @@ def owner_of(
 
 
 def short_principal(principal: str | None) -> str | None:
-    """A principal without its type, as tables have users: what follows the first colon."""
+    """A principal without its type, as tables have users: the part after the first colon."""
     return None if principal is None else principal.partition(":")[2] or principal
 
 
 def _parts(topic: str | None) -> dict[str, str | None]:
-    """Tenant, namespace and topic, without scheme and partition; a Kafka topic has only itself."""
+    """Tenant, namespace and topic, without scheme and partition; a Kafka topic has only its name.
+    """
     if topic is None:
         return {}
     name = re.sub(r"-partition-\d+$", "", topic)
@@ -98,8 +101,9 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 
 def owner_documents(document: dict[str, Any], folder: Path) -> tuple[list[Any], list[str]]:
-    """The rules of the configuration and of its files (paths relative to `folder`) in their order,
-    and the mistakes in the files."""
+    """The rules of the configuration and of its files (paths relative to `folder`), in order, and
+    the mistakes in the files.
+    """
     inline, files = document.get("owners"), document.get("owner_files")
     found: list[Any] = list(inline) if isinstance(inline, list) else []
     mistakes: list[str] = []

@@ -1,9 +1,9 @@
 """Checks of the policy documents of the configuration.
 
-`state.policies` defines a valid document, on the stream and here. A configuration is written
-by hand, so more is refused in it: an unknown or forgotten key, a rate below -1, a fraction of a
-message, and a topic that no record of the source can have. It has a level that the stream has not,
-the tenant, and its names of tenants, namespaces, topics and users may be patterns.
+`state.policies` defines a valid document, on the stream and here. Because people write
+configurations, more is refused here: an unknown or forgotten key, a rate below -1, a fraction of a
+message, and a topic that no record of the source can have. The configuration has a level that the
+stream lacks, the tenant, and its names of tenants, namespaces, topics and users may be patterns.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ FRACTIONS = (
 
 
 def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, str]]:
-    """Every mistake of a policy document as (key, what is wrong with it).
+    """Every mistake of a policy document as (key, problem).
 
-    `kafka_topics`: records of the source can have topics of Kafka, which are no paths.
+    `kafka_topics` states that records of the source can have Kafka topics, which are no paths.
     """
     if not isinstance(document, dict):
         yield "", f"{document!r} is not an object with scope, name and limits"
@@ -78,7 +78,7 @@ def without_effect(document: dict[str, Any]) -> list[str]:
 
 
 def _plain(scope: str, name: str) -> str:
-    """The name that is meant by one without wildcards."""
+    """The name that a pattern without wildcards stands for."""
     return literal(name) if scope in WITH_PATTERNS else name
 
 
@@ -106,7 +106,7 @@ def _pattern_problem(scope: str, pattern: str, kafka_topics: bool) -> str | None
 
 
 def _never(scope: str, name: str, kafka_topics: bool) -> str | None:
-    """Why no record can have the name of a policy, though it is one of its scope."""
+    """Why no record can have the name of a policy that is valid in its scope."""
     topic = split_topic(name) if scope == "topic" else None
     if scope == "topic" and topic is None and not kafka_topics:
         return (

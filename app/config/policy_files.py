@@ -1,8 +1,8 @@
 """The policy documents of a configuration: where each is written, and the mistakes in them.
 
-`policies` has documents, and paths of files with lists of documents; so has each of `shadows`.
-`policy_files` has paths. A path is a file, a folder, which stands for its *.yaml, or a pattern such
-as policies/*.yaml.
+`policies`, and each of `shadows`, has documents and paths of files with lists of documents.
+`policy_files` has paths. A path is a file, a folder (its *.yaml files), or a pattern such as
+policies/*.yaml.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from app.config.reading import lines_of, read_yaml
 
 @dataclass(frozen=True)
 class Written:
-    """A document, and where it is written."""
+    """A document and its place."""
 
     file: str
     key: str
-    """Of its place in the file, such as `[2]`."""
+    """Its place in the file, such as `[2]`."""
     document: Any
     lines: Mapping[str, int] = field(default_factory=dict)
-    """The lines of its keys; of the document itself by an empty one."""
+    """Line numbers of its keys; the empty key has that of the document itself."""
 
     def line(self, key: str) -> int | None:
         """The line of a key, or of the nearest one around it."""

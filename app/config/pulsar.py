@@ -1,4 +1,4 @@
-"""The options of the sources over Pulsar topics, and what each needs."""
+"""The options of the sources over Pulsar topics, and the requirements of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PULSAR_OPTIONS = (
     "tlsKeyFilePath", "listenerName",
 )
 MESSAGES_OPTIONS = (*PULSAR_OPTIONS, "adminUrl")
-"""By the names of Pulsar's `client.conf` and client builders, where they have one."""
+"""Named as in Pulsar's `client.conf` and client builders, if they have the option."""
 SERVICE = re.compile(r"pulsar(\+ssl)?://[^\s/]+/?")
 ADMIN = re.compile(r"https?://[^/?#@\s]+/?")
 TOPIC = re.compile(r"(?:persistent://)?[^/:\s]+/[^/:\s]+/[^/\s]+")
@@ -33,7 +33,7 @@ def topic_names(options: dict[str, str]) -> list[str]:
 
 
 def refuse_wrong(options: dict[str, str], allowed: Sequence[str]) -> None:
-    """ValueError for an option that is unknown, missing, or has a value that it cannot have."""
+    """ValueError for an option that is unknown, missing, or has an invalid value."""
     for key in options:
         if key not in allowed:
             raise ValueError(f"options.{key}: unknown option ({did_you_mean(key, allowed)})")

@@ -1,4 +1,4 @@
-"""How a Pulsar broker's web service is reached: token, trusted certificates, time-out, retries."""
+"""Access to a Pulsar broker's web service: token, trusted certificates, time-out, retries."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _URL = re.compile(r"https?://[^/?#@\s]+/?")
 
 
 def plain_url(url: str) -> str:
-    """An address without the slash at its end; a ValueError if it is none."""
+    """An address without its final slash; a ValueError if it is invalid."""
     if not _URL.fullmatch(url):
         raise ValueError(f"{url!r} is not http://host:port or https://host:port")
     return url.rstrip("/")
 
 
 class PulsarAccess(Model):
-    """The keys that every section about a broker's web service has."""
+    """Keys of every section about a broker's web service."""
 
     where: ClassVar[str]
     """The section's place in the configuration; messages name keys below it."""

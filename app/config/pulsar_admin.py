@@ -18,7 +18,7 @@ _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 
 
 class PulsarAdminSettings(PulsarWeb):
-    """A Pulsar cluster, what of it is polled, how often, and where the polls are kept."""
+    """A Pulsar cluster: what is polled, how often, and where the polls are stored."""
 
     where: ClassVar[str] = WHERE
 

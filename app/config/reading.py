@@ -40,7 +40,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def read_yaml(path: Place, shape: type) -> Any:
-    """The document in a YAML file; an empty file is an empty one. It must be of `shape`."""
+    """The document in a YAML file; an empty file is an empty document. It must be of `shape`."""
     try:
         # The loader is SafeLoader with one more check.
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
@@ -60,9 +60,10 @@ def read_yaml(path: Place, shape: type) -> Any:
 
 
 def lines_of(path: Place, key: str | None = None) -> list[dict[str, int]]:
-    """The lines of each item of a list by its keys, such as `limits.x`; that of the item itself by
-    an empty one. The list is the file, or what the file has under `key`, in which a dot leads to a
-    key within; else there is none."""
+    """Line numbers of each item of a list by its keys, such as `limits.x`; the empty key has that
+    of the item. The list is the whole file, or the value of `key`, in which a dot separates nested
+    keys.
+    """
     try:
         node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except (OSError, ValueError, yaml.YAMLError):

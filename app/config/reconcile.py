@@ -20,7 +20,7 @@ class _Broker(PulsarWeb):
 
 
 class ReconcileSettings(PulsarAccess):
-    """The brokers whose metrics are read, how often, and what of them the feed takes."""
+    """The brokers whose metrics are read, how often, and the filter of the feed."""
 
     where: ClassVar[str] = WHERE
 
@@ -37,7 +37,7 @@ class ReconcileSettings(PulsarAccess):
     @field_validator("brokers", mode="before")
     @classmethod
     def _listed(cls, brokers: Any) -> Any:
-        """A list of addresses: each broker has the name that its address gives."""
+        """Brokers from a list of addresses; the address gives the name."""
         if not isinstance(brokers, list):
             return brokers
         return {str(url).partition("://")[2].rstrip("/"): url for url in brokers}
@@ -66,12 +66,12 @@ class ReconcileSettings(PulsarAccess):
         return names
 
     def web(self, broker: str) -> PulsarWeb:
-        """How one broker is reached."""
+        """Access to one broker."""
         keys = {name: getattr(self, name) for name in PulsarAccess.model_fields}
         return _Broker(url=[self.brokers[broker]], threads=1, **keys)
 
     def takes(self, topic: str) -> bool:
-        """Whether the feed has the records of a topic, given in full."""
+        """Whether the feed has records of a topic, given by its full name."""
         _, _, name = topic.partition("://")
         tenant, _, rest = name.partition("/")
         namespace, _, local = rest.partition("/")
@@ -84,7 +84,8 @@ class ReconcileSettings(PulsarAccess):
 
 
 def _places_of(tenant: str, namespace: str, local: str) -> set[str]:
-    """What may name a topic: its tenant, its namespace, itself with and without its partition."""
+    """Names that select a topic: its tenant, its namespace, itself with and without its partition.
+    """
     whole = re.sub(r"-partition-\d+$", "", local)
     return {tenant, f"{tenant}/{namespace}", f"{tenant}/{namespace}/{local}",
             f"{tenant}/{namespace}/{whole}"}

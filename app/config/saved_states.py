@@ -6,7 +6,7 @@ from app.config.base import Model, Positive
 
 
 class SavedStatesSettings(Model):
-    """How often a run keeps the states of its jobs, and how many of each query stay."""
+    """How often a run saves the states of its jobs, and how many of each query stay."""
 
     interval_ms: Positive | None = None
     keep: Positive = 24

@@ -60,7 +60,7 @@ GATHERING = tuple(dict.fromkeys([
     "quarantine",
     *(t.name for job in DECLARED.values() for t in (*job.tables, *job.shadow_tables)),
 ]))
-"""Tables whose rows may gather over micro-batches."""
+"""Tables whose rows may gather over several micro-batches."""
 
 _SHADOW = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
@@ -72,8 +72,9 @@ NO_SOURCE = (
 
 
 SHARDS_PER_PARTITION = 2
-"""Fewer would leave a partition without work where names spread unevenly; each more costs every
-micro-batch some milliseconds a job."""
+"""With fewer, a partition could have no work if names spread unevenly; each more costs every
+micro-batch some milliseconds per job.
+"""
 
 
 class PolicyDocument(Model):
@@ -85,7 +86,7 @@ class PolicyDocument(Model):
 
 
 class _Common(Model):
-    """What holds for the whole application, and for every job."""
+    """Settings of the whole application, shared by all jobs."""
 
     warehouse: str = Field(default="weir-warehouse", min_length=1)
     source: SourceSettings | None = None
@@ -139,13 +140,13 @@ class Settings(_WithJobs):
     )
     @classmethod
     def _off(cls, section: Any) -> Any:
-        """Null switches a section off; the commands of the same name still work."""
+        """null switches a section off; the commands of the same name still work."""
         return {"interval_ms": None} if section is None else section
 
     @field_validator("commit_interval_ms", mode="before")
     @classmethod
     def _intervals(cls, found: Any) -> Any:
-        """Durations as milliseconds; a single one holds for all tables."""
+        """Durations as milliseconds; a single one applies to all tables."""
         if isinstance(found, dict):
             return {name: in_unit("_ms", value) for name, value in found.items()}
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:
@@ -223,7 +224,7 @@ class Settings(_WithJobs):
 
     @property
     def feed(self) -> SourceSettings:
-        """Where the records come from; a UserError where the configuration does not name it."""
+        """The source; a UserError if the configuration has none."""
         if self.source is None:
             raise UserError(NO_SOURCE)
         return self.source
@@ -235,20 +236,21 @@ class Settings(_WithJobs):
 
     @property
     def shard_count(self) -> int:
-        """Shards of each core, if the warehouse does not say."""
+        """Shards of each core, if the warehouse does not define the number."""
         return self.shards_for(self.partitions or os.cpu_count() or 1)
 
     def shards_for(self, partitions: int) -> int:
-        """Shards of each core for so many shuffle partitions: as configured, or by them."""
+        """Shards of each core for a number of shuffle partitions, as configured or derived."""
         return self.shards or SHARDS_PER_PARTITION * partitions
 
     def policy_dicts(self) -> list[dict[str, Any]]:
-        """The configured policies as the jobs get them, each scope and name once: those of single
-        names have what patterns say of them; see `app.config.levels`."""
+        """The configured policies in the form that jobs take, each scope and name once. Those of
+        single names are merged with the patterns that match them; see `app.config.levels`.
+        """
         return compiled([policy.model_dump() for policy in self.policies])
 
     def shadow_dicts(self) -> dict[str, list[dict[str, Any]]]:
-        """The policies of each shadow as the jobs get them."""
+        """The policies of each shadow in the form that jobs take."""
         return {
             name: compiled([policy.model_dump() for policy in policies])
             for name, policies in self.shadows.items()
@@ -266,7 +268,8 @@ class Settings(_WithJobs):
         return {**{key: getattr(self, key) for key in shared}, **own}
 
     def blind_after_gap_ms(self) -> dict[str, int]:
-        """By job, how long (ms) it may differ from a broker after a gap in its records."""
+        """By job, the time (ms) for which it may differ from a broker after a gap in its records.
+        """
         return {
             job: self.job_settings(job).blind_after_gap_ms(self.idle_state_ms) for job in self.jobs
         }
@@ -280,20 +283,24 @@ class Settings(_WithJobs):
         }
 
     def params_hash(self, job: str, policies: list[dict[str, Any]] | None = None) -> str:
-        """Hash of what determines a job's rows: parameters and configured policies, or others."""
+        """Hash of everything that determines a job's rows: parameters and configured policies, or
+        others.
+        """
         params = self.job_params(job)
         policies = self.policy_dicts() if policies is None else policies
         return digest({"job": job, "params": params, "policies": policies})
 
     def config_hash(self) -> str:
-        """Hash of the whole configuration, policies included, secrets in the environment not."""
+        """Hash of the whole configuration with its policies, but without secrets of the
+        environment.
+        """
         plain = self.model_dump(exclude={"policy_files", "owner_files"})
         # Paths depend on where the command is started.
         del plain["alerts"]["rule_files"]
         return digest(plain)
 
     def display(self) -> dict[str, Any]:
-        """The configuration as it may be printed."""
+        """The configuration for printing, secrets masked."""
         plain = self.model_dump()
         if self.source is not None:
             plain["source"] = self.source.display()
@@ -323,7 +330,7 @@ def digest(value: Any) -> str:
 
 
 def _beside_file(document: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The document with its files of alert rules as paths from here, not from its own folder."""
+    """The document with the paths of its rule files relative to the working directory."""
     alerts = document.get("alerts")
     files = alerts.get("rule_files") if isinstance(alerts, dict) else None
     if not isinstance(alerts, dict) or not isinstance(files, list):

@@ -32,7 +32,7 @@ KAFKA_OPTIONS = (
 
 
 class HeaderNames(Model):
-    """Kafka headers that hold what the contract has a column for."""
+    """Names of the headers with values for columns of the contract."""
 
     principal: str = "principal"
     producer_name: str = "producer_name"
@@ -66,7 +66,7 @@ class KafkaLogsSettings(Model):
     cluster: Annotated[str, Field(min_length=1)] = "kafka"
     broker: Annotated[str, Field(min_length=1)] = "kafka"
     time_zone: TimeZone = "UTC"
-    """Of the request log's times, where they do not name their own offset."""
+    """Time zone of the request log's times without an offset."""
 
 
 class SourceSettings(Model):

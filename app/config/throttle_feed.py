@@ -27,7 +27,7 @@ class CommandFields(Model):
         return self
 
     def numbers(self) -> wire.Fields:
-        """The numbers as the codec takes them."""
+        """The numbers in the form that the codec takes."""
         return wire.Fields(**self.model_dump())
 
 

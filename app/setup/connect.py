@@ -1,4 +1,4 @@
-"""The checks of `validate --connect` outside the configuration: paths, brokers, topics, sinks."""
+"""The checks of `validate --connect`: paths, brokers, topics and sinks."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _pulsar(options: dict[str, str]) -> str:
 
 
 def _kafka(options: dict[str, str]) -> str:
-    """The end offsets of the topics, for a consumer; a record is read where there is one."""
+    """The end offsets of the topics, as a consumer gets them; a record is read if there is one."""
     servers = options["kafka.bootstrap.servers"]
     client, topics = client_options(options), chosen(options)
     if client is None:
@@ -142,7 +142,7 @@ def _topic(client: dict[str, Any], topic: str) -> str:
 
 
 def _broker(settings: Settings, broker: str) -> str:
-    """What a broker's metrics show."""
+    """The metrics of a broker."""
     from app.reconcile.rounds import own
     from app.reconcile.scrape import scrape
 
@@ -155,7 +155,7 @@ def _broker(settings: Settings, broker: str) -> str:
 
 
 def _sink(sink: Any) -> str:
-    """Opens a connection; nothing is sent, since that would be an alert."""
+    """Opens a connection; nothing is sent, because that would be an alert."""
     address = sink.address() if ENV.search(sink.url) else sink.url
     parts = urlsplit(address)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)

@@ -1,5 +1,5 @@
-"""The command `demo`: runs the real pipeline on a generated or recorded trace and summarises the
-result."""
+"""The command `demo`: runs the pipeline on a generated or recorded trace and summarises the result.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _warehouse(out: Path) -> str:
 
 
 def _source(out: Path, files: int) -> dict[str, Any]:
-    """The files of `out`, so many in a micro-batch."""
+    """The files of `out` as a source, with a number of files per micro-batch."""
     return {"format": "files", "path": str((out / "events").absolute()),
             "options": {"maxFilesPerTrigger": files}}
 

@@ -1,4 +1,4 @@
-"""Which demo is asked for: a generated trace, or a recording of a real broker."""
+"""The scenario of a demo: a generated trace, or a recording of a real broker."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class Asked:
 
 
 def asked(scenario: str, events: int | None, seed: int | None) -> Asked:
-    """UserError for a name that is no scenario of the demo, and for an option that does not go
-    with it."""
+    """The scenario; UserError for an unknown name and for an option that does not apply to it."""
     names = [GENERATED, *recording.names()]
     if scenario not in names:
         raise UserError(f"--scenario {scenario}: is not a scenario of demo\n"
