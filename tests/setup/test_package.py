@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
+import tarfile
+import venv
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from app.generate.scenario import shipped
 from app.setup.package import pack_code
 from app.setup.recording import names
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import app.config.reading
 from app.alerts.rule_files import rules_of
@@ -53,3 +57,28 @@ def test_what_is_shipped_beside_the_code_is_found_in_the_zip(code: Path) -> None
     assert scenarios.split() == shipped()
     assert (recordings.split(), first) == (names(), "broker_started")
     assert others == ["{", "True", "True"]
+
+
+def test_an_environment_is_packed_without_what_no_worker_reads(tmp_path: Path) -> None:
+    """A small one: its packages are those of this environment, and the files that are made here."""
+    folder = tmp_path / "env"
+    venv.create(folder)
+    kept = ["lib/python3.11/site-packages/pyspark/sql/types.py", "bin/weir"]
+    left = [
+        "lib/python3.11/site-packages/pyspark/jars/spark-core.jar",
+        "lib/python3.11/site-packages/pyspark/work/app-1/0/delta.jar",
+        "lib/python3.11/site-packages/pyspark/__pycache__/a.pyc",
+        "lib/python3.11/site-packages/mypy/main.py", "share/weir/jars/delta.jar", "bin/ruff",
+    ]
+    for name in (*kept, *left):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    target = tmp_path / "env.tar.gz"
+    subprocess.run(
+        [folder / "bin/python", "-m", "app.setup.package", "env", target], check=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{sysconfig.get_path('purelib')}"},
+    )
+    with tarfile.open(target) as archive:
+        found = set(archive.getnames())
+    assert {*kept, "bin/weir-python"} <= found
+    assert not found & set(left)
