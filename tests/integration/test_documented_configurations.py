@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,8 @@ pytestmark = pytest.mark.kafka
 
 Json = dict[str, Any]
 SECRETS = {"KAFKA_PASSWORD": "secret", "KAFKA_JAAS": "secret", "PULSAR_TOKEN": "secret"}
-EVENTS = 18_000
+EVENTS, SENT = 18_000, 4_000
+"""Of a trace, and those of its beginning that are sent; the pages of `pulsar` share a topic."""
 
 
 def documented() -> Iterator[Any]:
@@ -44,6 +46,13 @@ def documented() -> Iterator[Any]:
             if isinstance(found, dict) and "format" in (found.get("source") or {}):
                 name = f"{page.name} {number}: {found['source']['format']}"
                 yield pytest.param(found, id=name)
+
+
+def first_lines() -> list[tuple[int, bytes]]:
+    """The first records of a fleet, each with its partition."""
+    lines = ((broker % 6, line) for part in punctual_trace(EVENTS).slices()
+             for broker, line in zip(part.brokers.tolist(), part.lines(), strict=True))
+    return list(islice(lines, SENT))
 
 
 @pytest.fixture
@@ -71,8 +80,7 @@ def here(
 
     def fleet(source: Json) -> None:
         """What `generate --kafka` sends: policies for every broker alone in one partition."""
-        topic(source, [(broker % 6, line) for part in punctual_trace(EVENTS).slices()
-                       for broker, line in zip(part.brokers.tolist(), part.lines(), strict=True)])
+        topic(source, first_lines())
 
     def messages(source: Json) -> None:
         topic(source, [(n % 6, b"message %d" % n) for n in range(60)])
@@ -91,9 +99,7 @@ def here(
             pulsar.create_topic(name, 6)
         source["options"]["serviceUrl"] = pulsar.service_url
         source["options"].pop("tlsTrustCertsFilePath", None)
-        pulsar.produce_to(name, (
-            (broker % 6, line) for part in punctual_trace(EVENTS).slices()
-            for broker, line in zip(part.brokers.tolist(), part.lines(), strict=True)))
+        pulsar.produce_to(name, first_lines())
 
     def messages_of_pulsar(source: Json) -> None:
         pulsar: Pulsar = request.getfixturevalue("pulsar")
