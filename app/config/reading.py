@@ -8,6 +8,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from app.config.base import MASK, SECRET, without_users
 from app.config.shipped import Place
 from app.errors import UserError, did_you_mean
 
@@ -22,6 +23,8 @@ COMMON_SHAPES = {
     "list_type": "a list",
     "bool_type": "true or false",
 }
+SECRET_SECTIONS = frozenset({"options", "headers", "storage_options"})
+"""Sections in which any value may be a secret."""
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -101,14 +104,15 @@ def describe(error: ValidationError, model: type[BaseModel]) -> list[str]:
 def _describe(item: dict[str, Any], model: type[BaseModel]) -> str:
     kind, place = item["type"], list(item["loc"])
     key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in place).lstrip(".")
-    value, context = item["input"], item.get("ctx", {})
+    may_be_secret = kind != "literal_error" and _takes_secrets(place)
+    value, context = _shown(item["input"], may_be_secret), item.get("ctx", {})
     if kind == "extra_forbidden":
         return f"{key}: unknown key ({did_you_mean(str(place[-1]), _fields(model, place[:-1]))})"
     if kind == "literal_error":
         allowed = context["expected"].replace("'", "").replace(" or ", ", ")
-        return f"{key}: {value!r} is not supported (allowed: {allowed})"
+        return f"{key}: {value} is not supported (allowed: {allowed})"
     if kind == "value_error":
-        text = str(context["error"])
+        text = str(without_users(str(context["error"])))
         # A check of several keys names its own key first.
         return f"{key}.{text}".lstrip(".") if ": " in text.split(" ")[0] + " " else f"{key}: {text}"
     if kind.startswith(("int_", "float_")):
@@ -116,13 +120,26 @@ def _describe(item: dict[str, Any], model: type[BaseModel]) -> str:
         unit = next((u for end, u in UNITS.items() if name.endswith(end)), None)
         either = ", nor a duration such as 10s" if unit in ("milliseconds", "seconds") else ""
         number = "whole number" if kind.startswith("int_") else "number"
-        return f"{key}: {value!r} is not a {number}" + (f" of {unit}{either}" if unit else "")
+        return f"{key}: {value} is not a {number}" + (f" of {unit}{either}" if unit else "")
     if kind in ("greater_than_equal", "less_than_equal"):
         word, bound = ("below", "ge") if kind == "greater_than_equal" else ("above", "le")
         return f"{key}: {value} is {word} {context[bound]}"
     if kind in COMMON_SHAPES:
-        return f"{key}: {value!r} is not {COMMON_SHAPES[kind]}"
+        return f"{key}: {value} is not {COMMON_SHAPES[kind]}"
     return f"{key}: {item['msg'].lower()}"
+
+
+def _takes_secrets(place: list[Any]) -> bool:
+    keys = [str(name) for name in place]
+    return bool(SECRET_SECTIONS.intersection(keys)) or any(SECRET.search(key) for key in keys)
+
+
+def _shown(value: Any, may_be_secret: bool) -> str:
+    """A refused value for a message; a list or a mapping, which may hold a secret anywhere, by its
+    kind only."""
+    if isinstance(value, dict | list):
+        return COMMON_SHAPES["dict_type" if isinstance(value, dict) else "list_type"]
+    return repr(MASK if may_be_secret else without_users(value))
 
 
 def _fields(model: type[BaseModel], place: list[Any]) -> tuple[str, ...]:

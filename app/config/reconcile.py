@@ -40,7 +40,8 @@ class ReconcileSettings(PulsarAccess):
         """Brokers from a list of addresses; the address gives the name."""
         if not isinstance(brokers, list):
             return brokers
-        return {str(url).partition("://")[2].rstrip("/"): url for url in brokers}
+        hosts = [str(url).partition("://")[2].rpartition("@")[2] for url in brokers]
+        return {host.rstrip("/"): url for host, url in zip(hosts, brokers, strict=True)}
 
     @field_validator("brokers")
     @classmethod

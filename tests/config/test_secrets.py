@@ -14,6 +14,8 @@ from app.warehouse import last_configuration
 
 HUSH = "hush"
 URL = f"http://me:{HUSH}@host:8080"
+KAFKA = {"kafka.bootstrap.servers": "h:1"}
+JAAS = f'x username="me" password="{HUSH}";'
 CONFIGS = {
     "webhook": {"alerts": {"sinks": [{"type": "webhook", "url": f"{URL}"}]}},
     "webhook with a path": {"alerts": {"sinks": [{"type": "webhook", "url": f"{URL}/{HUSH}"}]}},
@@ -33,6 +35,36 @@ CONFIGS = {
         "kafka.schema.url": URL}}},
     "token of Pulsar": {"source": {"format": "pulsar", "options": {
         "serviceUrl": "pulsar+ssl://h:6651", "topics": "a/b/c", "token": HUSH}}},
+    "token of an admin interface": {"source": {"format": "pulsar_admin", "admin": {
+        "cluster": "c", "url": "http://h:1", "namespaces": ["a/b"], "token": HUSH}}},
+    "token of brokers' counters": {"reconcile": {"brokers": ["http://h:1"], "token": HUSH}},
+    "options of polled groups": {"source": {"format": "kafka_groups", "groups": {
+        "cluster": "c", "options": {"bootstrap.servers": "h:1", "sasl.jaas.config": JAAS}}}},
+    "options of polled producers": {"source": {"format": "kafka_producers", "options": {
+        **KAFKA, "kafka.sasl.jaas.config": JAAS}}},
+    "options of the throttle feed": {
+        "rate_limits": {"protocol": "pip385"},
+        "throttle_feed": {"topic": "t", "options": {**KAFKA, "kafka.ssl.keystore.key": HUSH}}},
+}
+ADMIN = {"cluster": "c", "url": "http://h:1", "namespaces": ["a/b"]}
+REFUSED = {
+    "address with a user": {"source": {"format": "pulsar_admin", "admin": {**ADMIN, "url": URL}}},
+    "address of a broker": {"reconcile": {"brokers": [URL]}},
+    "address of a named broker": {"reconcile": {"brokers": {"b:1": URL}}},
+    "list for an address": {"reconcile": {"brokers": [[URL]]}},
+    "warehouse": {"warehouse": f"s3://me:{HUSH}@bucket/[1]"},
+    "list for a token": {"source": {"format": "pulsar_admin", "admin": {**ADMIN, "token": [HUSH]}}},
+    "list for an option": {"storage_options": {"AWS_SECRET_ACCESS_KEY": [HUSH]}},
+    "options nested": {"source": {"format": "kafka", "options": {
+        **KAFKA, "subscribe": "t", "kafka": {"sasl.jaas.config": JAAS}}}},
+    "text for options": {"storage_options": f"AWS_SECRET_ACCESS_KEY={HUSH}"},
+    "text for headers": {"alerts": {"sinks": [{
+        "type": "webhook", "url": "http://h", "headers": f"Authorization: {HUSH}"}]}},
+    "sink for sinks": {"alerts": {"sinks": {"type": "webhook", "url": f"http://h/{HUSH}"}}},
+    "sinks for alerts": {"alerts": [{"type": "webhook", "url": f"http://h/{HUSH}"}]},
+    "unknown type": {"alerts": {"sinks": [{"type": "hook", "url": f"http://h/{HUSH}"}]}},
+    "no address": {"alerts": {"sinks": [{"type": "webhook", "url": f"me:{HUSH}@h"}]}},
+    "unknown key": {"storage": {"AWS_SECRET_ACCESS_KEY": HUSH}},
 }
 
 
@@ -51,6 +83,30 @@ def test_a_secret_is_in_no_output_of_validate_and_not_in_the_warehouse(
     assert HUSH not in json.dumps(last_configuration.described(settings))
     if "warehouse" not in document:
         assert HUSH not in repr(settings)
+
+
+@pytest.mark.parametrize("document", REFUSED.values(), ids=REFUSED)
+def test_a_secret_is_in_no_message_about_a_mistake(document, tmp_path, capsys):
+    file = tmp_path / "weir.yaml"
+    file.write_text(yaml.safe_dump({"source": {"format": "demo"}, **document}))
+    for form in ([], ["--json"]):
+        assert main(["validate", "--config", str(file), *form]) == 2
+        out, err = capsys.readouterr()
+        assert "weir.yaml: " in out + err and HUSH not in out + err
+
+
+@pytest.mark.parametrize(("document", "said"), [
+    ({"storage_options": {"AWS_SECRET_ACCESS_KEY": ["x"]}},
+     "storage_options.AWS_SECRET_ACCESS_KEY: a list is not text"),
+    ({"storage_options": "x"}, "storage_options: '********' is not a mapping of keys"),
+    ({"shards": "many"}, "shards: 'many' is not a whole number"),
+    ({"rate_limits": {"tokenbucket": "leaky"}}, "tokenbucket: 'leaky' is not supported"),
+])
+def test_a_message_has_the_value_that_cannot_be_a_secret(document, said, tmp_path, capsys):
+    file = tmp_path / "weir.yaml"
+    file.write_text(yaml.safe_dump({"source": {"format": "demo"}, **document}))
+    assert main(["validate", "--config", str(file)]) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "shown"), [
