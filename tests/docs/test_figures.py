@@ -22,6 +22,14 @@ def shadow() -> str:
     return f"up to {more:.0%}".replace("%", " %")
 
 
+def replayed() -> str:
+    found = figures("replay")
+    speed = round(found["replay of five jobs"], -4)
+    ratio = found["replay of five jobs / read and shuffled by Spark"]
+    return (f"five jobs take {speed:,.0f} archived records of the demo's fleet a second, "
+            f"{ratio:.2f} of the speed")
+
+
 def growing_log() -> str:
     found = figures("maintenance")
     before = "without maintenance, 1314 commits: "
@@ -51,6 +59,7 @@ def paused_by_others() -> str:
 @pytest.mark.parametrize(("page", "figure"), [
     ("operations.md", shadow), ("maintenance.md", growing_log), ("maintenance.md", short_log),
     ("object-stores.md", commits_of_spark), ("demo.md", paused_by_others),
+    ("replay.md", replayed),
 ])
 def test_a_page_names_the_measured_figure(page, figure):
     text = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
