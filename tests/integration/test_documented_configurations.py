@@ -75,8 +75,13 @@ def here(
     def topic(source: Json, lines: list[tuple[int, bytes]]) -> None:
         source["options"]["kafka.bootstrap.servers"] = kafka.servers
         name = source["options"]["subscribe"]
-        kafka.create_topic(name, 6)
+        shared_topic(name)
         kafka.produce_to(name, lines)
+
+    def shared_topic(name: str) -> None:
+        """A topic that several pages may have."""
+        if not kafka.has_topic(name):
+            kafka.create_topic(name, 6)
 
     def fleet(source: Json) -> None:
         """What `generate --kafka` sends: policies for every broker alone in one partition."""
@@ -136,7 +141,7 @@ def here(
     def groups(source: Json) -> None:
         source["groups"]["options"] = {"bootstrap.servers": kafka.servers}
         for name in ("orders", "billing-1"):
-            kafka.create_topic(name)
+            shared_topic(name)
             kafka.produce_to(name, [(0, b"message")])
         from confluent_kafka import Consumer, TopicPartition
 

@@ -126,6 +126,11 @@ class Kafka:
         self.stop()
         self.start()
 
+    def has_topic(self, name: str) -> bool:
+        """Whether there is a topic of this name."""
+        with AdminClient({"bootstrap.servers": self.servers}) as admin:
+            return name in admin.list_topics(timeout=10).topics
+
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic and wait until every partition has a leader."""
         with AdminClient({"bootstrap.servers": self.servers}) as admin:
