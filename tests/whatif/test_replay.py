@@ -143,6 +143,34 @@ def test_an_empty_begin_is_said_and_a_warm_up_fills_the_states(
     assert cold["throttle_events"] != warm["throttle_events"]
 
 
+def test_a_record_without_a_wall_time_is_not_lost_where_its_file_begins_later(
+    tmp_path: Path
+) -> None:
+    def publish(at_ms: int, seq: int, **more: Any) -> dict[str, Any]:
+        return event(at_ms, seq, event_type="publish", cnx_id="x", producer_id=1, **more)
+
+    limit = {"scope": "topic", "name": "t/ns/a", "limits": {"publishRateInMsgs": 1}}
+    files = [
+        [publish(0, 0), publish(1_000, 1)],
+        # Behind the records of a minute later, where its broker had sent it: a second is its place.
+        [publish(60_000, 2, broker="other"), publish(61_000, 3, broker="other"),
+         publish(1_500, 4, ts_wall_ms=None, num_messages=100)],
+    ]
+    for each in files:
+        write_deltalake(str(tmp_path / "warehouse" / "events"),
+                        pa.Table.from_pylist(each, TABLES["events"].schema), mode="append")
+    config = tmp_path / "weir.yaml"
+    config.write_text(yaml.safe_dump({
+        "warehouse": str(tmp_path / "warehouse"), "shards": 1, "policies": [limit],
+    }))
+    jobs = ("--jobs", "rate_limits")
+    assert run(config, tmp_path / "whole", *jobs) == 0
+    assert run(config, tmp_path / "sliced", *jobs, "--slice", "1") == 0
+    # 4 + 4 + 100 messages at one a second: nothing is released in the minute that the archive has.
+    assert column(tmp_path / "sliced", "throttle_events", "action") == {"mark"}
+    assert rows(tmp_path / "sliced") == rows(tmp_path / "whole")
+
+
 @pytest.mark.parametrize("name", ["persistent://t/ns/a", "t/ns/a", "t/*/?"])
 def test_policies_of_the_archive_give_way_to_those_of_files(name: str, tmp_path: Path) -> None:
     topic = "persistent://t/ns/a"

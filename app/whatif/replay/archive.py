@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -118,10 +118,6 @@ class Archive:
         if version is not None:
             delta.load_as_version(version)
         self.version = int(delta.version())
-        self.files = sorted(
-            (f for f in data_files(delta, CLOCK_COLUMN) if self._overlaps(f)),
-            key=lambda f: (FIRST_MS if f.least is None else f.least, f.path),
-        )
         self._root = str(warehouse.folder.resolve() / "events") if warehouse.folder else None
         self._location, self._storage = warehouse.location("events"), settings.storage()
         self.shards = manifest.followed(settings).shard_count
@@ -129,6 +125,21 @@ class Archive:
         self._columns, kinds = needed(routes)
         self._kinds = pa.array(kinds)
         self._rows = ROWS_WITH_PAYLOAD if any(r.assembles for r in routes.values()) else ROWS
+        self.files = sorted(
+            (self._placed(f) for f in data_files(delta, CLOCK_COLUMN) if self._overlaps(f)),
+            key=lambda f: (FIRST_MS if f.least is None else f.least, f.path),
+        )
+        """By time, the earliest first."""
+
+    def _placed(self, file: DataFile) -> DataFile:
+        """The file, its least time not behind the place of a record without a wall time: the
+        record before that one may be in a file that is read earlier."""
+        if not file.untimed or file.least is None:
+            return file
+        with self.open(file) as opened:
+            rows = opened.read([CLOCK_COLUMN, *SOURCE_COLUMNS], use_threads=False)
+        places = [self._times(batch).min() for batch in rows.to_batches() if batch.num_rows]
+        return replace(file, least=min([file.least, *map(int, places)]))
 
     def _overlaps(self, file: DataFile) -> bool:
         if file.least is None or file.most is None or file.untimed != 0:
