@@ -45,7 +45,7 @@ CLOCK_COLUMN = "ts_wall_ms"
 ROWS = 50_000
 """Rows that are packed at once."""
 ROWS_WITH_PAYLOAD = 1_000
-MORE_ROWS = 4
+MORE_ROWS = 2
 """How many times that, at most, where rows of several slices lie side by side."""
 _ALWAYS = {*SOURCE_COLUMNS, *DIGESTS, CLOCK_COLUMN, "cluster", "event_type", "ingest_ms", "topic"}
 """Columns that every batch has."""
@@ -160,9 +160,9 @@ class Archive:
         """A data file; UserError where it is gone."""
         try:
             if self._root is not None:
-                return pq.ParquetFile(f"{self._root}/{file.plain_path}")
+                return _opened(f"{self._root}/{file.plain_path}")
             system = object_store(self._location, self._storage)
-            return pq.ParquetFile(system.open_input_file(file.plain_path))
+            return _opened(system.open_input_file(file.plain_path))
         except FileNotFoundError:
             raise UserError(
                 f"warehouse: {self._location}/{file.plain_path} is gone: the archive has been "
@@ -225,10 +225,12 @@ class Archive:
         found: dict[int, Blobs] = {}
         for batch in self._batches(task, edges):
             place = np.searchsorted(edges, self._times(batch), side="right") - 1
-            numbers = np.unique(place)
+            first, last = int(place.min()), int(place.max())
             pack = self._packing(batch)
-            for number in numbers[(numbers >= 0) & (numbers < len(edges) - 1)].tolist():
-                pack(found.setdefault(number, {}), place != number if len(numbers) > 1 else None)
+            for number in range(max(first, 0), min(last, len(edges) - 2) + 1):
+                outside = place != number if first < last else None
+                if outside is None or not outside.all():
+                    pack(found.setdefault(number, {}), outside)
         return found
 
     def whole(
@@ -292,6 +294,10 @@ class Archive:
                     into.setdefault((job.as_py(), shard.as_py()), []).append(blob.as_buffer())
 
         return pack
+
+
+def _opened(source: Any) -> pq.ParquetFile:
+    return pq.ParquetFile(source, read_dictionary=SOURCE_COLUMNS[:1])
 
 
 def _slices_of(about: Any, edges: Array) -> int:

@@ -7,6 +7,7 @@ interrupted goes on where its states were kept last.
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from app.whatif.replay.asked import Asked
 
 SAY_EVERY_S = 5.0
+SWITCH_S = 0.0005
+"""How long a thread waits for another that holds the interpreter: a tenth of the default, since
+what Python does between two compiled steps is short."""
 
 
 def replay(settings: Settings, asked: Asked) -> int:
@@ -152,6 +156,7 @@ class Replay:
             for line in self.begins:
                 print(line)
         keep_freed_memory()
+        sys.setswitchinterval(SWITCH_S)
         shutil.rmtree(out.spill, ignore_errors=True)
         out.prepare(self._group)
         engine = Engine(self._archive, self._group, self._settings.idle_advance_ms, out.states())

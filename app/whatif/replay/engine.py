@@ -1,11 +1,11 @@
 """The engine of a replay: slice after slice through the cores, in threads of one process.
 
-    files of the next slice are read while shards of this one are judged and rows of the one before
+    files of the next slices are read while shards of this one are judged and rows of the one before
     are committed
 
 The cores are compiled and run beside each other. What is in memory are the states, the records of
-two slices, the rows of one and what each thread reads; of a file that spans more slices the rest
-waits on disk.
+this slice and of the next, those that are read ahead, the rows of one slice and what each thread
+decodes; of a file that spans more slices the rest waits on disk.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from state.engine.job import Step
 
 Tables = dict[str, pa.Table]
+AHEAD = 2
+"""Slices between the one that is judged and the last that is read for: a thread that has no shard
+left to judge goes on with these reads."""
 
 
 def due(states: States, blobs: Blobs, stream_ms: int) -> list[Key]:
@@ -53,15 +56,17 @@ class _Ahead:
     waiting: Spill
     first: int
     """The slice that the engine begins with."""
-    reads: list[Future[dict[int, Blobs]]] = field(default_factory=list)
+    begin_ms: int
+    """Its begin; records before it are not needed."""
+    reads: dict[int, list[Future[dict[int, Blobs]]]] = field(default_factory=dict)
+    """Those that have begun, by the slice that they are for."""
 
     def keep_what_was_read(self, current: int) -> None:
-        """Wait for the reads; `current` is the slice that they were for."""
-        for done in as_completed(self.reads):
+        """Wait for the reads for a slice."""
+        for done in as_completed(self.reads.pop(current)):
             for number, blobs in done.result().items():
                 if number >= self.first:
                     self.waiting.put(number, blobs, current)
-        self.reads = []
 
 
 class Engine:
@@ -82,10 +87,14 @@ class Engine:
     ) -> Iterator[tuple[Slice, Tables]]:
         """Each slice from the number `first` on with its rows by table; when an answer is asked
         for, `states` are those after the answer before."""
-        ahead = _Ahead(list(self._archive.files), edges(list(found)), Spill(spill), first)
+        ahead = _Ahead(
+            list(self._archive.files), edges(list(found)), Spill(spill), first,
+            found[first].begin_ms,
+        )
         pool = ThreadPoolExecutor(self._threads)
         try:
-            ahead.reads = self._begin_reading(pool, ahead, found[first], found[first].begin_ms)
+            for one in found[first : first + AHEAD]:
+                self._begin_reading(pool, ahead, one)
             steps = self._begin(pool, ahead, found, first)
             for one in found[first:]:
                 parts = self._ended(steps)
@@ -101,29 +110,24 @@ class Engine:
     def _begin(
         self, pool: ThreadPoolExecutor, ahead: _Ahead, found: Sequence[Slice], number: int
     ) -> dict[Key, Future[Step]]:
-        """Judge a slice as soon as it is read, and read the next: reads take longest, so they come
-        first."""
+        """Judge a slice as soon as it is read, and read one more behind it."""
         ahead.keep_what_was_read(number)
-        if number + 1 < len(found):
-            ahead.reads = self._begin_reading(
-                pool, ahead, found[number + 1], found[number].end_ms
-            )
-        return self._begin_steps(pool, ahead.waiting.take(number), self._stream_ms)
+        steps = self._begin_steps(pool, ahead.waiting.take(number), self._stream_ms)
+        for one in found[number + AHEAD : number + AHEAD + 1]:
+            self._begin_reading(pool, ahead, one)
+        return steps
 
     @property
     def _stream_ms(self) -> int:
         """The stream's clock after what has been judged."""
         return max(self.states.latest_ms - self._idle_advance_ms, 0)
 
-    def _begin_reading(
-        self, pool: ThreadPoolExecutor, ahead: _Ahead, one: Slice, begin_ms: int
-    ) -> list[Future[dict[int, Blobs]]]:
+    def _begin_reading(self, pool: ThreadPoolExecutor, ahead: _Ahead, one: Slice) -> None:
         """Read the files that a slice needs and that have not been read."""
-        found, files = [], ahead.files
+        found, files = ahead.reads.setdefault(one.number, []), ahead.files
         while files and (files[0].least is None or files[0].least < one.end_ms):
-            for task in self._archive.tasks(files.pop(0), begin_ms):
+            for task in self._archive.tasks(files.pop(0), ahead.begin_ms):
                 found.append(pool.submit(self._archive.read, task, ahead.bounds))
-        return found
 
     def _begin_steps(
         self, pool: ThreadPoolExecutor, blobs: Blobs, stream_ms: int
