@@ -128,7 +128,9 @@ class Chunks(SharedWallJob[Shard]):
     def _read(self, s: Shard, blobs: Sequence[bytes]) -> Records:
         """The records of a batch; their inline payloads join the shard's store."""
         payloads: list[pa.Array] = []
-        new = read_blobs(blobs, s.names, COLUMNS, payloads, (PAYLOAD,))
+        new = read_blobs(
+            blobs, s.names, COLUMNS, payloads, (PAYLOAD,), length(s.waiting)
+        )
         n = length(new)
         at = np.full(n, -1, np.int64)
         if n and any(len(p) > p.null_count for p in payloads):
@@ -233,11 +235,11 @@ class Chunks(SharedWallJob[Shard]):
         return feed, parts
 
     def _shared(self, names: Names, sub_type: Array) -> Array:
-        distinct, position = np.unique(sub_type, return_inverse=True)
-        values = [
-            -1 if i < 0 else int(names.get(int(i)) == "shared") for i in distinct.tolist()
-        ]
-        return np.array(values, np.int64)[position] if len(values) else sub_type
+        """By record whether its subscription is shared, -1 without a type."""
+        value = np.full(len(names) + 1, -1, np.int64)
+        for i in np.unique(sub_type[sub_type >= 0]).tolist():
+            value[i] = names.get(i) == "shared"
+        return value[sub_type]
 
     def _markers(
         self, names: Names, ids: Array, dispatched: Array

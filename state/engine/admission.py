@@ -18,7 +18,7 @@ from state.engine.kernel import NULL, Array, Record
 from state.engine.key import Key, Pair
 from state.engine.order import BROKER_STARTED, FIRST
 from state.engine.play import play
-from state.engine.records import Records, concat, length, take
+from state.engine.records import Records, after, length, take
 from state.engine.refused import DUPLICATE, TOO_LATE, Refused
 from state.engine.sequence import POLICY
 from state.engine.worlds import Shard
@@ -37,7 +37,7 @@ class Admission:
         self._s, self._stream_ms, self._refused = s, stream_ms, refused
         self._lateness_ns, self._idle_advance_ms = lateness_ns, idle_advance_ms
         known = length(s.waiting)
-        self._r = concat([s.waiting, records]) if known else records
+        self._r = after(s.waiting, records)
         self._is_new = np.arange(length(self._r)) >= known
         self._mine = np.flatnonzero(np.concatenate([np.ones(known, bool), mine]))
 

@@ -27,7 +27,7 @@ from state.engine.job import Step
 from state.engine.kernel import NULL
 from state.engine.key import Key
 from state.engine.names import Names
-from state.engine.records import concat, read_blobs, take
+from state.engine.records import concat, length, read_blobs, take
 from state.engine.refused import Refused
 from state.engine.worlds import KEYS, Form, Shard, star_rows, versions_as_stars
 
@@ -102,7 +102,7 @@ def step(
 ) -> Step:
     """Judge a batch of one shard; see `state.engine.job`."""
     refused = Refused(s.form.store.job)
-    records = read_blobs(blobs, s.names, s.form.columns)
+    records = read_blobs(blobs, s.names, s.form.columns, room=length(s.waiting))
     kind = records["event_type"]
     read = np.ones(len(kind), bool) if s.kinds is None else s.kinds[kind]
     _change_configured(s)

@@ -17,8 +17,8 @@ from state.engine.kernel import NULL, Int
 from state.engine.names import Names
 from state.events import KINDS
 
-__all__ = ["FLAGS", "NULL", "SHIPPED", "SOURCE_COLUMNS", "Array", "Records", "among", "concat",
-           "empty", "length", "read_blobs", "take"]
+__all__ = ["FLAGS", "NULL", "SHIPPED", "SOURCE_COLUMNS", "Array", "Records", "after", "among",
+           "concat", "empty", "length", "read_blobs", "take"]
 Array = np.ndarray
 FLAGS = ("has_seq", "home", "held")
 """`home`: 0 on the copies of a record that other shards report; `held`: 1 on a record that looks
@@ -40,10 +40,11 @@ def _places(columns: tuple[str, ...]) -> Array:
 class Records(MutableMapping[str, Array]):
     """Columns by name; `data` has them as rows (column, record; int64)."""
 
-    __slots__ = ("_at", "columns", "data")
+    __slots__ = ("_at", "columns", "data", "room")
 
-    def __init__(self, columns: tuple[str, ...], data: Array) -> None:
-        self.columns, self.data = columns, data
+    def __init__(self, columns: tuple[str, ...], data: Array, room: Array | None = None) -> None:
+        """`room`: an array that ends with `data` and is free before it; see `after`."""
+        self.columns, self.data, self.room = columns, data, room
         self._at = _index(columns)
 
     @classmethod
@@ -65,12 +66,14 @@ class Records(MutableMapping[str, Array]):
             self.columns = (*self.columns, name)
             self._at = _index(self.columns)
             self.data = np.concatenate([self.data, np.empty((1, self.data.shape[1]), np.int64)])
+            self.room = None
         self.data[self._at[name]] = values
 
     def __delitem__(self, name: str) -> None:
         at = self._at[name]
         last = at == len(self.columns) - 1
         self.data = self.data[:-1] if last else np.delete(self.data, at, 0)
+        self.room = None
         self.columns = tuple(c for c in self.columns if c != name)
         self._at = _index(self.columns)
 
@@ -87,24 +90,36 @@ class Records(MutableMapping[str, Array]):
 
 def read_blobs(
     blobs: Sequence[bytes], names: Names, columns: tuple[str, ...],
-    payloads: list[pa.Array] | None = None, more: tuple[str, ...] = (),
+    payloads: list[pa.Array] | None = None, more: tuple[str, ...] = (), room: int = 0,
 ) -> Records:
     """The records of blobs with their names interned; `event_type` is the position of its kind.
 
     `payloads` takes the payloads of each blob (null where a record has none); `more` are columns
-    that are 0 for now.
+    that are 0 for now; `room` is for how many records there is space before these, see `after`.
     """
     parts = [Blob(blob) for blob in blobs]
     every = (*columns, *SHIPPED, "held", *more)
-    data = np.empty((len(every), sum(part.length for part in parts)), np.int64)
-    data[every.index("held"):] = 0
-    where, at = _places(columns), 0
+    data = np.empty((len(every), room + sum(part.length for part in parts)), np.int64)
+    data[every.index("held"):, room:] = 0
+    where, at = _places(columns), room
     for part in parts:
         part.read(where, names.intern_utf8(*part.names()), data, at)
         at += part.length
         if payloads is not None:
             payloads.append(part.payload())
-    return Records(every, data)
+    return Records(every, data[:, room:], data) if room else Records(every, data)
+
+
+def after(first: Records, more: Records) -> Records:
+    """Some records and then others; the others are not copied where they were read with room for
+    the first, and both are then the same memory."""
+    known = length(first)
+    if not known:
+        return more
+    if more.room is None or more.room.shape[1] != known + length(more):
+        return concat([first, more])
+    more.room[:, :known] = first.data if first.columns == more.columns else _like(more, first)
+    return Records(more.columns, more.room)
 
 
 def concat(parts: Sequence[Mapping[str, Array]]) -> Records:

@@ -171,32 +171,46 @@ def intern_tuples(
 
     `known` has shape (at least count + rows, 3); returns the number of its rows in use.
     """
-    size = 64
-    while size < 4 * (count + len(a)):
-        size *= 2
-    table = np.full(size, -1, np.int64)
-    old = count
-    for i in range(old + len(a)):
-        row = i - old
-        if row < 0:
-            x, y, z = known[i, 0], known[i, 1], known[i, 2]
-        else:
-            x, y, z = a[row], b[row], c[row]
-        h = (np.uint64(x) * _MIX) ^ np.uint64(y)
-        h = (h ^ (h >> np.uint64(31))) * _MIX
-        h = (h ^ np.uint64(z)) * _MIX
-        at = np.int64((h ^ (h >> np.uint64(29))) & np.uint64(size - 1))
+    table = _table(known, count)
+    mask = len(table) - 1
+    for i in range(len(a)):
+        x, y, z = a[i], b[i], c[i]
+        at = _hash(x, y, z) & mask
         while table[at] >= 0:
             j = table[at]
             if known[j, 0] == x and known[j, 1] == y and known[j, 2] == z:
                 break
-            at = (at + 1) & (size - 1)
-        if row < 0:
-            table[at] = i
-            continue
-        if table[at] < 0 and create[row]:
+            at = (at + 1) & mask
+        found[i] = table[at]
+        if table[at] < 0 and create[i]:
             known[count, 0], known[count, 1], known[count, 2] = x, y, z
-            table[at] = count
+            table[at] = found[i] = count
             count += 1
-        found[row] = table[at]
+            if 4 * count > len(table):
+                table = _table(known, count)
+                mask = len(table) - 1
     return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _table(known: Array, count: int) -> Array:
+    """A hash table of the first rows: as small as their number allows, so that it stays in the
+    processor's cache however many rows are looked up."""
+    size = 1024
+    while size < 8 * count:
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    for i in range(count):
+        at = _hash(known[i, 0], known[i, 1], known[i, 2]) & (size - 1)
+        while table[at] >= 0:
+            at = (at + 1) & (size - 1)
+        table[at] = i
+    return table
+
+
+@numba.njit(cache=True, nogil=True)
+def _hash(x: int, y: int, z: int) -> int:
+    h = (np.uint64(x) * _MIX) ^ np.uint64(y)
+    h = (h ^ (h >> np.uint64(31))) * _MIX
+    h = (h ^ np.uint64(z)) * _MIX
+    return np.int64(h ^ (h >> np.uint64(29)))

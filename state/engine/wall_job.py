@@ -18,7 +18,7 @@ from state.engine import documents, moving, standing, wall
 from state.engine.job import Step
 from state.engine.moving import Owned
 from state.engine.names import Names
-from state.engine.records import NULL, Array, Records, concat, length, read_blobs, take
+from state.engine.records import NULL, Array, Records, after, concat, length, read_blobs, take
 from state.engine.refused import Refused
 from state.engine.sequence import POLICY
 from state.engine.sequence import Sequence as Order
@@ -85,7 +85,7 @@ class WallJob(ABC, Generic[S]):
         s = self._open(state)
         refused = Refused(self.name)
         new = self._own(s, self._read(s, blobs), stream_ms, refused)
-        both = concat([s.waiting, new]) if length(s.waiting) else new
+        both = after(s.waiting, new)
         keys, key = self._keys(s, both)
         begin_ms = np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
         now, later = wall.admit(
@@ -168,7 +168,7 @@ class WallJob(ABC, Generic[S]):
 
     def _read(self, s: S, blobs: Sequence[bytes]) -> Records:
         """The records of a batch."""
-        return read_blobs(blobs, s.names, self.columns)
+        return read_blobs(blobs, s.names, self.columns, room=length(s.waiting))
 
     def _own(self, s: S, records: Records, stream_ms: int, refused: Refused) -> Records:
         """The records of single keys; others are taken."""

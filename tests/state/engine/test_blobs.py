@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from state.engine.blobs import COLUMNS, NULL, TEXTS, Blob, of_columns, write
 from state.engine.names import Names
-from state.engine.records import SHIPPED, read_blobs
+from state.engine.records import SHIPPED, after, read_blobs
 
 LEAST, MOST = -(2**63), 2**63 - 1
 NUMBERS = [name for name in COLUMNS if name not in TEXTS]
@@ -130,6 +130,26 @@ def test_records_of_several_blobs_share_their_names() -> None:
     assert found["seq"].tolist() == [1, NULL, 3, 4, 5]
     assert found["held"].tolist() == [0] * 5
     assert read_blobs([], names, ("topic", "seq")).data.shape == (len(found), 0)
+
+
+@pytest.mark.parametrize("room", [0, 2, 3])
+def test_records_behind_others_are_the_same_with_and_without_room_for_them(room: int) -> None:
+    names = Names()
+    first = read_blobs([_records(seq=pa.array([1, None]), topic=pa.array(["a", "b"]))], names,
+                       ("seq", "topic"))
+    blob = _records(topic=pa.array(["b", "c", None]), seq=pa.array([3, 4, 5]))
+    more = read_blobs([blob], names, ("topic", "seq"), room=room)
+    more["held"] = np.array([0, 1, 0])
+
+    both = after(first, more)
+
+    assert both["seq"].tolist() == [1, NULL, 3, 4, 5]
+    assert names.lookup(both["topic"]).to_pylist() == ["a", "b", "b", "c", None]
+    assert both["held"].tolist() == [0, 0, 0, 1, 0]
+    assert np.shares_memory(both.data, more.data) == (room == 2)
+    more["new"] = np.arange(3)
+    first["new"] = np.arange(2)
+    assert after(first, more)["new"].tolist() == [0, 1, 0, 1, 2]
 
 
 def test_a_column_that_is_missing_is_an_error() -> None:
