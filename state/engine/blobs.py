@@ -68,28 +68,30 @@ def _padded(size: int) -> int:
 @numba.njit(cache=True, nogil=True)
 def _number_names(values: Array, is_text: Array, begin: int, end: int, place: Array,
                   used: Array) -> int:
-    """Number the names of a part in order of appearance; returns their count."""
+    """Number the names of a part in order of appearance, in place; returns their count."""
     count = 0
     for c in range(len(values)):
         if not is_text[c]:
             continue
-        before = _NONE
+        column, before, number = values[c], _NONE, _NONE
         for i in range(begin, end):
-            name = values[c, i]
-            if name < 0 or name == before:
+            name = column[i]
+            if name < 0:
                 continue
-            before = name
-            if place[name] < 0:
-                place[name] = count
-                used[count] = name
-                count += 1
+            if name != before:
+                before, number = name, place[name]
+                if number < 0:
+                    place[name] = number = count
+                    used[count] = name
+                    count += 1
+            column[i] = number
     return count
 
 
 @numba.njit(cache=True, nogil=True)
 def _describe(
-    values: Array, is_text: Array, begin: int, end: int, place: Array, names: int, widths: Array,
-    kinds: Array, bases: Array,
+    values: Array, is_text: Array, begin: int, end: int, names: int, widths: Array, kinds: Array,
+    bases: Array,
 ) -> int:
     """Width, kind and least value of each column of a part; returns the bytes of the columns."""
     size = 0
@@ -99,8 +101,7 @@ def _describe(
             # places are from 0 on, one less is no name
             least, most = np.int64(names), _NONE
             for i in range(begin, end):
-                at = place[column[i]] if column[i] >= 0 else _NONE
-                least, most = min(least, at), max(most, at)
+                least, most = min(least, column[i]), max(most, column[i])
             kinds[c], bases[c], widths[c] = _NAMES, least, _width(least, most)
         else:
             # one less than NULL is the greatest of all: nulls decide neither bound
@@ -125,15 +126,9 @@ def _describe(
 
 
 @numba.njit(cache=True, nogil=True)
-def _distances(
-    column: Array, is_text: bool, with_nulls: bool, base: int, place: Array, out: Array
-) -> None:
-    """How far each value of a column, or the place of each name, is from the base."""
-    if is_text:
-        for i in range(len(column)):
-            at = place[column[i]] if column[i] >= 0 else _NONE
-            out[i] = np.uint64(at - base)
-    elif with_nulls:
+def _distances(column: Array, with_nulls: bool, base: int, out: Array) -> None:
+    """How far each value of a column is from the base."""
+    if with_nulls:
         for i in range(len(column)):
             value = column[i] if column[i] != NULL else base
             out[i] = np.uint64(value - base)
@@ -197,12 +192,22 @@ def _get(data: Array, at: int, width: int, n: int, out: Array) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
+def _name_again(values: Array, is_text: Array, begin: int, end: int, used: Array) -> None:
+    """The inverse of `_number_names`."""
+    for c in range(len(values)):
+        if is_text[c]:
+            for i in range(begin, end):
+                if values[c, i] >= 0:
+                    values[c, i] = used[values[c, i]]
+
+
+@numba.njit(cache=True, nogil=True)
 def _write(
     values: Array, columns: Array, is_text: Array, bounds: Array, name_bytes: Array,
-    name_offsets: Array, out: Array, ends: Array,
+    name_offsets: Array, out: Array, ends: Array, done: int,
 ) -> int:
-    """Write one blob per part, one after the other; returns the number of bytes needed. If it
-    exceeds the size of `out`, the contents of `out` are invalid.
+    """Write one blob per part, one after the other, behind those that are done; returns the first
+    part for which there is no room in `out`. In the parts before it `values` has numbers of names.
     """
     count = len(columns)
     place = np.full(len(name_offsets), _NONE, np.int64)
@@ -213,50 +218,49 @@ def _write(
     for p in range(len(bounds) - 1):
         most = max(most, bounds[p + 1] - bounds[p])
     scratch = np.empty(most, np.uint64)
-    at = 0
-    for p in range(len(bounds) - 1):
+    at = ends[done - 1] if done else np.int64(0)
+    for p in range(done, len(bounds) - 1):
         begin, end = bounds[p], bounds[p + 1]
         names = _number_names(values, is_text, begin, end, place, used)
         size = 0
         for i in range(names):
             size += name_offsets[used[i] + 1] - name_offsets[used[i]]
-        body = _describe(values, is_text, begin, end, place, names, widths, kinds, bases)
+        body = _describe(values, is_text, begin, end, names, widths, kinds, bases)
         head = HEADER + DESCRIPTOR * count + _padded(4 * names + size)
-        if at + head + body <= len(out):
-            words = out[at : at + HEADER].view(np.uint32)
-            words[0], words[1], words[2] = _MAGIC, end - begin, count
-            words[3], words[4], words[5] = names, size, 0
-            for c in range(count):
-                start = at + HEADER + DESCRIPTOR * c
-                described = out[start : start + DESCRIPTOR].view(np.int64)
-                described[0], described[1] = columns[c], widths[c]
-                described[2], described[3] = kinds[c], bases[c]
-            start = at + HEADER + DESCRIPTOR * count
-            lengths = out[start : start + 4 * names].view(np.uint32)
-            start += 4 * names
-            for i in range(names):
-                first, last = name_offsets[used[i]], name_offsets[used[i] + 1]
-                lengths[i] = last - first
-                for b in range(first, last):
-                    out[start] = name_bytes[b]
-                    start += 1
-            for b in range(start, at + head):
-                out[b] = 0
-            start = at + head
-            for c in range(count):
-                if widths[c] == 0:
-                    continue
-                _distances(
-                    values[c, begin:end], is_text[c], kinds[c] == _WITH_NULLS, bases[c], place,
-                    scratch,
-                )
-                _put(out, start, widths[c], scratch[: end - begin])
-                start += _padded(widths[c] * (end - begin))
+        if at + head + body > len(out):
+            _name_again(values, is_text, begin, end, used)
+            return p
+        words = out[at : at + HEADER].view(np.uint32)
+        words[0], words[1], words[2] = _MAGIC, end - begin, count
+        words[3], words[4], words[5] = names, size, 0
+        for c in range(count):
+            start = at + HEADER + DESCRIPTOR * c
+            described = out[start : start + DESCRIPTOR].view(np.int64)
+            described[0], described[1] = columns[c], widths[c]
+            described[2], described[3] = kinds[c], bases[c]
+        start = at + HEADER + DESCRIPTOR * count
+        lengths = out[start : start + 4 * names].view(np.uint32)
+        start += 4 * names
+        for i in range(names):
+            first, last = name_offsets[used[i]], name_offsets[used[i] + 1]
+            lengths[i] = last - first
+            for b in range(first, last):
+                out[start] = name_bytes[b]
+                start += 1
+        for b in range(start, at + head):
+            out[b] = 0
+        start = at + head
+        for c in range(count):
+            if widths[c] == 0:
+                continue
+            _distances(values[c, begin:end], kinds[c] == _WITH_NULLS, bases[c], scratch)
+            _put(out, start, widths[c], scratch[: end - begin])
+            start += _padded(widths[c] * (end - begin))
         for i in range(names):
             place[used[i]] = _NONE
         at += head + body
         ends[p] = at
-    return at
+    return len(bounds) - 1
 
 
 def write(
@@ -265,7 +269,8 @@ def write(
     """Blobs of parts of records, one after the other, and the end of each (bytes).
 
     `values` (column, record; int64) has NULL for a null; columns of names have a position among the
-    names, -1 for none. The records of part p are from `bounds[p]` to `bounds[p + 1]`.
+    names, -1 for none; they are changed. The records of part p are from `bounds[p]` to
+    `bounds[p + 1]`.
     """
     numbers = np.array([NUMBER[name] for name in columns], np.int64)
     is_text = np.array([name in TEXTS for name in columns], np.bool_)
@@ -274,13 +279,17 @@ def write(
         values.nbytes // 3 + 2 * len(name_bytes) + (HEADER + 64 * len(columns)) * len(ends),
         np.uint8,
     )
+    done = 0
     while True:
-        size = _write(
-            values, numbers, is_text, bounds, name_bytes, name_offsets, out, ends
+        done = _write(
+            values, numbers, is_text, bounds, name_bytes, name_offsets, out, ends, done
         )
-        if size <= len(out):
+        size = int(ends[done - 1]) if done else 0
+        if done == len(ends):
             return out[:size], ends
-        out = np.empty(size, np.uint8)
+        larger = np.empty(2 * len(out), np.uint8)
+        larger[:size] = out[:size]
+        out = larger
 
 
 def of_columns(columns: Mapping[str, Any], payload: pa.Array | None = None) -> bytes:

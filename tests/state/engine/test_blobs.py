@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,21 @@ def test_a_blob_may_need_more_room_than_was_thought() -> None:
     texts = pa.array([f"{i}".zfill(400) for i in range(300)])
 
     assert Blob(of_columns({"topic": texts})).table()["topic"].to_pylist() == texts.to_pylist()
+
+
+def test_parts_of_which_a_later_one_needs_more_room_keep_their_names() -> None:
+    text = b"".join(bytes([letter]) * 5_000 for letter in b"abc")
+    values = np.array([[2, 0, -1, 1] * 9, list(range(36))])
+    offsets = np.arange(4) * 5_000
+
+    out, ends = write(("topic", "seq"), values.copy(), np.arange(0, 37, 4),
+                      np.frombuffer(text, np.uint8), offsets)
+
+    assert len(out) == ends[-1] > 9 * len(text) > 4 * len(text) + 9 * 300
+    for part, (begin, end) in enumerate(pairwise([0, *ends.tolist()])):
+        found = Blob(out[begin:end].tobytes()).table()
+        assert [t and t[:1] for t in found["topic"].to_pylist()] == ["c", "a", None, "b"]
+        assert found["seq"].to_pylist() == list(range(4 * part, 4 * part + 4))
 
 
 def test_payloads_follow_at_the_end() -> None:
