@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +66,7 @@ class PolicyWatch:
     def __post_init__(self) -> None:
         self._stamps = self._seen = self._look_at_files()
         self._next_s = time.monotonic() + LOOK_S
-        self._others = _others(self.settings)
+        self._running = self._others = _others(self.settings)
         self.now = self._read(self.settings)
 
     def look(self) -> None:
@@ -88,7 +88,9 @@ class PolicyWatch:
             return
         if (others := _others(found)) != self._others:
             self._others = others
-            self.warn("configuration: of a run only policies change; the rest needs a restart")
+            if changed := ", ".join(_changed(self._running, others)):
+                self.warn(f"configuration: {changed}: needs a restart; a run follows only edits of "
+                          "policies")
         now = self._read(found)
         if (now.policies, now.shadows) != (self.now.policies, self.now.shadows):
             self.now = now
@@ -130,6 +132,18 @@ def _others(settings: Settings) -> dict[str, Any]:
     """The settings that a run does not follow. Shards and partitions are those of the manifest."""
     found = settings.model_dump(exclude={"policies", "policy_files", "shards", "partitions"})
     return {**found, "shadows": sorted(settings.shadows)}
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """The keys whose values differ, those of a section one by one."""
+    for key in {**before, **now}:
+        old, new = before.get(key), now.get(key)
+        if old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from (f"{key}.{name}" for name in _changed(old, new))
+        else:
+            yield key
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ import json
 import math
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TextIO
@@ -68,11 +68,12 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) 
 def write_table(
     names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO,
     shown_rows: int | None = SHOWN_ROWS, more: str = "--rows N shows more",
+    reason: Callable[[], str] | None = None,
 ) -> None:
     """Print aligned columns, numbers to the right, of at most `shown_rows` rows (None: all).
 
-    The number of rows follows, with `more`. On a terminal a table that is too wide has its last
-    column wrapped, or one column per line.
+    The number of rows follows, with `more`, or the `reason` why there are none. On a terminal a
+    table that is too wide has its last column wrapped, or one column per line.
     """
     kept: list[Sequence[Any]] = []
     beyond = 0
@@ -90,7 +91,8 @@ def write_table(
         least = "at least " if beyond == COUNTED_ROWS else ""
         out.write(f"{len(kept):,} of {least}{total:,} rows; {more}\n")
     elif not kept:
-        out.write("no rows\n")
+        why = reason() if reason is not None else ""
+        out.write(f"no rows: {why}\n" if why else "no rows\n")
 
 
 def _width(out: TextIO) -> int | None:

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,8 +23,16 @@ from app.warehouse.ddl import ENGINES, ddl
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.memory import bounded, default_bytes
 from app.warehouse.questions import QUESTIONS
-from app.warehouse.questions.question import MOST, given
-from app.warehouse.relations import GONE, Warehouse, connect, first_lines, only_select, states
+from app.warehouse.questions.question import MOST, Question, given
+from app.warehouse.relations import (
+    GONE,
+    Warehouse,
+    connect,
+    first_lines,
+    only_select,
+    state,
+    states,
+)
 from app.warehouse.tables import TABLES, VIEWS
 
 if TYPE_CHECKING:
@@ -104,7 +113,10 @@ def _query(
             names = [column[0] for column in connection.description or []]
             found = _rows(connection)
             if output == "table":
-                write_table(names, found, sys.stdout, shown_rows or SHOWN_ROWS)
+                write_table(
+                    names, found, sys.stdout, shown_rows or SHOWN_ROWS,
+                    reason=None if question is None else partial(_reason, warehouse, question),
+                )
             else:
                 WRITERS[output](names, islice(found, shown_rows), sys.stdout)
     except duckdb.IOException as error:
@@ -112,6 +124,21 @@ def _query(
     except duckdb.Error as error:
         raise UserError(f"query: {first_lines(error)}") from error
     return 0
+
+
+def _reason(warehouse: Warehouse, question: Question) -> str:
+    """Why a question has no rows; empty if only the chosen time or its filters may be the cause."""
+    if question.needs:
+        return question.needs
+    reads = {
+        table for name in question.reads
+        for table in (VIEWS[name].reads if name in VIEWS else (name,)) if table in TABLES
+    }
+    filled = {name for name, delta in warehouse.open_all(sorted(reads)).items()
+              if state(warehouse, name, delta).rows}
+    if reads and not filled:
+        return f"nothing has been written to {', '.join(sorted(reads))} yet"
+    return ""
 
 
 def list_questions(output: Output = "table") -> int:

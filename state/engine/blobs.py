@@ -73,18 +73,16 @@ def _number_names(values: Array, is_text: Array, begin: int, end: int, place: Ar
     for c in range(len(values)):
         if not is_text[c]:
             continue
-        column, before, number = values[c], _NONE, _NONE
+        column, before = values[c], _NONE
         for i in range(begin, end):
             name = column[i]
             if name < 0:
                 continue
-            if name != before:
-                before, number = name, place[name]
-                if number < 0:
-                    place[name] = number = count
-                    used[count] = name
-                    count += 1
-            column[i] = number
+            if name != before and place[name] < 0:
+                place[name], used[count] = count, name
+                count += 1
+            before = name
+            column[i] = place[name]
     return count
 
 

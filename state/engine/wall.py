@@ -209,7 +209,7 @@ def _table(known: Array, count: int) -> Array:
 
 
 @numba.njit(cache=True, nogil=True)
-def _hash(x: int, y: int, z: int) -> int:
+def _hash(x: int, y: int, z: int) -> np.int64:
     h = (np.uint64(x) * _MIX) ^ np.uint64(y)
     h = (h ^ (h >> np.uint64(31))) * _MIX
     h = (h ^ np.uint64(z)) * _MIX

@@ -11,7 +11,7 @@ from app.stream import policy_watch
 from app.stream.policy_watch import Origin, PolicyWatch
 
 DOCUMENT = "- {{scope: topic, name: a/b/c, limits: {{publishRateInMsgs: {rate}}}}}\n"
-RESTART = "configuration: of a run only policies change; the rest needs a restart"
+RESTART = "configuration: {}: needs a restart; a run follows only edits of policies"
 READ = "policies: read again; the next batch judges by them"
 
 
@@ -43,6 +43,11 @@ def test_documents_of_a_shadow_are_followed_and_new_names_need_a_restart(
     next_.write_text(DOCUMENT.format(rate=22))
     assert looked() == [READ] and rates() == {"next": 22}
     config.write_text("shadows: {next: next.yaml, another: next.yaml}\n")
-    assert looked() == [RESTART] and rates() == {"next": 22}
+    assert looked() == [RESTART.format("shadows")] and rates() == {"next": 22}
+    config.write_text("shadows: {next: next.yaml}\nrate_limits: {protocol: pip385}\n"
+                      "stats_window_ms: 30s\n")
+    assert looked() == [RESTART.format("stats_window_ms, rate_limits.protocol")]
+    config.write_text("shadows: {next: next.yaml}\n")
+    assert looked() == []  # as the run has it
     next_.write_text("- {scope: topic}\n")
     assert "the edit is refused" in looked()[0] and rates() == {"next": 22}

@@ -578,9 +578,17 @@ def test_a_question_over_tables_that_are_not_there_answers_empty(name, tmp_wareh
     put(tmp_warehouse, {})
     assert ask(capsys, tmp_warehouse, name, "--json") == (0, "[]\n", "")
     code, out, _ = ask(capsys, tmp_warehouse, name)
-    assert code == 0 and out.endswith("no rows\n")
+    reads = set(QUESTIONS[name].reads) & {*TABLES, *VIEWS}
+    why = QUESTIONS[name].needs or ("nothing has been written to " if reads else "")
+    assert code == 0 and f"\nno rows{': ' * bool(why)}{why}" in out
     code, out, _ = ask(capsys, tmp_warehouse, name, "--csv")
     assert code == 0 and len(out.splitlines()) == 1
+
+
+def test_no_rows_of_a_time_have_no_other_reason(tmp_warehouse, capsys):
+    put(tmp_warehouse, {"throttle_events": [event(0, "mark"), event(700, "unmark")]})
+    code, out, _ = ask(capsys, tmp_warehouse, "noisy-neighbours", "--param", "since=2030-01-01")
+    assert code == 0 and out.endswith("\nno rows\n")
 
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=lambda q: q.name)

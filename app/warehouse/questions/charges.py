@@ -167,6 +167,7 @@ QUESTIONS = (
         (Param("by", "level of the pairs; principals: blame-principals", "topic",
                allowed=("topic", "namespace", "tenant")),
          *USUAL),
+        "a row needs a topic that shares a connection with one whose own limit paused it",
     ),
     Question(
         "showback", "What each tenant used in each month: messages, bytes, paused time, new"

@@ -56,9 +56,11 @@ QUESTIONS = (
         "forecasts", "The newest forecasts: limits that are breached, then those that are reached"
         " soonest, each with the error of past forecasts of its method.", ("forecasts",),
         _FORECASTS,
+        needs="the command forecast writes them, for limits with two and a quarter days of rows",
     ),
     Question(
         "forecast-outcomes", "Forecasts whose day has come: the newest one and what came, the mean"
         " difference of all, and the error that was stated with them.", ("forecasts",), _OUTCOMES,
+        needs="a row needs a forecast, and another round of forecast at the time that it was for",
     ),
 )

@@ -218,5 +218,6 @@ QUESTIONS = (
         (*USUAL, Param("opened_since", "connections that were opened from this time on are known by"
                        " their principal", LEAST, is_time=True,
                        shown="a day before `since`")),
+        "a row needs two principals that publish to the same topic, and a pause for its limit",
     ),
 )

@@ -62,6 +62,9 @@ class Question:
     reads: tuple[str, ...]
     sql: str
     params: tuple[Param, ...] = USUAL
+    needs: str = ""
+    """Where a row comes from, if that is more than rows of what it reads: printed where there is
+    none."""
 
     def values(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Every parameter's value, from the texts that are given."""

@@ -231,6 +231,7 @@ QUESTIONS = (
         "throttle-commands", "Throttle commands by producer (protocol=pip385):"
         " commands, marks without one because the client does not support it, announced time, sends"
         " that timed out.", ("producer_throttle",), _THROTTLE_COMMANDS,
+        needs="a run of rate_limits with protocol: pip385 writes them",
     ),
     Question(
         "breached-quotas", "Every quota of every job that was breached: in how many windows, and"

@@ -29,5 +29,6 @@ QUESTIONS = (
         "shadow", "What shadow policies would have done beside what the live ones did, by topic or"
         " user and measure: the largest differences of each measure first.",
         ("shadow_effects",), _SHADOW, (*USUAL, _BY),
+        "a run whose configuration has shadows writes them",
     ),
 )
