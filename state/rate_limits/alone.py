@@ -94,29 +94,43 @@ class Effect:
 
 def effect(trace: Trace, limit: int, rules: Rules) -> Effect:
     """The effects of a limit per second (1 to 2**63 - 1), with full buckets at the beginning."""
-    places = int(trace.cnx.max()) + 1 if len(trace.cnx) else 1
-    counts = np.zeros(_COUNTS, np.float64)
-    _play(
-        np.zeros(1, BUCKET), np.zeros(len(trace.cnx) + 1, np.int64),
-        np.zeros(len(trace.cnx) + 1, np.int64), np.zeros(places, np.int64),
-        np.zeros(places, np.int64), np.zeros(places, np.int64), trace.starts, trace.kind,
-        trace.mono_ns, trace.amount, trace.cnx, trace.others, trace.end_ns, limit,
-        int(rules.positive), rules.idle_ns, rules.version, counts,
-    )
+    counts, _ = _played(trace, limit, rules)
     return Effect(
         float(counts[THROTTLED]), int(counts[PUBLISHES]), int(counts[PAUSES]),
         float(counts[PAUSED_NS]), float(counts[VICTIM_NS]),
     )
 
 
+def beyond(trace: Trace, limit: int, rules: Rules) -> Array:
+    """Which records are publishes that a limit throttles (bool); see `effect`."""
+    _, found = _played(trace, limit, rules)
+    return found
+
+
+def _played(trace: Trace, limit: int, rules: Rules) -> tuple[Array, Array]:
+    """The counts of a limit, and by record whether it is a throttled publish."""
+    places = int(trace.cnx.max()) + 1 if len(trace.cnx) else 1
+    counts = np.zeros(_COUNTS, np.float64)
+    found = np.zeros(len(trace.cnx), np.bool_)
+    _play(
+        np.zeros(1, BUCKET), np.zeros(len(trace.cnx) + 1, np.int64),
+        np.zeros(len(trace.cnx) + 1, np.int64), np.zeros(places, np.int64),
+        np.zeros(places, np.int64), np.zeros(places, np.int64), trace.starts, trace.kind,
+        trace.mono_ns, trace.amount, trace.cnx, trace.others, trace.end_ns, limit,
+        int(rules.positive), rules.idle_ns, rules.version, counts, found,
+    )
+    return counts, found
+
+
 @compiled
 def _play(
     buckets: Array, timers: Array, held: Array, waits: Array, since: Array, beside: Array,
     starts: Array, kind: Array, mono: Array, amount: Array, cnx: Array, others: Array, end: Array,
-    limit: int, positive: int, idle_ns: int, version: int, counts: Array,
+    limit: int, positive: int, idle_ns: int, version: int, counts: Array, throttled: Array,
 ) -> None:
-    """Play each limiter. `timers` (due times of release tasks) and `held` (paused connections) have
-    a place for every record; `waits`, `since` and `beside` one for every connection."""
+    """Play each limiter. `timers` (due times of release tasks), `held` (paused connections) and
+    `throttled` have a place for every record; `waits`, `since` and `beside` one for every
+    connection."""
     b = buckets[0]
     for s in range(len(starts) - 1):
         used, waiting, due, paused = NEVER, np.int64(0), np.int64(0), np.int64(0)
@@ -142,6 +156,7 @@ def _play(
                 continue
             if charge(b, amount[i], now, PERIOD_NS, RESOLUTION_NS, version) > 0:
                 continue
+            throttled[i] = True
             counts[THROTTLED] += amount[i]
             counts[PUBLISHES] += 1
             if waits[c] == 0:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ from app.whatif.suggest.search import (
     curve,
     point,
     smallest,
+    smallest_pair,
+    together,
     with_headroom,
 )
 from state.rate_limits.alone import Rules, Trace
@@ -45,8 +47,7 @@ class Asked:
     per: Per = "topic"
     rates: tuple[Rate, ...] = RATES
     share: float = 0.01
-    """Share (0 to 1) of a name's messages that its limit on messages may throttle, and of its bytes
-    that its limit on bytes may, each limit alone.
+    """Share (0 to 1) of a name's messages, and of its bytes, that its limits may throttle together.
     """
     headroom: float = 0.0
     """Added to the smallest limit, as a share of it."""
@@ -74,24 +75,26 @@ class Suggestion:
     publishes: int
     total: float
     """Messages or bytes."""
+    alone: int
+    """The smallest limit that keeps the share in this cluster without one on the other rate (per
+    second)."""
     needed: int
-    """The smallest limit that keeps the share in this cluster (per second)."""
+    """The smallest that keeps it in this cluster beside the limit that the other rate needs."""
     limit: int
     """The largest limit that any cluster needs, with headroom."""
     throttled_share: float
+    """Share of the messages or bytes that the limits of the document throttle."""
     pauses: int
     paused_s: float
     victim_s: float
     """Pauses of other topics under `limit`, without a limit on the other rate (s)."""
-    together_share: float | None = None
-    """Share of the messages or bytes that both limits of the document throttle; None if not
-    replayed.
-    """
+    of_both: bool
+    """Whether limits on both rates were asked for."""
     curve: tuple[Point, ...] = field(repr=False, default=())
 
     def row(self) -> dict[str, Any]:
         """As a row of the table."""
-        left_out = {"curve"} | ({"together_share"} if self.together_share is None else set())
+        left_out = {"curve", "of_both"} | (set() if self.of_both else {"alone"})
         return {key: getattr(self, key) for key in self.__dataclass_fields__ if key not in left_out}
 
 
@@ -155,8 +158,7 @@ def suggest(
     if verify:
         from app.whatif.suggest.verify import verified
 
-        judged, broken = verified(settings, found, owners)
-        found = replace(found, suggestions=judged)
+        broken = verified(settings, found, owners)
     if page is not None:
         from app.whatif.suggest.page import write_page
 
@@ -172,8 +174,6 @@ def suggest(
         if verify and found.suggestions and not broken:
             print("verified: the job over the archive keeps every share, and exceeds it with each"
                   " limit one smaller than the smallest")
-        for text in _together(found):
-            print(printable(text))
         if out is not None:
             where = f"The policies are in {out}."
             print(where if found.suggestions else "No policies are written.")
@@ -198,26 +198,34 @@ def find(settings: Settings, asked: Asked, owners: Owners) -> Found:
             wanted.append(one)
         else:
             out.setdefault(reason, []).append(one.name)
-    found: dict[tuple[Named, Rate], Suggestion] = {}
+    found: dict[Named, list[Suggestion]] = {}
     limits: dict[Limited, int] = {}
+    of_both = len(asked.rates) > 1
     for one, traces in history.traces(wanted):
+        alone: dict[Rate, int] = {}
         for rate in asked.rates:
-            needed = smallest(traces[rate], asked.share, rules)
-            if needed is None:
+            least = smallest(traces[rate], asked.share, rules)
+            if least is None:
                 reason = f"no limit of 64 bits lets enough of its {rate} pass"
                 out.setdefault(reason, []).append(one.name)
-                continue
-            limit = with_headroom(needed, asked.headroom)
+            else:
+                alone[rate] = least
+        needs = Needs(alone, smallest_pair(traces, alone, asked.share, rules))
+        own = {rate: with_headroom(needed, asked.headroom) for rate, needed in needs.pair.items()}
+        for rate, limit in own.items():
             limits[one.name, rate] = max(limits.get((one.name, rate), 0), limit)
-            found[one, rate] = _suggestion(one, rate, traces[rate], needed, limit, rules)
+        found[one] = _suggestions(one, traces, needs, own, rules, of_both)
     # a document holds in every cluster
-    raised = [(one, rate) for (one, rate), s in found.items() if s.limit < limits[one.name, rate]]
-    for one, traces in history.traces(list(dict.fromkeys(one for one, _ in raised))):
-        for rate in (rate for other, rate in raised if other == one):
-            found[one, rate] = _suggestion(
-                one, rate, traces[rate], found[one, rate].needed, limits[one.name, rate], rules)
+    raised = [one for one, own in found.items() if any(s.limit < limits[one.name, s.rate]
+                                                       for s in own)]
+    for one, traces in history.traces(raised):
+        needs = Needs({s.rate: s.alone for s in found[one]}, {s.rate: s.needed for s in found[one]})
+        found[one] = _suggestions(
+            one, traces, needs, {rate: limits[one.name, rate] for rate in needs.pair}, rules,
+            of_both)
+    every = [suggestion for own in found.values() for suggestion in own]
     return Found(
-        asked, tuple(sorted(found.values(), key=lambda s: _place(s, asked, limits))),
+        asked, tuple(sorted(every, key=lambda s: _place(s, asked, limits))),
         tuple(LeftOut(reason, tuple(sorted(set(names)))) for reason, names in out.items()),
     )
 
@@ -238,24 +246,30 @@ def _too_little(one: Named, asked: Asked) -> str | None:
     return None
 
 
-def _suggestion(
-    one: Named, rate: Rate, trace: Trace, needed: int, limit: int, rules: Rules
-) -> Suggestion:
-    at = point(trace, limit, rules)
-    return Suggestion(
-        one.cluster, one.name, rate, one.publishes, trace.total, needed, limit, at.throttled_share,
-        at.pauses, at.paused_s, at.victim_s, curve=tuple(curve(trace, needed, rules, limit)),
-    )
+@dataclass(frozen=True)
+class Needs:
+    """The smallest limits of a name by rate."""
+
+    alone: Mapping[Rate, int]
+    pair: Mapping[Rate, int]
 
 
-def _together(found: Found) -> Iterator[str]:
-    """The largest shares that both limits of a name throttle together, in words."""
-    for rate in found.asked.rates:
-        shares = [(one.together_share, one.name) for one in found.suggestions
-                  if one.rate == rate and one.together_share is not None]
-        if shares:
-            share, name = max(shares)
-            yield f"both limits together: at most {share:.6f} of the {rate} throttled ({name})"
+def _suggestions(
+    one: Named, traces: Mapping[Rate, Trace], needs: Needs, limits: Mapping[Rate, int],
+    rules: Rules, of_both: bool,
+) -> list[Suggestion]:
+    """The suggestions of a name under the limits of its document."""
+    shares = together(traces, limits, rules)
+    found = []
+    for rate, limit in limits.items():
+        trace, alone = traces[rate], needs.alone[rate]
+        at = point(trace, limit, rules)
+        found.append(Suggestion(
+            one.cluster, one.name, rate, one.publishes, trace.total, alone, needs.pair[rate], limit,
+            shares[rate], at.pauses, at.paused_s, at.victim_s, of_both,
+            tuple(curve(trace, alone, rules, limit)),
+        ))
+    return found
 
 
 def _about(found: Found) -> str:
@@ -291,7 +305,7 @@ def _print(found: Found, curves: bool, every: bool) -> None:
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     """Figures for reading."""
-    digits = {"throttled_share": 6, "together_share": 6, "paused_s": 3, "victim_s": 3, "total": 0}
+    digits = {"throttled_share": 6, "paused_s": 3, "victim_s": 3, "total": 0}
     return {
         key: int(value) if key == "total" and value <= MOST else
         round(value, digits[key]) if key in digits else value for key, value in row.items()

@@ -73,10 +73,10 @@ def _limits(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
     ]
     if len(rows) > LISTED:
         sentences.append(f"The table omits {len(rows) - LISTED:,} with smaller limits.")
-    if rows and "together_share" in rows[0]:
-        columns.append(Column("together_share", "throttled by both", "ratio"))
-        sentences.append(f"Throttled by both: the share of the {rate} under the suggested limits on"
-                         f" {' and '.join(asked.rates)} together, by a replay.")
+    if any("alone" in row for row in rows):
+        columns.insert(-5, Column("alone", f"alone ({rate}/s)", "number"))
+        sentences.append(f"Alone: what would suffice without the other limit. Throttled: under the"
+                         f" suggested limits on {' and '.join(asked.rates)} together.")
     grid = Grid(f"Smallest and suggested limits on {rate}", columns, rows[:LISTED])
     return Section(f"limits-{rate}", f"Limits on {rate}", sentences, [grid])
 

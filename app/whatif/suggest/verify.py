@@ -29,59 +29,71 @@ from state.rate_limits.limits import unpartitioned
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.whatif.suggest.command import Found, Limited, Suggestion
+    from app.whatif.suggest.command import Found, Limited
 
 VERDICTS = "publish_verdicts"
 EVERY = frozenset({(TOPICS, "**"), (NAMESPACES, "**")})
 """Policies of topics and namespaces in the archive, which the suggestions replace."""
 LATER_MS = 86_400_000
 """Time after the newest record to which the clock is moved at the end (ms)."""
+ROUNDING = 1e-9
+"""Shares are sums of 64-bit floats, added in another order."""
 Amount = tuple[str, str, Rate]
 """Cluster, name, and what is counted."""
 
 
-def verified(
-    settings: Settings, found: Found, owners: Owners
-) -> tuple[tuple[Suggestion, ...], list[str]]:
-    """The suggestions with the share that both limits of a name throttle together, if both rates
-    are requested; and, in words, where the job contradicts them.
-    """
+def verified(settings: Settings, found: Found, owners: Owners) -> list[str]:
+    """Where the job contradicts the suggestions, in words."""
     asked = found.asked
 
     def shares(limits: Mapping[Limited, int]) -> dict[Amount, float]:
         return throttled(
             settings, asked.per, found.limited(limits), owners, asked.span) if limits else {}
 
-    broken = [text for rate in asked.rates for text in _broken(found, rate, shares)]
-    if len(asked.rates) == 1:
-        return found.suggestions, broken
-    both = shares(found.limits)
-    return tuple(
-        replace(one, together_share=both.get((one.cluster, one.name, one.rate), 0.0))
-        for one in found.suggestions
-    ), broken
+    broken = [text for rate in asked.rates for text in _too_large(found, rate, shares)]
+    kept = shares(found.limits)
+    for one in found.suggestions:
+        share = kept.get((one.cluster, one.name, one.rate), 0.0)
+        if share > asked.share or abs(share - one.throttled_share) > ROUNDING:
+            broken.append(f"{one.name} ({one.cluster}): {share:.6f} of its {one.rate} throttled"
+                          f" under {one.limit}, not {one.throttled_share:.6f}")
+    if len(asked.rates) > 1:
+        for rate in asked.rates:
+            broken += _pair_too_large(found, rate, shares)
+    return broken
 
 
-def _broken(
-    found: Found, rate: Rate, shares: Callable[[Mapping[Limited, int]], dict[Amount, float]]
-) -> Iterator[str]:
-    """Where the limits on messages or on bytes alone contradict the suggestions."""
-    mine = [one for one in found.suggestions if one.rate == rate]
-    kept = shares({(one.name, rate): one.limit for one in mine})
-    for one in mine:
-        share = kept.get((one.cluster, one.name, rate), 0.0)
-        if share > found.asked.share:
-            yield (f"{one.name} ({one.cluster}): {share:.6f} of its {rate} throttled under"
-                   f" {one.limit}")
-    needed: dict[str, int] = {}
-    for one in mine:
-        needed[one.name] = max(needed.get(one.name, 0), one.needed)
-    smaller = {(name, rate): limit - 1 for name, limit in needed.items() if limit > 1}
-    beyond = shares(smaller)
+Shares = Callable[[Mapping["Limited", int]], dict[Amount, float]]
+
+
+def _too_large(found: Found, rate: Rate, shares: Shares) -> Iterator[str]:
+    """Names for which a limit on messages or on bytes alone could be smaller."""
+    least: dict[str, int] = {}
+    for one in found.suggestions:
+        if one.rate == rate:
+            least[one.name] = max(least.get(one.name, 0), one.alone)
+    smaller = {(name, rate): limit - 1 for name, limit in least.items() if limit > 1}
+    found_ = shares(smaller)
     for (name, _), limit in smaller.items():
-        most = max((s for (_, n, r), s in beyond.items() if (n, r) == (name, rate)), default=0.0)
+        most = max((s for (_, n, r), s in found_.items() if (n, r) == (name, rate)), default=0.0)
         if most <= found.asked.share:
             yield f"{name}: {most:.6f} of its {rate} throttled under {limit}, which is smaller"
+
+
+def _pair_too_large(found: Found, rate: Rate, shares: Shares) -> Iterator[str]:
+    """Names of one cluster whose limit on a rate could be smaller beside the other one."""
+    clusters = Counter((one.name, one.rate) for one in found.suggestions)
+    own = [one for one in found.suggestions if one.of_both and clusters[one.name, one.rate] == 1]
+    raised = {one.name for one in own if one.rate == rate and one.needed > one.alone}
+    smaller = {(one.name, one.rate): one.needed - (one.rate == rate) for one in own
+               if one.name in raised}
+    most: dict[str, float] = {}
+    for (_, name, _), share in shares(smaller).items():
+        most[name] = max(most.get(name, 0.0), share)
+    for name in sorted(raised):
+        if most.get(name, 0.0) <= found.asked.share:
+            yield (f"{name}: {most.get(name, 0.0):.6f} throttled under {smaller[name, rate]}"
+                   f" {rate}, which is smaller")
 
 
 def throttled(
