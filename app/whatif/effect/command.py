@@ -106,7 +106,7 @@ def effect(before: Side, after: Side, changes: Sequence[Change], wanted: Wanted)
         with redirect_stdout(sys.stderr):
             for side, one in ((before, first), (after, second)):
                 print(f"{side.name}: {side.given}", flush=True)
-                one.run()
+                one.run(say_begin=False)  # the answer says it once
         warehouses = (Warehouse.of(one.out.settings) for one in (first, second))
         found = compared(*warehouses, wanted.rows, before.settings.stats_window_ms)
     _answer(words.About(str(before.given), str(after.given), wanted.span, _jobs(before, wanted),

@@ -97,11 +97,11 @@ class Replay:
         """Where it begins, in words: which rows a longer past could change."""
         return self._begin.said(self._settings, self._jobs)
 
-    def run(self) -> None:
-        """Judge all that is left."""
+    def run(self, say_begin: bool = True) -> None:
+        """Judge all that is left; `say_begin` prints where it begins."""
         with run_lock.only_run(self.out.settings, ["replay"]):
             if not self.out.ended:
-                self.go_on()
+                self.go_on(say_begin)
             else:
                 print(f"{self._asked.out}: this replay has ended; nothing is left to do")
 
@@ -145,7 +145,7 @@ class Replay:
         size = sum(file.bytes for file in self._archive.files)
         return max(min(self._asked.records, BYTES * rows // size if size else BYTES), 1)
 
-    def go_on(self) -> None:
+    def go_on(self, say_begin: bool) -> None:
         """Judge what is left and commit it slice by slice."""
         out = self.out
         if out.begun:
@@ -153,7 +153,7 @@ class Replay:
         else:
             begin = self._begin
             out.begin(self._archive.version, self._planned, begin.states, begin.applied)
-            for line in self.begins:
+            for line in self.begins if say_begin else ():
                 print(line)
         keep_freed_memory()
         sys.setswitchinterval(SWITCH_S)
