@@ -14,7 +14,7 @@ from app.alerts.episodes import FIRING, RESOLVED
 from app.alerts.evaluation import Evaluation, evaluate_all
 from app.alerts.journal import Journal, Row, firing_rows
 from app.alerts.rule_files import rules_of
-from app.alerts.sinks import Delivery, plain
+from app.alerts.sinks import Delivery, owner_in, with_owner
 from app.config.alerts import StdoutSink
 from app.errors import UserError
 from app.terminal.interrupt import stopping_at_signals
@@ -112,7 +112,7 @@ def check_command(
         found = evaluator.round(threading.Event())
     else:
         found = evaluator.look(at_ms)
-    _print(found, as_json)
+    _print(settings, found, as_json)
     if refused is not None:
         note = f"{refused}; changes are neither recorded nor delivered"
         if not found.firing:
@@ -172,20 +172,20 @@ def one_round(
     else:
         notes = found.notes()
         for each in formats:
-            show_changes(found.changes, each)
+            show_changes(evaluator.settings, found.changes, each)
     for note in notes:
         if note not in logged:
             log(note)
     return set(notes)
 
 
-def show_changes(rows: Sequence[Row], form: str) -> None:
+def show_changes(settings: Settings, rows: Sequence[Row], form: str) -> None:
     """Print the alerts that began to fire or were resolved."""
     for row in rows:
         if row["state"] not in (FIRING, RESOLVED):
             continue
-        text = json.dumps(plain(row), ensure_ascii=False) if form == "json" else line(row)
-        print(text, flush=True)
+        whole = with_owner(settings, row) if form == "json" else None
+        print(line(row) if whole is None else json.dumps(whole, ensure_ascii=False), flush=True)
 
 
 def line(row: Row) -> str:
@@ -195,17 +195,20 @@ def line(row: Row) -> str:
     return f"{row['state']:9} {row['alert']}{severity} at {at}: {printable(row['summary'])}"
 
 
-def _print(found: Round, as_json: bool) -> None:
+def _print(settings: Settings, found: Round, as_json: bool) -> None:
     if as_json:
         answer: dict[str, Any] = {
-            "rules": found.rules, "firing": [plain(row) for row in found.firing],
-            "changes": [plain(row) for row in found.changes], "broken": found.broken,
+            "rules": found.rules, "firing": [with_owner(settings, row) for row in found.firing],
+            "changes": [with_owner(settings, row) for row in found.changes],
+            "broken": found.broken,
             "undelivered": found.undelivered, "left_out": found.left_out,
         }
         print(json.dumps(answer, ensure_ascii=False))
         return
     for row in found.firing:
         print(f"firing    {row['alert']} ({row['severity']}): {printable(row['summary'])}")
+        if owner := owner_in(settings, row):
+            print(f"          owner: {printable(', '.join(owner.values()))}")
         if row["runbook"]:
             print(f"          what to do: {row['runbook']}")
     for row in found.changes:

@@ -126,12 +126,8 @@ class Delivery:
     def _for_webhook(self, rows: Sequence[Row]) -> dict[str, Any]:
         return {
             "version": 1, "warehouse": self._settings.warehouse,
-            "alerts": [self._with_owner(row) for row in rows],
+            "alerts": [with_owner(self._settings, row) for row in rows],
         }
-
-    def _with_owner(self, row: Row) -> dict[str, Any]:
-        owner = owner_in(self._settings, row)
-        return {**plain(row), **({"owner": owner} if owner else {})}
 
     def _for_alertmanager(self, sink: AlertmanagerSink, changes: Sequence[Row]) -> list[Row]:
         """Firing alerts, if a resend is due or there is a change; and alerts that have ended."""
@@ -233,6 +229,12 @@ def plain(row: Row) -> dict[str, Any]:
     value = row["value"]
     kept = None if value is None or not math.isfinite(value) else value
     return {**row, "labels": dict(row["labels"]), "value": kept}
+
+
+def with_owner(settings: Settings, row: Row) -> dict[str, Any]:
+    """A row as JSON, with the owner of what it is about if there is one."""
+    owner = owner_in(settings, row)
+    return {**plain(row), **({"owner": owner} if owner else {})}
 
 
 def owner_in(settings: Settings, row: Row) -> dict[str, str] | None:

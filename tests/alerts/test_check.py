@@ -101,6 +101,19 @@ def test_a_broker_one_window_behind_the_newest_is_not_taken_for_quiet(
     assert alerts.check(make_settings()) == 0
 
 
+def test_the_owner_of_what_an_alert_is_about_is_printed(make_settings, tmp_warehouse, capsys):
+    write(tmp_warehouse, "topic_throttle_stats", [window(0, **OVER)])
+    owner = {"team": "shop", "contact": "#shop-oncall"}
+    settings = make_settings(owners=[{"topic": "acme/orders/created", **owner}])
+    assert alerts.check(settings) == 1
+    shown = capsys.readouterr().out
+    assert "\n          owner: shop, #shop-oncall\n          what to do: " in shown
+    assert alerts.check(settings, as_json=True) == 1
+    assert answer(capsys)["firing"][0]["owner"] == owner
+    assert alerts.check(make_settings()) == 1
+    assert "owner" not in capsys.readouterr().out
+
+
 def test_nothing_fires_on_tables_without_rows(make_settings, tmp_path, capsys):
     (tmp_path / "_weir").mkdir()
     assert alerts.check(make_settings(warehouse=str(tmp_path))) == 0
