@@ -110,8 +110,7 @@ class Fleet:
 
     def topic_on(self, broker: int, number: int) -> int:
         """The index of a broker's topic, counted from 0."""
-        brokers = len(self.brokers)
-        return broker + brokers * (number % len(range(broker, len(self.topics.names), brokers)))
+        return topic_of(len(self.topics.names), len(self.brokers), broker, number)
 
     def connection_on(self, broker: int, number: int) -> int:
         """The index of a broker's connection, counted from 0."""
@@ -129,6 +128,11 @@ class Fleet:
         """The index of a broker's connection for large messages, counted from 0."""
         own = self.own_connections[self.connections.broker[self.own_connections] == broker]
         return int(own[number % own.size]) if own.size else self.connection_on(broker, number)
+
+
+def topic_of(topics: int, brokers: int, broker: int, number: int) -> int:
+    """The index of a broker's topic, counted from 0, in a fleet of so many topics and brokers."""
+    return broker + brokers * (number % len(range(broker, topics, brokers)))
 
 
 def build_fleet(scenario: Scenario, seed: int) -> Fleet:
@@ -236,6 +240,8 @@ def _producers(
     spec = scenario.fleet
     topic, connection = [], []
     second: list[tuple[int, int]] = []
+    wanted = {topic_of(spec.topics, spec.brokers, i.broker, i.topic)
+              for i in scenario.incidents if i.name == "shared-topic"}
     for t in range(spec.topics):
         own = np.flatnonzero(connections.broker == topics.broker[t])
         number = t // spec.brokers
@@ -244,7 +250,9 @@ def _producers(
         main = own[0] if shared else rest[number % rest.size]
         topic.append(t)
         connection.append(int(main))
-        if not shared and rest.size > 1 and rng.random() < spec.second_producers:
+        if not shared and rest.size > 1 and (
+            rng.random() < spec.second_producers or t in wanted
+        ):
             second.append((t, int(rest[(number + 1) % rest.size])))
     topic += [t for t, _ in second]
     connection += [c for _, c in second]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from app.errors import UserError
 from app.generate.fleet import Fleet
 from app.generate.limits import Limits, Policy
 from app.generate.plan import MS, SECOND, Incident, Plan
@@ -23,6 +24,8 @@ TARGET = 0.01
 """Part of the capacity that ends a pause."""
 SLACK = 60 * MS
 """Later than in the model: resolution of the bucket and the client's wake-up."""
+OWN_SHARE = 0.02
+"""Seconds of a topic's limit that its own client publishes while another one has used it up."""
 FRAMES = 4
 """Publish requests of a burst, already on the way when the first one breaks the limit."""
 
@@ -48,19 +51,21 @@ def _record(fleet: Fleet, spec: IncidentSpec, plan: Plan, until_ns: int, *,
 
 
 def _burst(fleet: Fleet, limits: Limits, plan: Plan, at: int, topic: int, factor: float,
-           allowed: float = 1.0, frames: int = FRAMES) -> int:
+           allowed: float = 1.0, frames: int = FRAMES, producer: int | None = None) -> int:
     """Publishes `factor` seconds of a topic's limit at once; the end of the pause, if any (ns).
 
-    `allowed` is the limit in force as a share of the topic's usual one.
+    `allowed` is the limit in force as a share of the topic's usual one. Without `producer` it is
+    the topic's main one that publishes.
     """
+    sender = topic if producer is None else producer
     for i in range(frames):
         size = limits.size(fleet, topic, factor / frames)
-        plan.publish(at + i * 2 * MS, topic, size)
+        plan.publish(at + i * 2 * MS, sender, size)
     if factor <= allowed:
         return at
     pause = (factor / allowed - 1 + TARGET) * SECOND
     until = at + frames * 2 * MS + int(pause) + SLACK
-    plan.holds.append((int(fleet.producers.connection[topic]), at + 1, until))
+    plan.holds.append((int(fleet.producers.connection[sender]), at + 1, until))
     return until
 
 
@@ -89,6 +94,31 @@ def burst(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
     _record(fleet, spec, plan, until, topics=(topic,), culprit_times=1,
             connection=int(fleet.producers.connection[topic]),
             paused_ms=(spec.factor - 1) * 1000)
+
+
+def shared_topic(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
+    """A client of another principal uses up a topic's limit, and the topic's own client waits, too.
+    """
+    topic = fleet.topic_on(spec.broker, spec.topic)
+    producers = np.flatnonzero(fleet.producers.topic == topic).tolist()
+    if len(producers) < 2:
+        raise UserError(f"incidents: {spec.name}: topic {spec.topic} of broker {spec.broker} has "
+                        "one producer; needs one that is not of the shared connection, and a "
+                        "broker with several connections")
+    own, other = (int(fleet.producers.connection[p]) for p in producers)
+    start, until, late = int(spec.at_s * SECOND), 0, FRAMES * 2 * MS
+    # What the topic's own client sends before it is paused is paid back as well.
+    sent = limits.size(fleet, topic, OWN_SHARE)
+    for i in range(spec.times):
+        at = start + int(i * spec.every_s * SECOND)
+        until = _burst(fleet, limits, plan, at, topic, 1 + spec.pause_s, producer=producers[1])
+        plan.publish(at + late, topic, sent)
+        until += int(2 * OWN_SHARE * SECOND)
+        plan.holds += [(own, at + late + 1, until), (other, at + 1, until)]
+    plan.mutes.append((topic, start - 2 * SECOND, until + SECOND))
+    _record(fleet, spec, plan, until, topics=(topic,), culprit_times=spec.times, connection=other,
+            paused_ms=int(spec.times * spec.pause_s * 1000),
+            victim=fleet.connections.names[own][0])
 
 
 def policy_change(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -211,6 +241,7 @@ INCIDENTS: dict[str, Callable[[Fleet, Limits, IncidentSpec, Plan], None]] = {
     "noisy-neighbour": noisy_neighbour,
     "burst": burst,
     "policy-change": policy_change,
+    "shared-topic": shared_topic,
     "connection-limit": connection_limit,
     "resource-group": resource_group,
     "broker-limit": broker_limit,

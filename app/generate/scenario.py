@@ -18,8 +18,8 @@ from app.generate.section import Section, Share
 
 SHIPPED = shipped_files("scenarios")
 IncidentName = Literal[
-    "noisy-neighbour", "burst", "policy-change", "connection-limit", "resource-group",
-    "broker-limit", "broker-restart", "reconnect",
+    "noisy-neighbour", "burst", "policy-change", "shared-topic", "connection-limit",
+    "resource-group", "broker-limit", "broker-restart", "reconnect",
 ]
 FateName = Literal[
     "restarted", "resent", "never_finished", "repeated", "oversized", "undersized", "lost_chunk",

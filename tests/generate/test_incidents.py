@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from app.errors import UserError
 from app.generate.plan import Incident
-from app.generate.scenario import load_scenario
+from app.generate.scenario import SHIPPED, load_scenario
 from app.generate.trace import Trace, plan_trace
 from tests.generate.model import applied_records, dry_times, most_in_flight, parsed_lines
 
@@ -61,6 +64,35 @@ def test_noisy_neighbour_shares_its_connection_with_the_planned_others(
     on_it = {r["producer_name"] for r in applied
              if r["event_type"] == "producer_created" and r["cnx_id"] == noisy.connection}
     assert len(on_it) == small.scenario.fleet.shared_topics == noisy.expected["others"] + 1
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_two_principals_share_a_topic_of_which_one_uses_up_the_limit(seed: int) -> None:
+    trace = plan_trace(load_scenario("demo"), 60_000, seed)
+    shared = _named(trace, "shared-topic")[0]
+    applied = applied_records(parsed_lines(trace.slices()))
+    who = {r["cnx_id"]: r["principal"] for r in applied if r["event_type"] == "connection_opened"}
+    used: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for r in applied:
+        inside = shared.from_ms <= r["ts_wall_ms"] < shared.until_ms
+        if (r["event_type"] == "publish" and inside
+                and shared.topics[0].endswith(r["topic"].removeprefix("persistent://"))):
+            used[who[r["cnx_id"]]] += r["num_messages"]
+            times[who[r["cnx_id"]]] += 1
+    own, other = who[shared.expected["victim"]], who[shared.connection or ""]
+    assert own != other
+    assert times[own] == shared.expected["culprit_times"] == 4
+    assert used[other] > 50 * used[own] > 0
+
+
+def test_shared_topic_with_one_producer_is_refused(tmp_path: Path) -> None:
+    document = yaml.safe_load((SHIPPED / "small.yaml").read_text())
+    document["incidents"] = [{"name": "shared-topic", "at_s": 10, "broker": 0, "topic": 0}]
+    path = tmp_path / "one.yaml"
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(UserError, match=r"topic 0 of broker 0 has one producer"):
+        plan_trace(load_scenario(str(path)), 20_000, 7)
 
 
 def test_nobody_publishes_on_a_paused_connection(small: Trace, applied: Records) -> None:
