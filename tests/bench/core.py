@@ -29,7 +29,7 @@ KERNEL = SimpleNamespace(**vars(flow))
 STAGES = {
     "read state": [(Brokers, "__init__"), (Brokers, "open")],
     "read blobs": [(mono, "read_blobs")],
-    "join and pick records": [(admission, "concat"), (admission, "take")],
+    "join and pick records": [(admission, "after"), (admission, "take")],
     "order": [(admission.order, "order"), (admission.order, "runs"), (admission.order, "repeated")],
     "feed": [(broker.Broker, "feed")],
     "kernel": [(KERNEL, "run"), (KERNEL, "advance")],

@@ -53,6 +53,11 @@ COMMANDS = {
     "connect": ["validate", "--connect"], "tables": ["tables", "--json"],
     "report": ["report", "--json", "--out", "report.html"], "quality": ["quality"],
     "alerts": ["alerts", "check"], "metrics": ["metrics", "--once"], "maintain": ["maintain"],
+    "forecast": ["forecast", "--json"], "policy": ["policy", "check"],
+    "show": ["policy", "show", "t/n/a"], "blame": ["query", "blame"],
+    "suggest": ["policy", "suggest", "publish", "--min-publishes", "1", "--min-history", "0s",
+                "--page", "suggest.html", "--out", "suggested.yaml"],
+    "replay": ["replay", "--out", "replayed"],
     "wrong": ["query", "SELECT hush FROM nothing"],
 }
 """Commands with the configuration of the run, and the names of what they print."""
@@ -274,11 +279,13 @@ class Page(HTMLParser):
 
 
 def test_pages_show_names_as_text(ran: Ran, answers: dict[str, str]) -> None:
-    pages = [ran.folder / "report.html", *(ran.warehouse / "_weir" / "quality").glob("*.html")]
+    pages = [ran.folder / "report.html", ran.folder / "suggest.html",
+             *(ran.warehouse / "_weir" / "quality").glob("*.html")]
     assert len(pages) > 10
     for path in pages:
         assert Page(path.read_text(encoding="utf-8")).harm == [], path.name
-    assert "<script>alert(1)" in Page(pages[0].read_text(encoding="utf-8")).text
+    for path in pages[:2]:
+        assert "<script>alert(1)" in Page(path.read_text(encoding="utf-8")).text
 
 
 def test_metrics_are_parsed_and_carry_the_names(ran: Ran, answers: dict[str, str]) -> None:
