@@ -24,7 +24,7 @@ without Spark. [tables.md](tables.md) has the tables and views.
 ```
 
 **Parameters** are `--param name=value`. `since` and `until` take a time; windows are selected by
-their start. A table that a warehouse does not have yet is empty; a printed answer without rows says
+their start. A table that a warehouse does not have yet is empty; a printed answer without rows names
 where they would come from.
 
 **Times** are ISO 8601 (UTC without an offset), a duration before now (`-10m`), or milliseconds
