@@ -643,20 +643,15 @@ def metrics(
 
 @policy_app.command("check")
 def policy_check(
-    files: Annotated[list[Path] | None, typer.Argument(
+    files: Annotated[list[Path], typer.Argument(
         help="Files and folders of policies, or a configuration."
-    )] = None,
-    config: Config = None,
+    )],
     as_json: Json = False,
 ) -> None:
     """Check policy documents: mistakes, conflicts, and limits without effect; exit code 1 or 2."""
     from app.policy import check
 
-    named = [*(files or []), *([config] if config else [])]
-    if not named:
-        raise UserError("policy check: names nothing to check\n"
-                        "name files or folders of policies, or a configuration with --config")
-    _found(check(named, as_json))
+    _found(check(files, as_json))
 
 
 @policy_app.command("show")

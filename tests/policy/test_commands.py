@@ -187,16 +187,7 @@ def test_files_that_are_not_there_are_named(folder: Path, capsys: Capture) -> No
     assert capsys.readouterr().err == (
         "weir: none.yaml: cannot be read (No such file or directory)\n")
     assert main(["policy", "check"]) == 2
-    assert "name files or folders of policies, or a configuration" in capsys.readouterr().err
-
-
-def test_policies_of_a_configuration_are_checked_by_its_option(
-    folder: Path, capsys: Capture
-) -> None:
-    assert main(["policy", "check", "weir.yaml"]) == 0
-    by_name = capsys.readouterr().out
-    assert main(["policy", "check", "--config", "weir.yaml"]) == 0
-    assert capsys.readouterr().out == by_name != ""
+    assert "Missing argument 'files'" in capsys.readouterr().err
 
 
 def test_paths_are_files_folders_and_patterns(folder: Path, tmp_path: Path) -> None:
