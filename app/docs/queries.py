@@ -24,8 +24,8 @@ without Spark. [tables.md](tables.md) has the tables and views.
 ```
 
 **Parameters** are `--param name=value`. `since` and `until` take a time; windows are selected by
-their start. A table that a warehouse does not have yet is empty; a printed answer without rows names
-where they would come from.
+their start. A table that a warehouse does not have yet is empty; a printed answer without rows
+names where they would come from.
 
 **Times** are ISO 8601 (UTC without an offset), a duration before now (`-10m`), or milliseconds
 since the epoch. **Durations** are `500ms`, `10s`, `5m`, `2h`, `1d` or several of them (`1h30m`).
