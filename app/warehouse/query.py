@@ -115,7 +115,8 @@ def _query(
             if output == "table":
                 write_table(
                     names, found, sys.stdout, shown_rows or SHOWN_ROWS,
-                    reason=None if question is None else partial(_reason, warehouse, question),
+                    reason=None if question is None else partial(
+                        _reason, warehouse, question, bool(params)),
                 )
             else:
                 WRITERS[output](names, islice(found, shown_rows), sys.stdout)
@@ -126,19 +127,20 @@ def _query(
     return 0
 
 
-def _reason(warehouse: Warehouse, question: Question) -> str:
-    """Why a question has no rows; empty if only the chosen time or its filters may be the cause."""
-    if question.needs:
-        return question.needs
+def _reason(warehouse: Warehouse, question: Question, chosen: bool) -> str:
+    """Why a question has no rows; empty if only its parameters may be the cause, which the caller
+    has `chosen`."""
     reads = {
         table for name in question.reads
         for table in (VIEWS[name].reads if name in VIEWS else (name,)) if table in TABLES
     }
-    filled = {name for name, delta in warehouse.open_all(sorted(reads)).items()
-              if state(warehouse, name, delta).rows}
-    if reads and not filled:
-        return f"nothing has been written to {', '.join(sorted(reads))} yet"
-    return ""
+    filled = any(state(warehouse, name, delta).rows
+                 for name, delta in warehouse.open_all(sorted(reads)).items())
+    if filled and chosen:
+        return ""
+    if question.needs or filled or not reads:
+        return question.needs
+    return f"nothing has been written to {', '.join(sorted(reads))} yet"
 
 
 def list_questions(output: Output = "table") -> int:
