@@ -15,7 +15,7 @@ from app.stream import spark_logs
 from app.warehouse import checkpoints
 from app.warehouse.checkpoints import ARCHIVE, Commit
 from app.warehouse.gathering import Gathered
-from app.warehouse.log_files import empty_commits, unfinished_commit
+from app.warehouse.log_files import empty_commits, opened, unfinished_commit
 from app.warehouse.small_files import local_path, path_in
 from state.jobs import DECLARED
 
@@ -47,14 +47,15 @@ def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterat
         if not checkpoints.is_whole(settings, query):
             yield (
                 f"warehouse: the checkpoint {checkpoints.location(settings, query)} has lost files "
-                f"that Spark wrote before its last batch\n{PUT_BACK}"
+                f"that Spark wrote before its last batch"
+                + (spark_logs.planned_again(settings, query, [*tables, SHARED]) or f"\n{PUT_BACK}")
             )
             continue
         yield from spark_logs.problems(settings, query, [*tables, SHARED])
         commits = checkpoints.committed(settings, query)
         for name in dict.fromkeys([*commits, *tables]):
             commit = commits.get(name)
-            lost = [] if commit is None else list(_lost(settings, query, name, commit))
+            lost = [] if commit is None else list(_lost(settings, query, name, commit, tables))
             yield from lost or _unfinished(settings, name)
 
 
@@ -75,7 +76,7 @@ def _without_checkpoint(settings: Settings, query: str, tables: Sequence[str]) -
     """Tables that hold rows of a query whose checkpoint is gone."""
     filled = [
         name for name in tables
-        if (table := _opened(settings, name)) is not None and _has_rows(table)
+        if (table := opened(settings, name)) is not None and _has_rows(table)
     ]
     if filled:
         shown = ", ".join(filled[:3]) + (f" and {len(filled) - 3} more" if filled[3:] else "")
@@ -85,7 +86,9 @@ def _without_checkpoint(settings: Settings, query: str, tables: Sequence[str]) -
         )
 
 
-def _lost(settings: Settings, query: str, name: str, commit: Commit) -> Iterator[str]:
+def _lost(
+    settings: Settings, query: str, name: str, commit: Commit, tables: Sequence[str]
+) -> Iterator[str]:
     """The problem of a table that has lost the last batch that the query has written to it."""
     from deltalake.exceptions import DeltaError
 
@@ -112,7 +115,7 @@ def _lost(settings: Settings, query: str, name: str, commit: Commit) -> Iterator
     elif not (_kept(settings, query, commit, has) or _waits(settings, query, name, commit, has)):
         yield (
             f"warehouse: the table {path} has lost batch {commit.batch} of the query {query}"
-            + _remedy(settings, query, path, commit, has)
+            + _remedy(settings, query, tables, path, commit, has)
         )
 
 
@@ -121,7 +124,7 @@ def _newest_batch(settings: Settings, name: str, commit: Commit) -> int | None:
 
     An incomplete commit file at the end of the log is no part of the table.
     """
-    table = _opened(settings, name)
+    table = opened(settings, name)
     if table is None:
         return None
     has = table.transaction_version(commit.application)
@@ -158,7 +161,9 @@ def _waits(settings: Settings, query: str, name: str, commit: Commit, has: int) 
     return any(has < batch <= commit.batch for batch in Gathered(settings, query).batches(name))
 
 
-def _remedy(settings: Settings, query: str, path: str, commit: Commit, has: int) -> str:
+def _remedy(
+    settings: Settings, query: str, tables: Sequence[str], path: str, commit: Commit, has: int
+) -> str:
     """How to restore the lost batch: from the query if it is its last one, otherwise from a copy.
     """
     empty, unfinished = empty_commits(path), unfinished_commit(path)
@@ -167,24 +172,11 @@ def _remedy(settings: Settings, query: str, path: str, commit: Commit, has: int)
         there = f", whose log has an unfinished file ({unfinished})"
     last = checkpoints.last_ended(settings, query)
     at_end = not empty or empty[-1] == unfinished
+    remedy = ""
     if local_path(settings.warehouse) and commit.batch == last and has >= commit.before and at_end:
-        gone = [str(unfinished)] if unfinished is not None else []
-        gone.append(f"{checkpoints.location(settings, query)}/commits/{last}")
-        return there + "\nhave the batch processed again: rm " + " ".join(gone)
-    return there + "\nput the table back from a copy, or take another warehouse"
-
-
-def _opened(settings: Settings, name: str) -> DeltaTable | None:
-    from deltalake import DeltaTable
-
-    path, options = path_in(settings, name), settings.storage()
-    if not DeltaTable.is_deltatable(path, options):
-        return None
-    file = unfinished_commit(path) if local_path(settings.warehouse) else None
-    if file is None:
-        return DeltaTable(path, storage_options=options)
-    before = int(file.stem) - 1
-    return None if before < 0 else DeltaTable(path, version=before, storage_options=options)
+        also = [] if unfinished is None else [unfinished]
+        remedy = spark_logs.repeated(settings, query, [*tables, SHARED], also)
+    return there + (remedy or "\nput the table back from a copy, or take another warehouse")
 
 
 def _has_rows(table: DeltaTable) -> bool:

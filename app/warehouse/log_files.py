@@ -9,10 +9,17 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.terminal.program import PROGRAM
+from app.warehouse.small_files import local_path, path_in
 from app.warehouse.time_travel import COMMIT
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from app.config.settings import Settings
 
 
 def commit_files(location: str) -> list[Path]:
@@ -29,6 +36,20 @@ def unfinished_commit(location: str) -> Path | None:
     """The newest commit file, if it is empty or ends within an action."""
     newest = commit_files(location)[-1:]
     return next((path for path in newest if not _ends_whole(path)), None)
+
+
+def opened(settings: Settings, name: str) -> DeltaTable | None:
+    """A table without an incomplete commit file at the end of its log; None if there is none."""
+    from deltalake import DeltaTable
+
+    path, options = path_in(settings, name), settings.storage()
+    if not DeltaTable.is_deltatable(path, options):
+        return None
+    file = unfinished_commit(path) if local_path(settings.warehouse) else None
+    if file is None:
+        return DeltaTable(path, storage_options=options)
+    before = int(file.stem) - 1
+    return None if before < 0 else DeltaTable(path, version=before, storage_options=options)
 
 
 def require_contents(location: str, last: int | None = None) -> None:

@@ -135,6 +135,94 @@ def test_a_checkpoint_that_has_lost_files_is_noticed(
     )
 
 
+def plan_another(done: Settings, query: str) -> Path:
+    """As a stop or a kill may leave it: a batch has ended, and Spark has planned the next one."""
+    place = Path(checkpoints.location(done, query))
+    last = checkpoints.last_planned(done, query)
+    plan = place / "offsets" / str(last + 1)
+    shutil.copy(place / "offsets" / str(last), plan)
+    return plan
+
+
+def test_a_mark_lost_before_the_next_plan_is_noticed_and_both_batches_are_processed(
+    again: Run, tmp_warehouse: str, done: Settings
+) -> None:
+    """Spark would process the next batch alone, and skip the one without a mark."""
+    before = every_row(tmp_warehouse)
+    plan, last = plan_another(done, "govern"), checkpoints.last_ended(done, "govern")
+    remove(f"rm {tmp_warehouse}/_weir/checkpoints/govern/commits/{last}")
+
+    first, second = refusal(again)
+    assert first.endswith("has lost files that Spark wrote before its last batch")
+    assert second == f"have the batches after batch {last} planned again: rm {plan}"
+    remove(second)
+    again()
+
+    assert every_row(tmp_warehouse) == before
+
+
+@pytest.mark.parametrize("kept", [0, 20])
+def test_an_unfinished_mark_before_the_next_plan_is_removed_with_that_plan(
+    again: Run, tmp_warehouse: str, done: Settings, kept: int
+) -> None:
+    """As after a loss of power soon after a batch."""
+    before = every_row(tmp_warehouse)
+    plan = plan_another(done, "govern")
+    folder = Path(checkpoints.location(done, "govern"), "commits")
+    mark = folder / str(checkpoints.last_ended(done, "govern"))
+    mark.write_bytes(mark.read_bytes()[:kept])
+
+    first, second = refusal(again)
+    assert first == f"warehouse: {mark} is empty or unfinished"
+    assert second == (
+        f"have the batch processed again: rm {mark} {folder}/.{mark.name}.crc {plan}")
+    remove(second)
+    again()
+
+    assert every_row(tmp_warehouse) == before
+
+
+def test_a_lost_commit_before_the_next_plan_is_written_again(
+    again: Run, tmp_warehouse: str, done: Settings
+) -> None:
+    before = every_row(tmp_warehouse)
+    last = checkpoints.last_ended(done, "govern")
+    commits = checkpoints.committed(done, "govern")
+    table = next(name for name, commit in commits.items() if commit.batch == last)
+    plan = plan_another(done, "govern")
+    log_of(tmp_warehouse, table)[-1].write_text("")
+
+    _, remedy = refusal(again)
+    assert remedy.startswith("have the batch processed again: rm ")
+    assert remedy.endswith(f" {plan}")
+    remove(remedy)
+    again()
+
+    assert every_row(tmp_warehouse) == before
+
+
+def test_a_plan_whose_rows_a_table_has_is_not_removed(
+    again: Run, tmp_warehouse: str, done: Settings
+) -> None:
+    """Planned again it might have other records, and the table would skip them."""
+    last = checkpoints.last_ended(done, "govern")
+    assert last in [c.batch for c in checkpoints.committed(done, "govern").values()]
+    mark = Path(checkpoints.location(done, "govern"), "commits", str(last))
+    for file in (mark, mark.with_name(f".{last}.crc")):
+        file.unlink()  # the last batch has not ended, and tables have rows of it
+    before = mark.with_name(str(last - 1))
+    before.write_bytes(b"")
+
+    assert refusal(again) == [
+        f"warehouse: {before} is empty or unfinished",
+        "put the warehouse back from a copy, or take another warehouse",
+    ]
+    before.unlink()
+    assert refusal(again)[1] == (
+        "put it back from a copy of the same time as the tables, or take another warehouse"
+    )
+
+
 @pytest.mark.parametrize("table", ["events", "throttle_events"])
 def test_a_log_file_that_is_half_written_is_treated_as_an_empty_one(
     again: Run, tmp_warehouse: str, table: str
