@@ -95,7 +95,7 @@ Tenants = Annotated[
 ]
 Topics = Annotated[list[str] | None, typer.Option("--topics", help="Only these topics.")]
 Slice = Annotated[int, typer.Option(
-    "--slice", min=1, help="Records that are judged and committed at a time."
+    "--slice", min=1, help="Records that are judged at a time."
 )]
 From = Annotated[str | None, typer.Option(
     "--from", help="From this event time: ISO 8601, -10m or ms since the epoch."

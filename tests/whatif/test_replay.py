@@ -75,18 +75,24 @@ def test_a_range_cut_in_pieces_with_the_states_kept_is_the_whole(
     assert found == whole, (cuts, [name for name in whole if found[name] != whole[name]])
 
 
-@pytest.mark.parametrize(("method", "times"), [("append", (7, 12, 31)), ("settle", (3, 5))])
+@pytest.mark.parametrize(("method", "times", "saved_every_s", "most_rows"), [
+    ("append", (7, 12, 31), 0, 500_000), ("append", (7, 12, 31), 0.3, 900),
+    ("settle", (3, 4), 0, 500_000), ("settle", (3, 7), 3600, 900),
+])
 def test_an_interrupted_replay_goes_on_and_writes_nothing_twice(
-    method: str, times: Sequence[int], config: Path, whole: dict[str, Row], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    method: str, times: Sequence[int], saved_every_s: float, most_rows: int, config: Path,
+    whole: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(out_module, "SAVED_EVERY_S", 0)
+    """Slices of 400 records, eight of them in a commit, or fewer that have so many rows."""
+    monkeypatch.setattr(out_module, "SAVED_EVERY_S", saved_every_s)
+    monkeypatch.setattr(out_module, "MOST_ROWS", most_rows)
     for calls in times:
         with monkeypatch.context() as killed:
             killed.setattr(Writer, method, after(calls, getattr(Writer, method)))
-            assert run(config, tmp_path / "out", "--slice", "1500") == 130
+            assert run(config, tmp_path / "out", "--slice", "400") == 130
     capsys.readouterr()
-    assert run(config, tmp_path / "out", "--slice", "1500") == 0
+    assert run(config, tmp_path / "out", "--slice", "400") == 0
     assert "goes on behind slice " in capsys.readouterr().out
     assert rows(tmp_path / "out") == whole
     assert run(config, tmp_path / "out") == 0

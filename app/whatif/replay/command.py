@@ -146,7 +146,7 @@ class Replay:
         return max(min(self._asked.records, BYTES * rows // size if size else BYTES), 1)
 
     def go_on(self, say_begin: bool) -> None:
-        """Judge what is left and commit it slice by slice."""
+        """Judge what is left slice by slice and commit it."""
         out = self.out
         if out.begun:
             print(f"{self._asked.out}: goes on behind slice {out.done} of {len(out.slices)}")
@@ -163,7 +163,7 @@ class Replay:
         progress = _Progress(out.slices, out.done)
         from_ms = self._begin.written_ms
         for one, tables in engine.run(out.slices, out.spill, out.done):
-            progress.take(one, out.commit(one, tables, engine.states, from_ms))
+            progress.take(one, out.take(one, tables, engine.states, from_ms))
         shutil.rmtree(out.spill, ignore_errors=True)
         progress.end()
 
@@ -203,7 +203,7 @@ class _Progress:
         self._began = self._said = time.monotonic()
 
     def take(self, one: Slice, rows: int) -> None:
-        """One more slice is committed."""
+        """One more slice is judged."""
         self._records += one.records
         self._rows += rows
         now = time.monotonic()

@@ -1,6 +1,6 @@
 """The engine of a replay: slice after slice through the cores, in threads of one process.
 
-    files of the next slices are read while shards of this one are judged and rows of the one before
+    files of the next slices are read while shards of this one are judged and rows of those before
     are committed
 
 The cores are compiled and run beside each other. What is in memory are the states, the records of

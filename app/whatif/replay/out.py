@@ -1,8 +1,8 @@
 """The warehouse that a replay writes: whose it is, how far it has come, and its rows.
 
 `_weir/replay.json` has what is replayed, the version of the archive, the slices and how many are
-done. Each slice is a batch under the replay's application id, so one that is repeated after an
-interruption writes nothing twice.
+done. Some slices at a time are a batch under the replay's application id, always the same ones, so
+a batch that is repeated after an interruption writes nothing twice.
 """
 
 from __future__ import annotations
@@ -32,9 +32,13 @@ if TYPE_CHECKING:
 
 NAME = "_weir/replay.json"
 FOLDER = "_weir/replay"
-FORMAT = 1
+FORMAT = 2
 SAVED_EVERY_S = 10.0
 """States are kept so often; what was committed since is judged again after an interruption."""
+TOGETHER = 8
+"""Slices of a commit: one per table takes as long whatever the rows."""
+MOST_ROWS = 500_000
+"""A commit has fewer slices where these have more rows."""
 
 
 class Out:
@@ -61,6 +65,8 @@ class Out:
             raise UserError(f"{self._place}: {refused}")
         self._saved_s = time.monotonic()
         self._writer: Writer | None = None
+        self._held: dict[str, list[pa.Table]] = {}
+        self._held_rows = 0
 
     def _refuse_live(self, settings: Settings) -> None:
         live = local_path(settings.warehouse)
@@ -157,21 +163,35 @@ class Out:
         self._writer = Writer(self.settings, "replay", None, application)
         self._writer.prepare([*(t for o in group.values() for t in o.tables), "quarantine"])
 
-    def commit(
+    def take(
         self, one: Slice, tables: Mapping[str, pa.Table], states: States, from_ms: int = FIRST_MS
     ) -> int:
-        """Append the rows of a slice, those before `from_ms` left out; how many."""
-        assert self._writer is not None
-        written = 0
-        for name, rows in sorted({} if one.warm_up else tables.items()):
+        """Append the rows of a slice, those before `from_ms` left out, with those of the slices
+        before that wait; how many it has.
+
+        Which slices are a commit depends on their numbers and rows alone.
+        """
+        before = self._held_rows
+        for name, rows in ({} if one.warm_up else tables).items():
             mine = _from(rows, from_ms)
-            self._writer.append(name, mine, one.number)
-            written += mine.num_rows
-        self._writer.settle()
+            if mine.num_rows:
+                self._held.setdefault(name, []).append(mine)
+                self._held_rows += mine.num_rows
+        added = self._held_rows - before
         last = one.number + 1 == len(self._there["slices"])
-        if last or time.monotonic() - self._saved_s >= SAVED_EVERY_S:
-            self._save(one.number + 1, states)
-        return written
+        if last or (one.number + 1) % TOGETHER == 0 or self._held_rows >= MOST_ROWS:
+            self._commit(one.number)
+            if last or time.monotonic() - self._saved_s >= SAVED_EVERY_S:
+                self._save(one.number + 1, states)
+        return added
+
+    def _commit(self, number: int) -> None:
+        """Append what waits, as the batch of its last slice."""
+        assert self._writer is not None
+        for name, parts in sorted(self._held.items()):
+            self._writer.append(name, pa.concat_tables(parts), number)
+        self._writer.settle()
+        self._held, self._held_rows = {}, 0
 
     def _save(self, done: int, states: States) -> None:
         name, before = f"states-{done}.arrow", self._there["states"]
