@@ -163,9 +163,9 @@ class Packing:
             wanted = self._parsed.job_ok[job]
             if left_out and job in left_out:
                 wanted = wanted & ~left_out[job]
-            for shard, blob in self._blobs(route, np.flatnonzero(wanted)):
-                jobs += [job] * len(shard)
-                places += shard
+            for parts, blob in self._blobs(route, np.flatnonzero(wanted)):
+                jobs += [job] * len(parts)
+                places += [part.shard for part in parts]
                 blobs.append(blob)
             for file in route.payloads.drain() if route.payloads is not None else ():
                 jobs.append(file.address)
@@ -184,18 +184,37 @@ class Packing:
             schema=_SCHEMA,
         )
 
-    def _blobs(self, route: Route, rows: Array) -> Iterator[tuple[list[int], pa.Array]]:
-        """Blobs of some records for a job, and the shard of each; large ones are cut."""
+    def by_slice(
+        self, slices: Array, left_out: Mapping[str, Array]
+    ) -> Iterator[tuple[int, str, int, pa.Buffer]]:
+        """The slice, job and shard of each blob, and the blob; `slices`: per record its slice, -1
+        for a record that is left out. `left_out` as for `rows`.
+        """
+        inside = slices >= 0
+        for job, route in self._routes.items():
+            wanted = self._parsed.job_ok[job] & inside
+            if job in left_out:
+                wanted &= ~left_out[job]
+            for parts, blobs in self._blobs(route, np.flatnonzero(wanted), slices):
+                for part, blob in zip(parts, blobs, strict=True):
+                    yield part.slice, job, part.shard, blob.as_buffer()
+
+    def _blobs(
+        self, route: Route, rows: Array, slices: Array | None = None
+    ) -> Iterator[tuple[list[_Part], pa.Array]]:
+        """Parts of some records for a job, and the blob of each; large ones are cut."""
         if not len(rows):
             return
         content = _content(self._parsed, self._identity, route) if route.assembles else None
-        parts = list(_by_shard(self._parsed, route, rows, self._shards, self._as_spelled))
+        parts = list(_by_shard(
+            self._parsed, route, rows, self._shards, self._as_spelled, slices
+        ))
         while parts:
             found = self._packer.blobs(route.columns, parts, content)
             sizes = pc.binary_length(found).to_numpy()
             large = (sizes > BLOB_BYTES) & np.array([len(part.rows) > 1 for part in parts])
             yield (
-                [part.shard for part, again in zip(parts, large, strict=True) if not again],
+                [part for part, again in zip(parts, large, strict=True) if not again],
                 found.filter(pa.array(~large)) if large.any() else found,
             )
             parts = [half for part, again in zip(parts, large, strict=True) if again
@@ -210,8 +229,11 @@ def _latest_ms(parsed: Parsed) -> int | None:
 
 @dataclass(frozen=True)
 class _Part:
-    """Records for a shard of a job: their rows, and whether the shard is the home of each."""
+    """Records of a slice for a shard of a job: their rows, and whether the shard is the home of
+    each.
+    """
 
+    slice: int
     shard: int
     home: Array
     rows: Array
@@ -219,14 +241,15 @@ class _Part:
     def halves(self) -> tuple[_Part, _Part]:
         """The part, cut in two."""
         half = len(self.rows) // 2
-        return (_Part(self.shard, self.home[:half], self.rows[:half]),
-                _Part(self.shard, self.home[half:], self.rows[half:]))
+        return (_Part(self.slice, self.shard, self.home[:half], self.rows[:half]),
+                _Part(self.slice, self.shard, self.home[half:], self.rows[half:]))
 
 
 def _by_shard(
-    parsed: Parsed, route: Route, rows: Array, shards: int, as_spelled: bool
+    parsed: Parsed, route: Route, rows: Array, shards: int, as_spelled: bool,
+    slices: Array | None,
 ) -> Iterator[_Part]:
-    """The records of a job by shard; policies for all brokers go to all."""
+    """The records of a job by slice and shard; policies for all brokers go to all shards."""
     hashes = []
     for column in route.key:
         if column == TOPIC and not as_spelled:
@@ -238,18 +261,24 @@ def _by_shard(
         # A null key column has code -1: the last place, whatever else the batch holds.
         hashes.append(np.append(hash_strings(values), NULL_HASH)[codes[rows]])
     home = shard_of(combine_hashes(*hashes), shards)
-    order = np.argsort(home.astype(np.int16), kind="stable")
-    bounds = np.searchsorted(home[order], np.arange(shards + 1))
     copies = _for_all(parsed, rows, route.everywhere)
-    for shard in range(shards):
-        mine = rows[order[bounds[shard] : bounds[shard + 1]]]
+    slice_of = np.zeros(len(rows), np.int64) if slices is None else slices[rows]
+    first, last = int(slice_of.min()), int(slice_of.max())
+    group = (slice_of - first) * shards + home
+    count = (last - first + 1) * shards
+    # Numpy sorts 16 bits by radix.
+    order = np.argsort(group.astype(np.int16) if count < 1 << 15 else group, kind="stable")
+    bounds = np.searchsorted(group[order], np.arange(count + 1))
+    for place in range(count):
+        number, shard = first + place // shards, place % shards
+        mine = rows[order[bounds[place] : bounds[place + 1]]]
         flags = np.ones(len(mine), np.int8)
-        foreign = rows[copies[home[copies] != shard]]
+        foreign = rows[copies[(home[copies] != shard) & (slice_of[copies] == number)]]
         if len(foreign):
             mine = np.concatenate([mine, foreign])
             flags = np.concatenate([flags, np.zeros(len(foreign), np.int8)])
         if len(mine):
-            yield _Part(shard, flags, mine)
+            yield _Part(number, shard, flags, mine)
 
 
 def _for_all(parsed: Parsed, rows: Array, everywhere: tuple[str, ...]) -> Array:
@@ -318,6 +347,7 @@ class _Packer:
         self._parsed, self._ingest_ms = parsed, ingest_ms
         self._names: list[pa.StringArray] = []
         self._known = 0
+        self._every: tuple[Array, Array] | None = None
         self._slots = np.zeros(TEXT_SLOTS, np.int64)
         for place, values in enumerate(parsed.block.dictionaries):
             self._slots[place] = self._add(values)
@@ -338,6 +368,7 @@ class _Packer:
         first = self._known
         self._names.append(values)
         self._known += len(values)
+        self._every = None
         return first
 
     def _numbered(self, column: pa.DictionaryArray) -> Array:
@@ -345,6 +376,13 @@ class _Packer:
         first = self._add(column.dictionary)
         codes = integers(column.indices, -1)
         return np.where(codes >= 0, codes + first, -1)
+
+    def _all_names(self) -> tuple[Array, Array]:
+        """The bytes of all names, and where each begins."""
+        if self._every is None:
+            every = pa.concat_arrays(self._names)
+            self._every = bytes_of(every), offsets_of(every).astype(np.int64)
+        return self._every
 
     def _markers(self) -> Array:
         """Lists of positions, one name per list."""
@@ -403,10 +441,7 @@ class _Packer:
         _gather(rows, sources, block.numbers, block.codes, block.present, every_own, values)
         values[names.index("home")] = np.concatenate([part.home for part in parts])
         values[names.index("ingest_ms")] = self._ingest_ms
-        every = pa.concat_arrays(self._names)
-        data, ends = write(
-            names, values, bounds, bytes_of(every), offsets_of(every).astype(np.int64)
-        )
+        data, ends = write(names, values, bounds, *self._all_names())
         offsets = np.zeros(len(ends) + 1, np.int32)
         offsets[1:] = ends
         found = pa.BinaryArray.from_buffers(

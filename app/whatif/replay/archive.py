@@ -225,12 +225,10 @@ class Archive:
         found: dict[int, Blobs] = {}
         for batch in self._batches(task, edges):
             place = np.searchsorted(edges, self._times(batch), side="right") - 1
-            first, last = int(place.min()), int(place.max())
-            pack = self._packing(batch)
-            for number in range(max(first, 0), min(last, len(edges) - 2) + 1):
-                outside = place != number if first < last else None
-                if outside is None or not outside.all():
-                    pack(found.setdefault(number, {}), outside)
+            place[place > len(edges) - 2] = -1
+            packing, refused = self._packing(batch)
+            for number, job, shard, blob in packing.by_slice(place, refused):
+                found.setdefault(number, {}).setdefault((job, shard), []).append(blob)
         return found
 
     def whole(
@@ -242,7 +240,8 @@ class Archive:
         for file in self.files:
             for task in self.tasks(file, FIRST_MS):
                 for batch in self._batches(task):
-                    self._packing(batch if keep is None else keep(batch))(blobs)
+                    packing, refused = self._packing(batch if keep is None else keep(batch))
+                    _put(blobs, packing.rows(refused))
         latest = self.counted().latest_ms
         plain = {key: [blob.to_pybytes() for blob in parts] for key, parts in blobs.items()}
         return plain, int(latest.max()) if len(latest) else 0
@@ -273,27 +272,22 @@ class Archive:
             return wall.to_numpy()
         return self._untimed.filled(batch, wall)
 
-    def _packing(self, batch: pa.RecordBatch) -> Callable[..., None]:
-        """Validate rows of `events`; the answer routes and packs them into blobs, but for those
-        that are outside (bool)."""
-        names = list(self._routes)
+    def _packing(self, batch: pa.RecordBatch) -> tuple[Packing, dict[str, Array]]:
+        """Rows of `events`, validated, and by job those that the live run refused (bool)."""
         ingest_ms = pc.max(batch.column("ingest_ms")).as_py() or 0
         packing = Packing(
-            from_table(batch, names), batch, self._routes, self.shards, ingest_ms, self._as_spelled
+            from_table(batch, list(self._routes)), batch, self._routes, self.shards, ingest_ms,
+            self._as_spelled,
         )
-        refused = self._left_out.rows(batch)
+        return packing, self._left_out.rows(batch)
 
-        def pack(into: Blobs, outside: Array | None = None) -> None:
-            left_out = refused if outside is None else {
-                job: outside | refused[job] if job in refused else outside for job in names
-            }
-            packed = packing.rows(left_out)
-            columns = (packed.column(name) for name in ("job", "shard", "blob"))
-            for job, shard, blob in zip(*columns, strict=True):
-                if job.as_py() != CLOCK:
-                    into.setdefault((job.as_py(), shard.as_py()), []).append(blob.as_buffer())
 
-        return pack
+def _put(blobs: Blobs, packed: pa.RecordBatch) -> None:
+    """Add packed rows to blobs."""
+    columns = (packed.column(name) for name in ("job", "shard", "blob"))
+    for job, shard, blob in zip(*columns, strict=True):
+        if job.as_py() != CLOCK:
+            blobs.setdefault((job.as_py(), shard.as_py()), []).append(blob.as_buffer())
 
 
 def _opened(source: Any) -> pq.ParquetFile:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from app.ingest.payloads import joined
 from app.warehouse.saved_states import States
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
-from app.whatif.replay.archive import Archive, Blobs, Key
+from app.whatif.replay.archive import Archive, Blobs, Key, Task
 from app.whatif.replay.slices import Array, Slice, edges
 from app.whatif.replay.spill import Spill
 from state.chunks.operator import PARTS
@@ -58,15 +58,19 @@ class _Ahead:
     """The slice that the engine begins with."""
     begin_ms: int
     """Its begin; records before it are not needed."""
-    reads: dict[int, list[Future[dict[int, Blobs]]]] = field(default_factory=dict)
+    reads: dict[int, list[Future[None]]] = field(default_factory=dict)
     """Those that have begun, by the slice that they are for."""
 
-    def keep_what_was_read(self, current: int) -> None:
-        """Wait for the reads for a slice."""
-        for done in as_completed(self.reads.pop(current)):
-            for number, blobs in done.result().items():
-                if number >= self.first:
-                    self.waiting.put(number, blobs, current)
+    def read(self, archive: Archive, task: Task, number: int) -> None:
+        """Read what a slice needs; what belongs to later ones waits."""
+        found = archive.read(task, self.bounds)
+        self.waiting.put({n: blobs for n, blobs in found.items() if n >= self.first}, number)
+
+    def ended(self, number: int) -> Blobs:
+        """Wait for the reads for a slice; its blobs."""
+        for read in self.reads.pop(number):
+            read.result()
+        return self.waiting.take(number)
 
 
 class Engine:
@@ -111,8 +115,7 @@ class Engine:
         self, pool: ThreadPoolExecutor, ahead: _Ahead, found: Sequence[Slice], number: int
     ) -> dict[Key, Future[Step]]:
         """Judge a slice as soon as it is read, and read one more behind it."""
-        ahead.keep_what_was_read(number)
-        steps = self._begin_steps(pool, ahead.waiting.take(number), self._stream_ms)
+        steps = self._begin_steps(pool, ahead.ended(number), self._stream_ms)
         for one in found[number + AHEAD : number + AHEAD + 1]:
             self._begin_reading(pool, ahead, one)
         return steps
@@ -127,7 +130,7 @@ class Engine:
         found, files = ahead.reads.setdefault(one.number, []), ahead.files
         while files and (files[0].least is None or files[0].least < one.end_ms):
             for task in self._archive.tasks(files.pop(0), ahead.begin_ms):
-                found.append(pool.submit(self._archive.read, task, ahead.bounds))
+                found.append(pool.submit(ahead.read, self._archive, task, one.number))
 
     def _begin_steps(
         self, pool: ThreadPoolExecutor, blobs: Blobs, stream_ms: int

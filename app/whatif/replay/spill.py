@@ -2,56 +2,68 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from app.whatif.replay.archive import Blobs
+from app.whatif.replay.archive import Blobs, Key
 
-_SCHEMA = pa.schema([("job", pa.string()), ("shard", pa.int32()), ("blob", pa.large_binary())])
+
+@dataclass(frozen=True)
+class _Written:
+    """A file of blobs, one behind the other."""
+
+    path: Path
+    blobs: list[tuple[Key, int]]
+    """The key and the length (bytes) of each."""
 
 
 class Spill:
     """Blobs by slice. A file that spans many slices is read once, and what is far ahead waits on
-    disk."""
+    disk. Threads may put at the same time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._near: dict[int, Blobs] = {}
-        self._far: dict[int, list[Path]] = {}
-        self._written = 0
+        self._far: dict[int, list[_Written]] = {}
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
 
-    def put(self, number: int, blobs: Blobs, current: int) -> None:
-        """Keep blobs of a slice; `current` is the one that is being judged, or read for."""
-        if number <= current + 1:
-            _join(self._near.setdefault(number, {}), blobs)
-            return
+    def put(self, found: Mapping[int, Blobs], current: int) -> None:
+        """Keep blobs by slice; `current` is the slice that they are read for."""
+        for number, blobs in found.items():
+            if number <= current + 1:
+                with self._lock:
+                    _join(self._near.setdefault(number, {}), blobs)
+            else:
+                written = self._write(blobs)
+                with self._lock:
+                    self._far.setdefault(number, []).append(written)
+
+    def _write(self, blobs: Blobs) -> _Written:
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"{number}-{self._written}.arrow"
-        self._written += 1
-        rows = [
-            (job, shard, blob.to_pybytes())
-            for (job, shard), parts in blobs.items() for blob in parts
-        ]
-        columns = list(zip(*rows, strict=True)) or [(), (), ()]
-        batch = pa.record_batch(
-            [pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA
+        path = self._folder / f"{next(self._numbers)}.blobs"
+        with pa.OSFile(str(path), "wb") as file:
+            for parts in blobs.values():
+                for blob in parts:
+                    file.write(blob)
+        return _Written(
+            path, [(key, blob.size) for key, parts in blobs.items() for blob in parts]
         )
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, _SCHEMA) as writer:
-            writer.write_batch(batch)
-        self._far.setdefault(number, []).append(path)
 
     def take(self, number: int) -> Blobs:
-        """The blobs of a slice, once."""
+        """The blobs of a slice, once; all of them have been put."""
         found = self._near.pop(number, {})
-        for path in self._far.pop(number, []):
-            with pa.memory_map(str(path)) as file:
-                for batch in pa.ipc.open_stream(file):
-                    columns = (batch.column(name) for name in _SCHEMA.names)
-                    for job, shard, blob in zip(*columns, strict=True):
-                        key = job.as_py(), shard.as_py()
-                        found.setdefault(key, []).append(blob.as_buffer())
-            path.unlink()  # what is mapped stays readable
+        for written in self._far.pop(number, []):
+            with pa.memory_map(str(written.path)) as file:
+                for key, size in written.blobs:
+                    found.setdefault(key, []).append(file.read_buffer(size))
+            written.path.unlink()  # what is mapped stays readable
         return found
 
 
