@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from app.config.settings import load_settings
 from app.ingest.contract import Limits, parse
-from app.ingest.routing import BLOB_BYTES, pack_parsed
+from app.ingest.routing import BLOB_BYTES, Packing, pack_parsed
 from app.stream.archive import WRITES, file_writer
 from app.stream.operators import operators
 from app.stream.session import OPERATOR_ROWS, REQUIRED
@@ -52,6 +53,28 @@ def places(lines: Sequence[bytes], first: int = 0) -> list[tuple[int, str, int, 
             blob["source_offset"].to_pylist(), blob["home"].to_pylist(), strict=True
         ):
             found.append((offset, row["job"], row["shard"], home))
+    return sorted(found)
+
+
+def sliced(
+    lines: Sequence[bytes], slices: Sequence[int], job: str, refused: Sequence[bool]
+) -> list[tuple[int, int, str, int, int]]:
+    """(slice, offset, job, shard, home) of every copy of every record; a job gets none that it has
+    refused."""
+    n = len(lines)
+    identity = pa.record_batch({
+        "source_partition": pa.array(["0"] * n), "source_offset": pa.array(range(n), pa.int64()),
+    })
+    parsed = parse(pa.array(lines, pa.binary()), Limits(), T0 + 1000, JOBS)
+    packing = Packing(parsed, identity, ROUTES, SHARDS, T0 + 1000)
+    found = []
+    for number, name, shard, body in packing.by_slice(
+        np.array(slices, np.int64), {job: np.array(refused, np.bool_)}
+    ):
+        blob = Blob(body.to_pybytes()).table()
+        columns = (blob[column].to_pylist() for column in ("source_offset", "home"))
+        for offset, home in zip(*columns, strict=True):
+            found.append((number, offset, name, shard, home))
     return sorted(found)
 
 
@@ -98,6 +121,23 @@ def test_where_a_record_goes_does_not_depend_on_its_batch(
 
     alone = [place for i, one in enumerate(lines) for place in places([one], i)]
     assert together == sorted(alone)
+
+
+@settings(deadline=None)
+@given(st.data(), st.randoms(use_true_random=False), st.integers(1, 12), st.sampled_from(JOBS))
+def test_records_of_several_slices_go_where_those_of_each_slice_alone_go(
+    data: st.DataObject, random_: random.Random, many: int, job: str
+) -> None:
+    """Slices in any order, records of no slice (-1), and records that a job does not get again."""
+    lines = [line(wide_record(random_)) for _ in range(many)]
+    slices = data.draw(st.lists(st.integers(-1, 4), min_size=many, max_size=many))
+    refused = data.draw(st.lists(st.booleans(), min_size=many, max_size=many))
+
+    alone = [
+        (number, *place) for i, number in enumerate(slices) for place in places([lines[i]], i)
+        if number >= 0 and not (place[1] == job and refused[i])
+    ]
+    assert sliced(lines, slices, job, refused) == sorted(alone)
 
 
 @pytest.mark.parametrize("column", OPTIONAL_KEYS)
