@@ -268,10 +268,15 @@ def _by_shard(
     count = (last - first + 1) * shards
     # Numpy sorts 16 bits by radix.
     order = np.argsort(group.astype(np.int16) if count < 1 << 15 else group, kind="stable")
-    bounds = np.searchsorted(group[order], np.arange(count + 1))
-    for place in range(count):
+    ordered = group[order]
+    there = ordered[np.flatnonzero(np.diff(ordered, prepend=-1))]
+    if len(copies):
+        begins = (slice_of[copies] - first) * shards
+        there = np.union1d(there, begins[:, None] + np.arange(shards))
+    begin_of, end_of = (np.searchsorted(ordered, there, side) for side in ("left", "right"))
+    for place, begin, end in zip(there.tolist(), begin_of, end_of, strict=True):
         number, shard = first + place // shards, place % shards
-        mine = rows[order[bounds[place] : bounds[place + 1]]]
+        mine = rows[order[begin:end]]
         flags = np.ones(len(mine), np.int8)
         foreign = rows[copies[(home[copies] != shard) & (slice_of[copies] == number)]]
         if len(foreign):

@@ -161,27 +161,6 @@ def test_a_mark_lost_before_the_next_plan_is_noticed_and_both_batches_are_proces
     assert every_row(tmp_warehouse) == before
 
 
-@pytest.mark.parametrize("kept", [0, 20])
-def test_an_unfinished_mark_before_the_next_plan_is_removed_with_that_plan(
-    again: Run, tmp_warehouse: str, done: Settings, kept: int
-) -> None:
-    """As after a loss of power soon after a batch."""
-    before = every_row(tmp_warehouse)
-    plan = plan_another(done, "govern")
-    folder = Path(checkpoints.location(done, "govern"), "commits")
-    mark = folder / str(checkpoints.last_ended(done, "govern"))
-    mark.write_bytes(mark.read_bytes()[:kept])
-
-    first, second = refusal(again)
-    assert first == f"warehouse: {mark} is empty or unfinished"
-    assert second == (
-        f"have the batch processed again: rm {mark} {folder}/.{mark.name}.crc {plan}")
-    remove(second)
-    again()
-
-    assert every_row(tmp_warehouse) == before
-
-
 def test_a_lost_commit_before_the_next_plan_is_written_again(
     again: Run, tmp_warehouse: str, done: Settings
 ) -> None:
@@ -273,11 +252,13 @@ def remove(remedy: str) -> None:
         Path(name).unlink()
 
 
+@pytest.mark.parametrize("planned", [False, True])
 @pytest.mark.parametrize("kept", [0, 20])
-def test_an_unfinished_mark_of_an_ended_batch_is_removed_and_the_batch_repeated(
-    again: Run, tmp_warehouse: str, done: Settings, kept: int
+def test_an_unfinished_mark_is_removed_with_the_next_plan_and_the_batch_repeated(
+    again: Run, tmp_warehouse: str, done: Settings, kept: int, planned: bool
 ) -> None:
     before = every_row(tmp_warehouse)
+    plan = f" {plan_another(done, 'govern')}" if planned else ""
     folder = Path(tmp_warehouse, "_weir", "checkpoints", "govern", "commits")
     mark = folder / str(checkpoints.last_ended(done, "govern"))
     mark.write_bytes(mark.read_bytes()[:kept])
@@ -285,7 +266,7 @@ def test_an_unfinished_mark_of_an_ended_batch_is_removed_and_the_batch_repeated(
     first, second = refusal(again)
     assert first == f"warehouse: {mark} is empty or unfinished"
     assert second == (
-        f"have the batch processed again: rm {mark} {folder}/.{mark.name}.crc")
+        f"have the batch processed again: rm {mark} {folder}/.{mark.name}.crc{plan}")
     remove(second)
     again()
 
