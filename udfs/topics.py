@@ -67,6 +67,31 @@ def normal_topic(name: str, partition: int | None, kafka: bool = False) -> str:
     return name if name.endswith(ending) else name + ending
 
 
+_EVENTS = (
+    "__change_events", "__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes",
+    "__transaction_buffer_snapshot_segments",
+)
+_PENDING_ACKS = "__transaction_pending_ack"
+_SYSTEM_NAMESPACE = re.compile(r"pulsar/system|(?:pulsar|sla-monitor)/[^:]+:[0-9]+", re.ASCII)
+
+
+def is_system_topic(name: str) -> bool:
+    """Whether Pulsar's broker keeps a topic for itself, so that no quota or publish limit holds.
+
+    The rule is that of release 4.2.4 (`BrokerService.isSystemTopic`): all topics of pulsar/system
+    and of the namespaces of heartbeats, and topics of policies and transactions in any namespace.
+    A partition is a system topic if its topic is one.
+    """
+    topic = split_topic(name)
+    if topic is None:
+        return False
+    namespace = f"{topic.tenant}/{topic.namespace}"
+    return (
+        _SYSTEM_NAMESPACE.fullmatch(namespace) is not None
+        or topic.name in _EVENTS or topic.name.endswith(_PENDING_ACKS)
+    )
+
+
 INCOMPLETE, NOT_PERSISTENT = 1, 2
 """Flags of `classify_topics`: not a full Pulsar name; of a non-persistent topic."""
 _SLASH = ord("/")

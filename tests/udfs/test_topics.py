@@ -12,6 +12,7 @@ from udfs.topics import (
     NOT_PERSISTENT,
     Topic,
     classify_topics,
+    is_system_topic,
     normal_topic,
     split_partition,
     split_topic,
@@ -40,6 +41,45 @@ from udfs.topics import (
 )
 def test_a_topic_has_tenant_namespace_and_name_or_is_none(name: str, parts: Topic | None) -> None:
     assert split_topic(name) == parts
+
+
+@pytest.mark.parametrize(
+    ("name", "system"),
+    [
+        ("acme/orders/created", False),
+        ("persistent://acme/orders/__change_events", True),
+        ("acme/orders/__change_events", True),
+        ("persistent://acme/orders/__change_events-partition-3", True),
+        ("persistent://acme/orders/__change_events-partition-03", False),
+        ("persistent://acme/orders/not_really__change_events", False),
+        ("persistent://acme/orders/__change_events-diff", False),
+        ("persistent://acme/orders/__CHANGE_EVENTS", False),
+        ("persistent://acme/orders/__transaction_buffer_snapshot", True),
+        ("persistent://acme/orders/__transaction_buffer_snapshot-partition-0", True),
+        ("persistent://acme/orders/__transaction_buffer_snapshot_segments", True),
+        ("persistent://acme/orders/__transaction_buffer_snapshot_indexes", True),
+        ("persistent://acme/orders/__transaction_buffer_snapshot_other", False),
+        ("persistent://acme/orders/created-billing__transaction_pending_ack", True),
+        ("persistent://acme/orders/created-partition-1-billing__transaction_pending_ack", True),
+        ("persistent://acme/orders/x__transaction_pending_ack-partition-1", True),
+        ("persistent://acme/orders/x__transaction_pending_acks", False),
+        ("persistent://acme/orders/__pending_ack_state", False),
+        ("persistent://acme/orders/__mine", False),
+        ("persistent://pulsar/system/transaction_coordinator_assign-partition-0", True),
+        ("persistent://pulsar/system/loadbalancer-service-unit-state", True),
+        ("non-persistent://pulsar/system/resource-usage", True),
+        ("persistent://acme/system/transaction_coordinator_assign", False),
+        ("persistent://pulsar/systems/x", False),
+        ("persistent://pulsar/broker-1.acme:8080/healthcheck", True),
+        ("persistent://pulsar/standalone/x", False),
+        ("persistent://sla-monitor/broker-1.acme:8080/x", True),
+        ("persistent://sla-monitor/broker-1.acme/x", False),
+        ("__consumer_offsets", False),
+        ("__change_events", False),
+    ],
+)
+def test_system_topics_are_those_of_the_broker(name: str, system: bool) -> None:
+    assert is_system_topic(name) is system
 
 
 @settings(deadline=None)
