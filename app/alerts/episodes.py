@@ -20,6 +20,8 @@ FOLLOWS = {
     INACTIVE: (PENDING,), RESOLVED: (FIRING, RESOLVED),
 }
 """The states that each state can follow; without a record an alert is resolved (`NEVER`)."""
+SEVERITIES = ("info", "warning", "critical")
+"""In the order in which an alert rises; it falls only by being resolved."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,19 @@ class Stretch:
     value: float
     words: Labels = ()
     """Further columns, for the summary."""
+    severity: str = SEVERITIES[0]
+    rises: tuple[tuple[int, str], ...] = ()
+    """Later times at which the severity rose, and the severities from then on."""
+
+    def severity_at(self, at_ms: int) -> str:
+        """The highest severity up to a time."""
+        return [self.severity, *(to for since, to in self.rises if since <= at_ms)][-1]
 
 
 @dataclass(frozen=True)
 class Change:
-    """An alert changed its state at `at_ms`, by a stretch that began at `since_ms`."""
+    """An alert changed its state or rose in severity at `at_ms`, by a stretch that began at
+    `since_ms`."""
 
     labels: Labels
     state: str
@@ -45,6 +55,7 @@ class Change:
     until_ms: int
     value: float
     words: Labels = ()
+    severity: str = SEVERITIES[0]
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ class Last:
     at_ms: int
     since_ms: int
     value: float = float("nan")
+    severity: str = SEVERITIES[0]
 
 
 NEVER = Last(RESOLVED, -(2**63), 0)
@@ -72,27 +84,42 @@ def joined(stretches: Iterable[Stretch], now_ms: int) -> list[Stretch]:
         if last and last.labels == stretch.labels and stretch.start_ms <= last.end_ms:
             end = max(last.end_ms, stretch.end_ms)
             value = max(last.value, stretch.value)
-            result[-1] = replace(last, end_ms=end, value=value, words=stretch.words)
+            rises = last.rises
+            if is_above(stretch.severity, last.severity_at(stretch.start_ms)):
+                earlier = (rise for rise in rises if rise[0] < stretch.start_ms)
+                rises = (*earlier, (stretch.start_ms, stretch.severity))
+            result[-1] = replace(
+                last, end_ms=end, value=value, words=stretch.words, rises=rises
+            )
         else:
             result.append(stretch)
     return result
+
+
+def is_above(severity: str, other: str) -> bool:
+    """Whether a severity is higher than another."""
+    return SEVERITIES.index(severity) > SEVERITIES.index(other)
 
 
 def changes(stretches: Iterable[Stretch], for_ms: int, now_ms: int) -> list[Change]:
     """Every change up to now, oldest first for each set of labels.
 
     Pending at the start of a stretch, firing `for_ms` later if it lasts so long (at once without a
-    wait), resolved at its end once that lies before now; inactive, if it ends without having fired.
+    wait), firing again where its severity rises, resolved at its end once that lies before now;
+    inactive, if it ends without having fired.
     """
     result: list[Change] = []
     for s in joined(stretches, now_ms):
         until = min(s.end_ms, now_ms)
         ended, fires = s.end_ms < now_ms, until - s.start_ms >= for_ms
         states = [(PENDING, s.start_ms)] if for_ms else []
-        states += [(FIRING, s.start_ms + for_ms)] if fires else []
+        if fires:
+            fired_ms = s.start_ms + for_ms
+            states += [(FIRING, fired_ms)]
+            states += [(FIRING, at) for at, _ in s.rises if fired_ms < at < now_ms]
         states += [(RESOLVED if fires else INACTIVE, s.end_ms)] if ended else []
         result += [
-            Change(s.labels, state, at, s.start_ms, until, s.value, s.words)
+            Change(s.labels, state, at, s.start_ms, until, s.value, s.words, s.severity_at(at))
             for state, at in states
         ]
     return result
@@ -134,24 +161,28 @@ def _new_of_one(
     labels: Labels, history: list[Change], last: Last, now_ms: int
 ) -> list[Change]:
     new: list[Change] = []
-    state, since_ms = last.state, last.since_ms
+    state, since_ms, severity = last.state, last.since_ms, last.severity
     for change in history:
         if (change.at_ms, ORDER[change.state]) <= (last.at_ms, ORDER[last.state]):
             continue
-        if state not in FOLLOWS[change.state]:
+        rises = state == change.state == FIRING and is_above(change.severity, severity)
+        if state not in FOLLOWS[change.state] and not rises:
             continue
         # Of a stretch that continues perhaps only the end is still read.
         since_ms = min(since_ms, change.since_ms) if state in ACTIVE else change.since_ms
         new.append(replace(change, since_ms=since_ms))
-        state = change.state
+        state, severity = change.state, change.severity
     holds = history[-1] if history else None
     if holds is not None and holds.state in ACTIVE:
-        if ORDER[holds.state] > ORDER[state] or state not in ACTIVE:
+        rises = holds.state == state == FIRING and is_above(holds.severity, severity)
+        if ORDER[holds.state] > ORDER[state] or state not in ACTIVE or rises:
             new.append(replace(holds, at_ms=now_ms))
     elif state in ACTIVE:
         end = RESOLVED if state == FIRING else INACTIVE
         if holds is None:
-            new.append(Change(labels, end, now_ms, since_ms, now_ms, last.value))
+            new.append(Change(
+                labels, end, now_ms, since_ms, now_ms, last.value, severity=last.severity
+            ))
         else:
             new.append(replace(holds, state=end, at_ms=now_ms, since_ms=since_ms))
     return new

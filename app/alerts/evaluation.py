@@ -11,7 +11,16 @@ from typing import Any
 
 import duckdb
 
-from app.alerts.episodes import ACTIVE, Change, Labels, Last, Stretch, bounded, changes
+from app.alerts.episodes import (
+    ACTIVE,
+    SEVERITIES,
+    Change,
+    Labels,
+    Last,
+    Stretch,
+    bounded,
+    changes,
+)
 from app.config.alert_rule import Rule
 from app.config.alerts import AlertSettings
 from app.errors import UserError
@@ -20,7 +29,9 @@ from app.warehouse.relations import Recent, Warehouse, connect, first_lines, onl
 from app.warehouse.tables import TABLES
 
 NEEDED = ("start_ms", "end_ms", "value")
-RESERVED = ("alertname", "severity")
+SEVERITY = "severity"
+"""Column that overrides the severity of the rule for a row."""
+RESERVED = ("alertname", SEVERITY)
 LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_ROWS = 100_000
 """Rows of a rule that are evaluated; of more, those of the alerts with the highest priority."""
@@ -55,6 +66,8 @@ class Evaluation:
 
     evaluated: list[Evaluated]
     broken: list[str]
+    empty: list[str]
+    """Rules whose tables have no rows yet."""
 
 
 def evaluate_all(
@@ -67,6 +80,7 @@ def evaluate_all(
     """
     evaluated: list[Evaluated] = []
     broken: list[str] = []
+    empty: list[str] = []
     for rule, connection in _connections(warehouse, rules, settings, at_ms):
         known = {labels: last for (name, labels), last in recorded.items() if name == rule.name}
         try:
@@ -76,8 +90,11 @@ def evaluate_all(
         except UserError as error:
             broken.append(str(error))
         else:
-            evaluated += [found] if found is not None else []
-    return Evaluation(evaluated, broken)
+            if found is None:
+                empty.append(rule.name)
+            else:
+                evaluated.append(found)
+    return Evaluation(evaluated, broken, empty)
 
 
 def evaluate(
@@ -119,7 +136,7 @@ def evaluate(
             " group or filter them"
         )
     stretches = [
-        _stretch(dict(zip(names, row, strict=True)), labels, where) for row in rows
+        _stretch(dict(zip(names, row, strict=True)), labels, rule, where) for row in rows
     ]
     history, left_out = bounded(changes(stretches, rule.for_ms, at_ms), known, rule.limit)
     return Evaluated(rule, at_ms, history, left_out + beyond)
@@ -240,10 +257,11 @@ def _label_names(rule: Rule, names: Sequence[str], where: str) -> list[str]:
     for name in NEEDED:
         if name not in names:
             raise UserError(f"{where}: sql gives no {name}; needed: {', '.join(NEEDED)}")
-    labels = rule.labels if rule.labels is not None else [n for n in names if n not in NEEDED]
+    free = [name for name in names if name not in (*NEEDED, SEVERITY)]
+    labels = rule.labels if rule.labels is not None else free
     for name in labels:
         if name not in names or name in NEEDED:
-            columns = ", ".join(n for n in names if n not in NEEDED)
+            columns = ", ".join(free)
             raise UserError(f"{where}: labels: {name} is no column of sql (allowed: {columns})")
         if name in RESERVED or not LABEL.fullmatch(name):
             raise UserError(
@@ -253,7 +271,7 @@ def _label_names(rule: Rule, names: Sequence[str], where: str) -> list[str]:
     return labels
 
 
-def _stretch(row: dict[str, Any], labels: Sequence[str], where: str) -> Stretch:
+def _stretch(row: dict[str, Any], labels: Sequence[str], rule: Rule, where: str) -> Stretch:
     start, end = (_whole(row[name], name, where) for name in ("start_ms", "end_ms"))
     if start is None or end is None:
         raise UserError(f"{where}: sql gives a null start_ms or end_ms; both are needed")
@@ -263,8 +281,14 @@ def _stretch(row: dict[str, Any], labels: Sequence[str], where: str) -> Stretch:
     except (TypeError, ValueError) as error:
         raise UserError(f"{where}: sql gives {value!r} as value, which is no number") from error
     about = tuple(sorted((name, _text(row[name])) for name in labels))
-    words = tuple((k, _text(v)) for k, v in row.items() if k not in NEEDED and k not in labels)
-    return Stretch(about, start, end, number, words)
+    severity = row.get(SEVERITY, rule.severity)
+    if severity not in SEVERITIES:
+        raise UserError(
+            f"{where}: sql gives {severity!r} as severity (allowed: {', '.join(SEVERITIES)})"
+        )
+    taken = (*NEEDED, SEVERITY, *labels)
+    words = tuple((k, _text(v)) for k, v in row.items() if k not in taken)
+    return Stretch(about, start, end, number, words, severity)
 
 
 def _whole(value: Any, name: str, where: str) -> int | None:

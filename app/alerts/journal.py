@@ -51,6 +51,8 @@ class Journal:
         self._version = -1
         self.newest: dict[Key, Row] = {}
         """The newest row of each alert and set of labels."""
+        self.risen: dict[Key, Row] = {}
+        """Of firing alerts whose severity has risen, the row before that."""
         self.number = 0
         """The number of the newest change."""
 
@@ -60,19 +62,28 @@ class Journal:
         identity = None if delta is None else delta.metadata().id
         if identity != self._identity:
             # Another table than before: it was removed and perhaps created again.
-            self._identity, self._version, self.newest, self.number = identity, -1, {}, 0
+            self._identity, self._version, self.number = identity, -1, 0
+            self.newest, self.risen = {}, {}
         self._delta = delta
         if self._delta is None or self._delta.version() == self._version:
             return
         for row in self._rows(self.number if self._version >= 0 else None):
-            self.newest[key_of(row)] = row
+            key = key_of(row)
+            before = self.newest.get(key)
+            if before is not None and before["state"] == row["state"] == FIRING:
+                self.risen[key] = before
+            else:
+                self.risen.pop(key, None)
+            self.newest[key] = row
             self.number = max(self.number, row["number"] or 0)
         self._version = self._delta.version()
 
     def recorded(self) -> dict[Key, Last]:
         """The newest state of each alert and set of labels."""
         return {
-            key: Last(row["state"], row["at_ms"], row["since_ms"], _number(row["value"]))
+            key: Last(
+                row["state"], row["at_ms"], row["since_ms"], _number(row["value"]), row["severity"]
+            )
             for key, row in self.newest.items()
         }
 
@@ -212,7 +223,7 @@ def row_of(rule: Rule, change: Change, words: str | None = None) -> Row:
         "alert": rule.name, "labels": list(change.labels), "state": change.state,
         "at_ms": change.at_ms, "since_ms": change.since_ms,
         "value": change.value if math.isfinite(change.value) else None,
-        "severity": rule.severity, "summary": summary(rule, change) if words is None else words,
+        "severity": change.severity, "summary": summary(rule, change) if words is None else words,
         "runbook": rule.runbook, "checked_ms": time.time_ns() // 1_000_000, "number": None,
     }
 

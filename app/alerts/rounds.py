@@ -43,6 +43,8 @@ class Round:
     undelivered: list[str] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     """Alerts beyond the limit of a rule, by its name."""
+    empty: list[str] = field(default_factory=list)
+    """Rules whose tables have no rows yet."""
 
     def notes(self) -> list[str]:
         """Problems of the round, a line each."""
@@ -68,7 +70,9 @@ class Evaluator:
         found = evaluate_all(self._warehouse, self.rules, self.settings.alerts, {}, at_ms)
         firing, wordless = firing_rows(found.evaluated, {})
         left_out = {one.rule.name: one.left_out for one in found.evaluated if one.left_out}
-        return Round(len(self.rules), firing, [], found.broken + wordless, [], left_out)
+        return Round(
+            len(self.rules), firing, [], found.broken + wordless, [], left_out, found.empty
+        )
 
     def round(self, stopping: threading.Event) -> Round:
         """Evaluate every rule, record the changes, and deliver what sinks have not accepted."""
@@ -84,7 +88,8 @@ class Evaluator:
         undelivered = self.delivery.deliver(stopping, firing)
         left_out = {one.rule.name: one.left_out for one in found.evaluated if one.left_out}
         return Round(
-            len(self.rules), firing, written, found.broken + wordless, undelivered, left_out
+            len(self.rules), firing, written, found.broken + wordless, undelivered, left_out,
+            found.empty,
         )
 
     def evaluate(self) -> Evaluation:
@@ -112,6 +117,11 @@ def check_command(
         found = evaluator.round(threading.Event())
     else:
         found = evaluator.look(at_ms)
+    if len(found.empty) == found.rules:
+        raise UserError(
+            f"warehouse: {settings.warehouse}: nothing was checked, since the tables that the rules"
+            " read have no rows yet"
+        )
     _print(settings, found, as_json)
     if refused is not None:
         note = f"{refused}; changes are neither recorded nor delivered"
@@ -201,7 +211,7 @@ def _print(settings: Settings, found: Round, as_json: bool) -> None:
             "rules": found.rules, "firing": [with_owner(settings, row) for row in found.firing],
             "changes": [with_owner(settings, row) for row in found.changes],
             "broken": found.broken,
-            "undelivered": found.undelivered, "left_out": found.left_out,
+            "undelivered": found.undelivered, "left_out": found.left_out, "empty": found.empty,
         }
         print(json.dumps(answer, ensure_ascii=False))
         return
@@ -215,5 +225,6 @@ def _print(settings: Settings, found: Round, as_json: bool) -> None:
         if row["state"] == RESOLVED:
             print(f"resolved  {row['alert']} at {instant_of(row['at_ms'])}: "
                   f"{printable(row['summary'])}")
-    count = found.rules
-    print(f"{count} rule{'s' if count != 1 else ''} checked, {len(found.firing)} firing")
+    count, empty = found.rules, len(found.empty)
+    without = f"; the tables of {empty} have no rows yet" if empty else ""
+    print(f"{count} rule{'s' if count != 1 else ''} checked, {len(found.firing)} firing{without}")

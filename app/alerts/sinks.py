@@ -137,7 +137,12 @@ class Delivery:
         firing = [self._as_it_stands(row) for row in self._journal.firing(self._names)]
         fires = {key_of(row) for row in firing}
         ended = {key_of(row): row for row in changes if key_of(row) not in fires}
-        return [*firing, *(row for row in ended.values() if row["state"] == RESOLVED)]
+        # The severity is one of Alertmanager's labels: a risen alert is another one there.
+        risen = [
+            {**before, "state": RESOLVED, "at_ms": row["at_ms"]} for row in changes
+            if (before := self._journal.risen.get(key_of(row))) is not None
+        ]
+        return [*firing, *risen, *(row for row in ended.values() if row["state"] == RESOLVED)]
 
     def _as_it_stands(self, row: Row) -> Row:
         """A recorded alert with its current value and summary; the record has the first ones."""

@@ -34,6 +34,7 @@ class Rule(Model):
     """
     for_ms: Annotated[int, Field(ge=0), BeforeValidator(duration_of)] = Field(0, alias="for")
     severity: Severity
+    """Of rows without a column `severity` of their own."""
     summary: Text
     """Braces name labels and other columns, `since`, `until`, `seconds` and `value`."""
     runbook: str = ""

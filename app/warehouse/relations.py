@@ -145,12 +145,24 @@ class Warehouse:
     def require(self) -> None:
         """UserError if there is no warehouse."""
         folder = self.folder
-        if folder is not None and not any((folder / n).is_dir() for n in (*TABLES, "_weir")):
-            what = "has no Weir tables" if folder.is_dir() else "does not exist"
-            raise UserError(
-                f"warehouse: {self.uri} {what}\n"
-                f"name another with --warehouse, or fill one with {PROGRAM} demo or run"
-            )
+        if folder is None or _is_warehouse(folder):
+            return
+        what = "has no Weir tables" if folder.is_dir() else "does not exist"
+        inside = sorted(each for each in folder.glob("*") if _is_warehouse(each))
+        remedy = (
+            f"{inside[0]} has: name it with --warehouse" if inside else
+            f"name another with --warehouse, or fill one with {PROGRAM} demo or run"
+        )
+        raise UserError(f"warehouse: {self.uri} {what}\n{remedy}")
+
+
+def _is_warehouse(folder: Path) -> bool:
+    """Whether a folder has a table of Weir, or what Weir remembers of its tables. A folder that
+    only has the name of a table, such as the events of the demo, is no table.
+    """
+    return (folder / "_weir").is_dir() or any(
+        (folder / name / "_delta_log").is_dir() for name in TABLES
+    )
 
 
 @dataclass(frozen=True)

@@ -344,7 +344,7 @@ def _alerts() -> Table:
             TableColumn("at_ms", LONG, "event time of the change (ms since the epoch)"),
             TableColumn("since_ms", LONG, "event time from which the condition held (ms)"),
             TableColumn("value", RATE, "largest value of the rule while the condition held"),
-            TableColumn("severity", TEXT, "severity of the rule"),
+            TableColumn("severity", TEXT, "severity from this change on"),
             TableColumn("summary", TEXT, "text of the alert"),
             TableColumn("runbook", TEXT, "page with the instructions"),
             TableColumn("checked_ms", LONG, "when the check ran (ms since the epoch)"),

@@ -24,15 +24,15 @@ from app.alerts.episodes import (
 A, B = (("topic", "a"),), (("topic", "b"),)
 
 
-def held(labels, start, end, value=1.0, words=()):
-    return Stretch(labels, start, end, value, words)
+def held(labels, start, end, value=1.0, words=(), severity="info"):
+    return Stretch(labels, start, end, value, words, severity)
 
 
 def recorded_after(new, before=None):
     """The recorded state once changes have been written."""
     known = dict(before or {})
     for c in new:
-        known[c.labels] = Last(c.state, c.at_ms, c.since_ms, c.value)
+        known[c.labels] = Last(c.state, c.at_ms, c.since_ms, c.value, c.severity)
     return known
 
 
@@ -46,6 +46,27 @@ def test_the_newest_words_are_those_of_the_whole_stretch():
     assert changes(stretches, 0, 120) == [
         Change(A, FIRING, 0, 0, 120, 1.0, (("used", "9"),))
     ]
+
+
+def test_an_alert_fires_again_where_its_severity_rises_and_does_not_fall():
+    stretches = [
+        held(A, 0, 60, severity="warning"), held(A, 60, 120, severity="critical"),
+        held(A, 120, 180, severity="info"), held(A, 180, 240, severity="critical"),
+    ]
+    assert [(c.state, c.at_ms, c.severity) for c in changes(stretches, 0, 500)] == [
+        (FIRING, 0, "warning"), (FIRING, 60, "critical"), (RESOLVED, 240, "critical"),
+    ]
+    assert [(c.state, c.at_ms, c.severity) for c in changes(stretches, 60, 230)] == [
+        (PENDING, 0, "warning"), (FIRING, 60, "critical"),
+    ]
+
+
+def test_a_rise_that_is_known_late_is_recorded_then():
+    stretches = [held(A, 0, 60, severity="warning"), held(A, 0, 70, severity="critical")]
+    known = {A: Last(FIRING, 0, 0, 1.0, "warning")}
+    (rise,) = unrecorded(changes(stretches, 0, 65), known, 65)
+    assert (rise.state, rise.at_ms, rise.severity) == (FIRING, 65, "critical")
+    assert unrecorded(changes(stretches, 0, 66), recorded_after([rise], known), 66) == []
 
 
 def test_a_stretch_shorter_than_the_wait_never_fires():
@@ -129,13 +150,19 @@ def test_an_alert_whose_beginning_is_out_of_sight_goes_on_and_ends_with_its_own_
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from([A, B]), st.integers(0, 50), st.integers(1, 20)), max_size=8
+        st.tuples(
+            st.sampled_from([A, B]), st.integers(0, 50), st.integers(1, 20),
+            st.sampled_from(["info", "warning", "critical"]),
+        ), max_size=8,
     ),
     st.integers(0, 15), st.lists(st.integers(0, 90), max_size=5),
 )
 def test_the_record_does_not_depend_on_when_checks_ran(rows, for_ms, times):
     """Checks at any times on the way leave the rows that a single check at the end writes."""
-    stretches = [held(labels, start, start + length) for labels, start, length in rows]
+    stretches = [
+        held(labels, start, start + length, severity=severity)
+        for labels, start, length, severity in rows
+    ]
     end = 100
     whole = unrecorded(changes(stretches, for_ms, end), {}, end)
     known, written = {}, []
@@ -144,9 +171,11 @@ def test_the_record_does_not_depend_on_when_checks_ran(rows, for_ms, times):
         new = unrecorded(changes(stretches, for_ms, now), known, now)
         written += new
         known = recorded_after(new, known)
-    facts = {(c.labels, c.state, c.at_ms, c.since_ms) for c in whole}
-    assert [(c.labels, c.state, c.at_ms, c.since_ms) for c in written
-            if (c.labels, c.state, c.at_ms, c.since_ms) not in facts] == []
+    def fact(c):
+        return c.labels, c.state, c.at_ms, c.since_ms, c.severity
+
+    facts = {fact(c) for c in whole}
+    assert [fact(c) for c in written if fact(c) not in facts] == []
     assert len(written) == len(whole) == len(facts)
 
 

@@ -201,7 +201,7 @@ def test_a_rule_of_many_alerts_has_those_that_began_first(make_settings, tmp_war
 @pytest.mark.parametrize(("changes", "message"), [
     ({"sql": RULE["sql"].replace("messages AS value", "'x' AS value")}, "which is no number"),
     ({"sql": RULE["sql"].replace("cluster, topic", "cluster, topic, 1 AS severity"),
-      "labels": None}, "severity cannot be a label"),
+      "labels": None}, r"sql gives 1 as severity \(allowed: info, warning, critical\)"),
     ({"labels": ["owner"]}, r"labels: owner is no column of sql \(allowed: cluster, topic, limit"),
     ({"now": "throttle_events"}, r"now: throttle_events is no table of windows \(allowed: topic_"),
     ({"sql": "SELECT i AS start_ms, i AS end_ms, 1 AS value FROM range(100001) t(i)",

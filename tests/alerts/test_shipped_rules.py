@@ -116,27 +116,6 @@ def test_a_topic_that_only_a_shadow_pauses_fires_after_two_minutes(firing, shado
     assert firing("shadow-throttles", shadow_topic_throttle_stats=[quiet]) == []
 
 
-def eviction(minute, **changes):
-    return {
-        **COMMON, "job": "backlog", "ts_wall_ms": START_MS + minute * MINUTE, "topic": TOPIC,
-        "quota_type": "size", "subscription": "s", "from_position": "1:1", "to_position": "1:9",
-        "entries_skipped": 8, "rounds": 1, "factor": 0.5, "target_bytes": 10,
-        "expire_older_than_s": None, "backlog_before": 100, "backlog_after": 10, "phantom": False,
-        "count_delta": 1, **changes,
-    }
-
-
-def test_dropped_messages_fire_at_once_and_for_ten_minutes(firing):
-    rule = "backlog-messages-dropped"
-    assert firing(rule, backlog_evictions=[eviction(0, phantom=True, entries_skipped=0)]) == []
-    both = [eviction(1), eviction(1, subscription="t", row_no=1)]
-    ((labels, since, summary),) = firing(rule, backlog_evictions=both)
-    assert (labels, since) == ({"topic": TOPIC, "quota_type": "size"}, MINUTE)
-    assert "16 entries in a check" in summary
-    assert len(firing(rule, topic_throttle_stats=[window(9)])) == 1
-    assert firing(rule, topic_throttle_stats=[window(11)]) == []
-
-
 def cache(minute, hits, misses=0, **changes):
     start, counts = START_MS + minute * MINUTE, [
         "hit_bytes", "miss_bytes", "inserted", "evicted_time", "evicted_size", "invalidated",

@@ -308,6 +308,24 @@ def test_alertmanager_receives_the_current_value(receiver, evaluator, tmp_wareho
     assert (checked["value"], checked["summary"]) == (2040, found[1][1])
 
 
+def test_an_alert_that_rises_ends_its_lower_severity_at_alertmanager(
+    receiver, evaluator, tmp_warehouse
+):
+    severity = "if(messages > 2000, 'critical', 'warning') AS severity"
+    sql = RULE["sql"].replace("cluster, topic,", f"cluster, topic, {severity},")
+    sink = {"type": "alertmanager", "url": receiver.url}
+    one = evaluator(sink, rules=[{**RULE, "sql": sql, "severity": "info"}])
+    minutes(tmp_warehouse, 0, messages=1060)
+    go(one)
+    minutes(tmp_warehouse, 1, messages=2040)
+    go(one)
+    first, second = [
+        {a["labels"]["severity"]: a["endsAt"] > "2024" for a in body} for body in receiver.bodies()
+    ]
+    assert first == {"warning": True}
+    assert second == {"critical": True, "warning": False}
+
+
 def test_one_evaluator_delivers_at_a_time(receiver, evaluator, tmp_warehouse):
     sink = {"type": "webhook", "url": receiver.url}
     minutes(tmp_warehouse, 0, **BUSY)

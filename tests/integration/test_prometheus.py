@@ -91,11 +91,11 @@ def test_values_arrive_as_they_are(prometheus: Prometheus) -> None:
 
 def test_an_alert_comes_from_the_tables(prometheus: Prometheus) -> None:
     prometheus.wait(lambda: bool(prometheus.query(
-        'ALERTS{alertname="backlog-quota-exceeded", alertstate="firing"}'
+        'ALERTS{alertname="backlog-quota", severity="critical", alertstate="firing"}'
     )))
     alerts = prometheus.get("alerts")["alerts"]
-    (one, *_) = [a for a in alerts if a["labels"]["alertname"] == "backlog-quota-exceeded"]
-    assert one["annotations"]["runbook"] == "docs/runbooks/backlog-quota-exceeded.md"
+    (one, *_) = [a for a in alerts if a["labels"]["alertname"] == "backlog-quota"]
+    assert one["annotations"]["runbook"] == "docs/runbooks/backlog-quota.md"
 
 
 @pytest.mark.parametrize("expression", PANELS)
