@@ -75,6 +75,11 @@ def _columns() -> tuple[Column, ...]:
         Column("gap_from_wall_ms", long,
                "wall time of the first dropped event (ms since the epoch); null = since ever"),
         Column("dropped", long, "events that were dropped; null = not known"),
+        Column("acked_ranges", text, "entries acknowledged one by one beyond mark_delete:"
+               " `ledger:first..last`, joined by commas; null = none"),
+        Column("expired_messages", long,
+               "messages that expired unread, counted since the broker loaded the topic"),
+        Column("problem", text, "what could not be used of a polled document, and why"),
     )
 
 
@@ -134,6 +139,8 @@ def _kinds() -> tuple[Kind, ...]:
         Kind("producer_id_assigned", "answer to INIT_PRODUCER_ID", ("principal", "producer_id")),
         Kind("policy", "limits change", ("policy_json",)),
         Kind("gap", "the feed has lost events of its broker up to this time"),
+        Kind("bad_document", "a polled document, or a part of one, that could not be used; goes to"
+             " quarantine", ("problem",)),
     )
 
 

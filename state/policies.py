@@ -22,6 +22,8 @@ _QUOTA_LIMITS = ("limitSize", "limitTime")
 
 _PUBLISH_RATES = {"publishRateInMsgs": NUMBER, "publishRateInBytes": NUMBER}
 
+_BACKLOG = {"backlog_quota": QUOTA, "message_ttl_in_seconds": NUMBER}
+
 _BROKER = {
     # rate_limits
     "maxPublishRatePerTopicInMessages": NUMBER,
@@ -45,6 +47,8 @@ _BROKER = {
     "backlogQuotaDefaultLimitSecond": NUMBER,
     "backlogQuotaDefaultRetentionPolicy": RETENTION,
     "preciseTimeBasedBacklogQuotaCheck": FLAG,
+    "ttlDurationDefaultInSeconds": NUMBER,
+    "messageExpiryCheckIntervalInMinutes": NUMBER,
     "exposeTopicLevelMetricsInPrometheus": FLAG,
     # entry_cache
     "cacheEvictionByExpectedReadCount": FLAG,
@@ -77,8 +81,8 @@ _BROKER = {
 LIMIT_TYPES: dict[str, dict[str, str]] = {
     "broker": _BROKER,
     "resource_group": _PUBLISH_RATES,
-    "namespace": {**_PUBLISH_RATES, "resource_group": TEXT, "backlog_quota": QUOTA},
-    "topic": {**_PUBLISH_RATES, "backlog_quota": QUOTA},
+    "namespace": {**_PUBLISH_RATES, "resource_group": TEXT, **_BACKLOG},
+    "topic": {**_PUBLISH_RATES, **_BACKLOG},
     "user": {"producer_ids_rate": NUMBER},
 }
 """Type of each limit key, by scope."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numba
 import numpy as np
 import pyarrow as pa
@@ -58,6 +60,15 @@ def parse_positions(array: pa.Array) -> tuple[Array, Array, Array]:
         nulls = null_mask(strings)
         ledger[nulls], entry[nulls], ok[nulls] = 0, 0, False
     return ledger, entry, ok
+
+
+_RANGE = r"(?:0|[1-9][0-9]{0,17}):(?:0|[1-9][0-9]{0,17})\.\.(?:0|[1-9][0-9]{0,17})"
+_RANGES = re.compile(rf"{_RANGE}(?:,{_RANGE})*")
+
+
+def are_ranges(text: str) -> bool:
+    """Whether a text is ranges of entries, `ledger:first..last` joined by commas; may be empty."""
+    return not text or _RANGES.fullmatch(text) is not None
 
 
 def parse_position(text: str) -> tuple[int, int] | None:

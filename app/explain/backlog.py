@@ -17,6 +17,14 @@ _ACTIONS = {
     "evict_size": "its policy {check.retention_policy} skips the oldest messages, by size",
     "evict_time": "its policy {check.retention_policy} skips the oldest messages, by age",
 }
+_NO_AGE = {
+    "no_backlog": "no_backlog: no subscription has any",
+    "no_estimate": "no_estimate: messages wait, their age is not known",
+}
+_KINDS = {
+    "replicator": "Replicator", "deduplication": "The deduplication cursor",
+    "compaction": "The compaction cursor",
+}
 _EVICTIONS = {
     "target_reached": "the target is reached",
     "same_cursor": "the same subscription was the slowest twice in a row",
@@ -77,7 +85,9 @@ def _newest(reader: Reader, ask: Ask, table: str) -> list[Row]:
 
 def _check(check: Row, ask: Ask) -> Sentence:
     text = "The backlog of {check.topic} is {check.backlog_bytes:n byte}"
-    if check["limit_bytes"] is not None:
+    if check["limit_source_size"] == "system":
+        text += "; it is a system topic, for which no quota holds"
+    elif check["limit_bytes"] is not None:
         usage = "{check.size_usage:pct} of its" if check["size_usage"] is not None else "with a"
         text += f", {usage} size quota of {{check.limit_bytes:n byte}}" \
             " (set at level {check.limit_source_size})"
@@ -88,8 +98,10 @@ def _check(check: Row, ask: Ask) -> Sentence:
             " ({check.timestamp_source}), has waited {check.age_s:s} for subscription" \
             " {check.oldest_subscription}"
     else:
-        text += "; no age ({check.age_state})"
-    if check["limit_s"] is not None:
+        text += f"; no age ({_NO_AGE.get(check['age_state'], check['age_state'])})"
+    if check["limit_source_time"] == "system":
+        pass
+    elif check["limit_s"] is not None:
         usage = "{check.time_usage:pct} of its" if check["time_usage"] is not None else "with a"
         text += f", {usage} time quota of {{check.limit_s:s}}" \
             " (set at level {check.limit_source_time})"
@@ -138,11 +150,17 @@ def _refusal(row: Row) -> Sentence:
 
 def _forecast(row: Row) -> Sentence:
     """The backlog of a subscription and its forecast."""
-    kind = "Subscription" if row["durable"] else "Reader"
+    kind = _KINDS.get(row["kind"], "Subscription") if row["durable"] else "Reader"
     text = kind + " {sub.subscription} of {sub.topic} is at {sub.mark_delete} with" \
         " {sub.backlog_entries:n entry} ({sub.backlog_bytes:n byte}) in its backlog"
     if row["age_s"] is not None:
         text += ", the first of which has waited {sub.age_s:s}"
+    if row["unacked_ranges"]:
+        text += "; {sub.unacked_ranges:n range} beyond {sub.mark_delete} are acknowledged one by" \
+            " one, and the first entry that is not is {sub.first_hole}"
+    if row["set_back"]:
+        text += "; it was set back from {sub.set_back_from} to {sub.set_back_to}, so its rates" \
+            " begin anew"
     if row["growth_rate"] is not None:
         if row["growth_rate"] > 0:
             text += "; it grows by {sub.growth_rate:n byte} per s"
@@ -162,6 +180,13 @@ def _forecast(row: Row) -> Sentence:
             " {sub.pass_ms + sub.time_to_quota_s * 1000:day}"
     elif row["growth_rate"] is not None:
         text += "; no quota will be reached"
+    if row["time_to_expiry_s"] == 0:
+        text += "; its oldest messages have reached the TTL and expire unread"
+    elif row["time_to_expiry_s"] is not None:
+        text += "; its messages expire unread from {sub.pass_ms + sub.time_to_expiry_s *" \
+            " 1000:day} on"
+    if row["expired_unread"]:
+        text += "; {sub.expired_unread:n message} expired unread since the check before"
     return compose(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), sub=row)
 
 

@@ -12,6 +12,7 @@ from app.ingest.parsing.block import Block
 from app.ingest.parsing.layout import bit, names_of
 from app.ingest.rules import (
     AMOUNTS,
+    BAD_DOCUMENT,
     BAD_POLICY,
     BAD_POSITION,
     BAD_TYPE,
@@ -95,6 +96,9 @@ def _reasons(rule: int, rows: Array, block: Block, found: Findings) -> list[Reas
     if rule == BAD_POLICY:
         codes = block.text("policy_json")[0][rows]
         return [(rows, [found.policy_problems[code] for code in codes], None)]
+    if rule == BAD_DOCUMENT:
+        codes, texts = block.text("problem")
+        return [(rows, texts.take(pa.array(codes[rows], mask=codes[rows] < 0)).to_pylist(), None)]
     return [(rows, [COLUMN_OF_RULE[rule]] * len(rows), None)]
 
 

@@ -21,7 +21,8 @@ RULES: tuple[tuple[str, str], ...] = (
     ("MISSING_CLOCK", "the clock of an enabled job that reads the kind is null; a row per job"),
     ("CLOCK_OUT_OF_RANGE", "a time is negative, or `ts_wall_ms` is too far in the future"),
     ("NEGATIVE_AMOUNT", "a size or a count is negative"),
-    ("BAD_POSITION", "a ledger, an entry or a position `ledger:entry` is not one"),
+    ("BAD_POSITION",
+     "a ledger, an entry, a position `ledger:entry` or a range of `acked_ranges` is not one"),
     ("BAD_PRODUCER_ID", "`producer_id` is below -1, or below 0 on a Pulsar kind"),
     ("BAD_TOPIC", "a Pulsar topic without tenant, namespace and name"),
     ("BAD_SUB_TYPE", "`sub_type` is not exclusive, failover, shared or key_shared"),
@@ -31,13 +32,14 @@ RULES: tuple[tuple[str, str], ...] = (
     ("CHUNK_NON_PERSISTENT", "chunked on a non-persistent topic"),
     ("BAD_POLICY", "`policy_json` is not a policy document; of one with unknown limit keys the"
      " detail names these, and the rest of the document holds"),
+    ("BAD_DOCUMENT", "a polled document, or the part of it that the detail names, cannot be used"),
 )
 """Codes and their meanings, in the order of the rows of one record."""
 (
     UNPARSEABLE, BAD_TYPE, UNKNOWN_EVENT_TYPE, MISSING_REQUIRED, MISSING_CLOCK, CLOCK_OUT_OF_RANGE,
     NEGATIVE_AMOUNT, BAD_POSITION, BAD_PRODUCER_ID, BAD_TOPIC, BAD_SUB_TYPE,
     CHUNK_FIELDS_INCOMPLETE, CHUNK_ID_OUT_OF_RANGE, CHUNK_IN_BATCH, CHUNK_NON_PERSISTENT,
-    BAD_POLICY,
+    BAD_POLICY, BAD_DOCUMENT,
 ) = range(len(RULES))
 CODES: tuple[str, ...] = tuple(code for code, _ in RULES)
 COLUMN_OF_RULE = {
@@ -63,7 +65,7 @@ CLOCKS = bits(
 )
 AMOUNTS = bits(
     ("entry_bytes", "num_messages", "total_chunk_bytes", "ledger_entries", "ledger_bytes",
-     "dropped")
+     "dropped", "expired_messages")
 )
 IDS = bits(("ledger_id", "entry_id"))
 CHUNK = bits(("uuid", "chunk_id", "total_chunk_bytes"))
@@ -79,6 +81,7 @@ class Masks(NamedTuple):
     required: Array
     """By kind, the last one for an unknown kind."""
     cursor_state: int
+    bad_document: int
     readers: Array
     """Jobs (a bit each) by polled feed or not and kind."""
     needs: Array
@@ -114,7 +117,8 @@ def _masks() -> Masks:
     one = [bit(c) for c in ("producer_id", "num_chunks", "chunk_id", "num_messages")]
     sets = [bit("event_type"), bit(WALL), CURSOR, CLOCKS, AMOUNTS, IDS, CHUNK, *one]
     return Masks(
-        required, KIND_INDEX["cursor_state"], readers, needs, kafka, *(np.uint64(m) for m in sets)
+        required, KIND_INDEX["cursor_state"], KIND_INDEX["bad_document"], readers, needs, kafka,
+        *(np.uint64(m) for m in sets),
     )
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from app.ingest.parsing.block import Block
 from app.ingest.reasons import SCHEMA, Findings, bad_rows
 from app.ingest.rules import (
+    BAD_DOCUMENT,
     BAD_POLICY,
     BAD_POSITION,
     BAD_PRODUCER_ID,
@@ -44,10 +45,14 @@ from app.ingest.rules import (
 from state import policies
 from state.events import KIND_INDEX
 from state.jobs import JOBS
-from udfs.positions import parse_positions
+from udfs.positions import are_ranges, parse_positions
 from udfs.topics import INCOMPLETE, NOT_PERSISTENT, classify_topics
 
 Array = np.ndarray
+
+POSITIONS = ("mark_delete", "read_pos", "acked_ranges")
+"""Text columns of positions and their ranges."""
+
 
 class _Flags(NamedTuple):
     """Findings per distinct value, by the codes of the column; the last one is for null."""
@@ -57,6 +62,7 @@ class _Flags(NamedTuple):
     topic: Array
     mark_delete: Array
     read_pos: Array
+    acked_ranges: Array
     sub_type: Array
     policy: Array
 
@@ -67,6 +73,7 @@ class _Codes(NamedTuple):
     topic: Array
     mark_delete: Array
     read_pos: Array
+    acked_ranges: Array
     sub_type: Array
     policy_json: Array
 
@@ -149,8 +156,11 @@ def _validate(
             below & masks.ids != none
             or flags.mark_delete[codes.mark_delete[i]]
             or flags.read_pos[codes.read_pos[i]]
+            or flags.acked_ranges[codes.acked_ranges[i]]
         ):
             fail |= 1 << BAD_POSITION
+        if kind == masks.bad_document:
+            fail |= 1 << BAD_DOCUMENT
         is_kafka_kind = masks.kafka_kind[kind]
         if below & masks.producer_id != none and (
             numbers.producer_id[i] < -1 or (kind >= 0 and not is_kafka_kind)
@@ -203,7 +213,7 @@ def validate(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Verdic
     valid = (failed & ~pardoned) == 0
     bad = SCHEMA.empty_table()
     if failed.any():
-        wrong = {"mark_delete": flags.mark_delete, "read_pos": flags.read_pos}
+        wrong = {name: getattr(flags, name) for name in POSITIONS}
         bad = bad_rows(
             block,
             Findings(
@@ -233,6 +243,7 @@ def _flags(block: Block, problems: list[str | None]) -> _Flags:
         np.append(classify_topics(block.text("topic")[1]), np.uint8(0)),
         np.append(_wrong_positions(block.text("mark_delete")[1], -1), False),
         np.append(_wrong_positions(block.text("read_pos")[1], -1), False),
+        np.append(_wrong_ranges(block.text("acked_ranges")[1]), False),
         np.append(~sub_types.to_numpy(zero_copy_only=False).astype(np.bool_), False),
         np.array([*(wrong is not None for wrong in problems), False], np.bool_),
     )
@@ -241,6 +252,10 @@ def _flags(block: Block, problems: list[str | None]) -> _Flags:
 def _wrong_positions(positions: pa.Array, lowest_entry: int) -> Array:
     ledger, entry, ok = parse_positions(positions)
     return ~ok | (ledger < 0) | (entry < lowest_entry)
+
+
+def _wrong_ranges(texts: pa.Array) -> Array:
+    return np.array([not are_ranges(text) for text in texts.to_pylist()], np.bool_)
 
 
 def _wrong_markers(block: Block) -> Array:

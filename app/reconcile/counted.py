@@ -74,6 +74,7 @@ GROUP BY pass_ms, topic
 _SUBSCRIPTIONS = """
 SELECT pass_ms, topic, CAST(sum(backlog_entries) AS BIGINT) FROM backlog_subscriptions
 WHERE cluster = $cluster AND broker = $broker AND pass_ms >= $least_ms AND pass_ms <= $most_ms
+  AND coalesce(kind, 'subscription') NOT IN ('replicator', 'deduplication')
 GROUP BY pass_ms, topic
 """
 _BLIND = """

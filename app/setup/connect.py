@@ -12,7 +12,7 @@ from app.config.base import ENV
 from app.errors import UserError
 from app.ingest import sources
 from app.ingest.pollers.polling import Unanswered
-from app.ingest.sources import pulsar_client
+from app.ingest.sources import pulsar_admin, pulsar_client
 from app.ingest.sources.kafka import chosen
 from app.ingest.sources.kafka_probe import TIMEOUT_S, Unreachable, client_options
 from app.setup.check import Check, checked
@@ -54,8 +54,13 @@ def _warehouse(settings: Settings) -> str:
 
 
 def _source(settings: Settings) -> str:
-    sources.check(settings)
     feed = settings.feed
+    if feed.format == "pulsar_admin":
+        note = pulsar_admin.answer(settings)
+        if feed.path is None:
+            return "; ".join(filter(None, ["pulsar_admin answers", note]))
+    else:
+        sources.check(settings)
     if feed.format in ("kafka", "kafka_messages"):
         return _kafka(feed.reader_options())
     if feed.format in ("pulsar", "pulsar_messages"):

@@ -15,6 +15,7 @@ SIZE = "pulsar_storage_backlog_size"
 QUOTAS = ("size", "time")
 """Types of quota, in the order of the counters of a topic."""
 DROPPED = "weir_backlog_dropped_entries_total"
+EXPIRED = "weir_backlog_expired_unread_total"
 TIME_TO_QUOTA = "weir_backlog_time_to_quota_seconds"
 HORIZON_S = 3600
 """A topic that is predicted to reach its quota sooner has series."""
@@ -63,7 +64,17 @@ SELECT ts_wall_ms, cluster, {NAMESPACE}, topic, quota_type, sum(entries_skipped)
 FROM backlog_evictions WHERE NOT phantom AND entries_skipped > 0
 GROUP BY ALL ORDER BY ts_wall_ms, cluster, topic, quota_type
 """
-_REFUSED = "SELECT cluster, quota_type, count(*) FROM producer_refusals GROUP BY ALL"
+_EXPIRED = f"""
+SELECT pass_ms, cluster, {NAMESPACE}, topic, sum(expired_unread)
+FROM backlog_subscriptions WHERE expired_unread > 0
+GROUP BY ALL ORDER BY pass_ms, cluster, topic
+"""
+_REFUSED = """
+SELECT cluster, quota_type, count(*) FROM producer_refusals GROUP BY ALL
+UNION ALL
+SELECT cluster, name, 0 FROM (SELECT DISTINCT cluster FROM backlog_checks)
+CROSS JOIN (VALUES ('size'), ('time')) AS types(name)
+"""
 _BY_NAMESPACE = f"SELECT cluster, {NAMESPACE}, sum(backlog_bytes) FROM backlog_checks GROUP BY ALL"
 
 
@@ -75,7 +86,8 @@ class Backlogs(Part):
     def __init__(self, bounds: Bounds, topic_level: bool = True) -> None:
         """Without `topic_level` there are no series of topics, as without the broker's setting
         `exposeTopicLevelMetricsInPrometheus`."""
-        self._topics = Entities(bounds, len(QUOTAS))
+        self._topics = Entities(bounds, len(QUOTAS) + 1)
+        """Entries dropped for each type of quota, and messages that expired."""
         self._share = bounds.share
         self._topic_level = topic_level
         self._refused = Sums("weir_backlog_refusals_total")
@@ -119,8 +131,9 @@ class Backlogs(Part):
         self._kept.unregister("fresh")
 
     def _take_topics(self, fresh: duckdb.DuckDBPyConnection) -> None:
-        """Topics that exceed a quota, drop messages for it, are near it, or will soon reach it."""
-        nothing = [0.0] * len(QUOTAS)
+        """Topics that exceed a quota, drop messages for it, are near it, or will soon reach it, and
+        those whose messages expire."""
+        nothing = [0.0] * (len(QUOTAS) + 1)
         for pass_ms, *names in rows(fresh, _EXCEEDED):
             key = labels(names)
             self._topics.breach(pass_ms, key, nothing, _rest(key))
@@ -128,6 +141,9 @@ class Backlogs(Part):
             key, counts = labels(names), list(nothing)
             counts[QUOTAS.index(quota_type)] = skipped
             self._topics.breach(at_ms, key, counts, _rest(key))
+        for pass_ms, *names, expired in rows(fresh, _EXPIRED):
+            key = labels(names)
+            self._topics.breach(pass_ms, key, [*nothing[:-1], expired], _rest(key))
         for pass_ms, usage, *names in fresh.execute(_NEAR, {"share": self._share}).fetchall():
             self._topics.near(pass_ms, labels(names), usage)
         for pass_ms, *names in rows(fresh, _SOON):
@@ -164,14 +180,18 @@ class Backlogs(Part):
         """What the view `backlog_metrics` does not have. Counters are summed by namespace where
         there are no series of topics."""
         dropped: dict[Labels, float] = {}
+        expired: dict[Labels, float] = {}
         for part in (self._topics.counters(), self._topics.others()):
             for key, counts in part:
                 shown = key if self._topic_level else (*key[:2], "")
-                for quota_type, count in zip(QUOTAS, counts, strict=True):
+                for quota_type, count in zip(QUOTAS, counts[:-1], strict=True):
                     series = (*shown, quota_type)
                     dropped[series] = dropped.get(series, 0.0) + count
+                expired[shown] = expired.get(shown, 0.0) + counts[-1]
         for series, count in dropped.items():
             yield DROPPED, series, count
+        for series, count in expired.items():
+            yield EXPIRED, series, count
         if self._topic_level:
             for *names, seconds in rows(self._kept, _PREDICTED):
                 key = labels(names)

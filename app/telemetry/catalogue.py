@@ -106,6 +106,9 @@ _BACKLOGS = (
     Definition("weir_backlog_dropped_entries_total", "counter", (*_BACKLOG, "quota_type"),
                "Entries that evictions would have skipped before they were read; of namespaces if"
                " topic level metrics are off.", "backlog_evictions", True),
+    Definition("weir_backlog_expired_unread_total", "counter", _BACKLOG,
+               "Messages that expired before a subscription read them; of namespaces if topic level"
+               " metrics are off.", "backlog_subscriptions", True),
     Definition("weir_backlog_time_to_quota_seconds", "gauge", _BACKLOG,
                "Predicted time until the first subscription of the topic brings it to a quota; 0 if"
                " it is exceeded, absent without a prediction. Topic level only.",

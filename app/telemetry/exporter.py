@@ -27,6 +27,7 @@ from app.telemetry.coverage import Coverage
 from app.telemetry.engine import Caches, Checks, Chunks, PolicyVersions
 from app.telemetry.entities import Bounds
 from app.telemetry.forecasts import Forecasts
+from app.telemetry.hidden import shows_topics, without_topics
 from app.telemetry.owned import owned
 from app.telemetry.part import Part, Sample
 from app.telemetry.producer_ids import ProducerIds
@@ -74,6 +75,8 @@ class Exporter(Collector):
             self._warehouse.require()
             manifest.load(self._settings)
             samples = list(self._read(problems))
+            if not shows_topics(self._settings):
+                samples = list(without_topics(samples))
             self._samples = [*samples, *owned(self._settings.owners, samples)]
         except UserError as error:
             problems[""] = str(error)
@@ -246,7 +249,7 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
 
 def _parts(settings: Settings, options: MetricsSettings) -> list[Callable[[], Part]]:
     bounds = Bounds(options.top, options.idle_s * 1000, options.share)
-    topic_level = settings.backlog.exposeTopicLevelMetricsInPrometheus
+    topic_level = shows_topics(settings)
     return [
         lambda: Throttles(bounds), lambda: Quotas(bounds), lambda: Backlogs(bounds, topic_level),
         lambda: ProducerIds(bounds), Chunks, Caches, Checks, Coverage, PolicyVersions,

@@ -48,7 +48,8 @@ JOIN members AS a ON a.cluster = l.cluster AND a.base = l.base AND a.by_age = 1
 WHERE l.by_check = 1
 """.rstrip()
 
-# Evictions are counted since the tables begin. The metric of the duration of a check is not here:
+# Evictions are counted since the tables begin, from 0 on, so that an increase over the first one is
+# seen. The metric of the duration of a check is not here:
 # it is that of the exporter's own pass. Of a namespace there are counts, but no age: a sum of ages
 # means nothing.
 NAMESPACE = (
@@ -56,8 +57,13 @@ NAMESPACE = (
     "regexp_replace(topic, '^[a-z-]+://', ''), '/[^/]*$', '') END"
 )
 METRICS = _LATEST + """, evictions AS (
-  SELECT cluster, topic, quota_type, sum(count_delta) AS evictions
-  FROM backlog_evictions GROUP BY cluster, topic, quota_type
+  SELECT cluster, topic, quota_type, sum(count_delta) AS evictions FROM (
+    SELECT cluster, topic, quota_type, CAST(count_delta AS BIGINT) AS count_delta
+    FROM backlog_evictions
+    UNION ALL
+    SELECT cluster, topic, name, CAST(0 AS BIGINT)
+    FROM latest CROSS JOIN (VALUES ('size'), ('time')) AS types(name)
+  ) GROUP BY cluster, topic, quota_type
 )
 SELECT name AS metric, 'gauge' AS kind, cluster,
   {namespace} AS namespace, topic,

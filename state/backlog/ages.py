@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from state.backlog import layout as L
-from state.backlog.cursors import is_before, slowest
+from state.backlog.cursors import is_before, slowest, unacked_after
 from state.backlog.layout import (
     AT,
     ENTRY,
@@ -22,7 +22,7 @@ from state.backlog.layout import (
     Store,
     compiled,
 )
-from state.backlog.ledgers import close_of_oldest, entries_after, first_after, sum_up, up
+from state.backlog.ledgers import close_of_oldest, first_after, sum_up, up
 from state.backlog.pool import drop, insert, lower
 
 MS_PER_S = np.int64(1000)
@@ -178,10 +178,11 @@ def _behind(w: Store, key: Int) -> bool:
     """Whether a subscription that is durable has a backlog; sums are up to date."""
     slots = w.spans[SLOTS, key]
     for i in range(slots[AT], slots[AT] + slots[USED]):
-        c = w.cursors[w.slots[i, 0]]
+        j = w.slots[i, 0]
+        c = w.cursors[j]
         if (
-            c["durable"] != 0 and c["name"] != w.settings[0]["deduplication"]
-            and entries_after(w, key, c["ledger"], c["entry"]) > 0
+            c["durable"] != 0 and c["kind"] != L.DEDUPLICATION and c["kind"] != L.REPLICATOR
+            and unacked_after(w, key, j) > 0
         ):
             return True
     return False

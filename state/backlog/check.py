@@ -6,9 +6,9 @@ import numpy as np
 
 from state.backlog import layout as L
 from state.backlog.ages import age_at_pass, age_of, is_older, refresh, time_after
-from state.backlog.cursors import slowest
+from state.backlog.cursors import first_hole, slowest, unacked_after
 from state.backlog.evictions import evict
-from state.backlog.forecast import forecast
+from state.backlog.forecast import forecast, time_to_expiry
 from state.backlog.layout import (
     AT,
     NOBODY,
@@ -21,7 +21,7 @@ from state.backlog.layout import (
     World,
     compiled,
 )
-from state.backlog.ledgers import bytes_after, entries_after, sum_up, total_entries
+from state.backlog.ledgers import bytes_after, sum_up, total_entries
 
 # -- quotas ----------------------------------------------------------------------------------
 
@@ -56,6 +56,11 @@ def look_up(w: World, key: Int, rank: Int) -> None:
     q, t = w.quota[0], w.turns[w.store.links[key]["turn"] - 1]
     q["limit_bytes"], q["size_policy"], q["size_by"] = t["limit_bytes"], t["policy"], L.BY_BROKER
     q["limit_s"], q["time_policy"], q["time_by"] = t["limit_s"], t["policy"], L.BY_BROKER
+    q["ttl_s"], q["expiry_s"] = t["ttl_s"], t["expiry_s"]
+    if w.store.keys[key]["system"] != 0:
+        q["limit_bytes"], q["size_by"] = -1, L.BY_SYSTEM
+        q["limit_s"], q["time_by"], q["ttl_s"] = -1, L.BY_SYSTEM, 0
+        return
     if len(w.documents) == 0:
         return
     for level in (L.BY_NAMESPACE, L.BY_TOPIC):
@@ -69,6 +74,8 @@ def look_up(w: World, key: Int, rank: Int) -> None:
         if d["has_time"] != 0:
             q["limit_s"], q["time_by"] = d["limit_s"], level
             q["time_policy"] = d["time_policy"] if d["time_policy"] >= 0 else t["policy"]
+        if d["has_ttl"] != 0:
+            q["ttl_s"] = d["ttl_s"]
 
 
 # -- the check -------------------------------------------------------------------------------
@@ -82,7 +89,7 @@ def _measure(w: World, key: Int) -> bool:
     slots, behind = w.store.spans[SLOTS, key], False
     for i in range(slots[AT], slots[AT] + slots[USED]):
         c = w.store.cursors[w.store.slots[i, 0]]
-        c["after"] = entries_after(w.store, key, c["ledger"], c["entry"])
+        c["after"] = unacked_after(w.store, key, w.store.slots[i, 0])
         c["bytes"] = bytes_after(w.store, key, c["ledger"], c["entry"])
         behind = behind or (c["durable"] != 0 and c["after"] > 0)
     return behind
@@ -103,7 +110,7 @@ def _act(w: World, key: Int, row: Record) -> None:
             row["rule"] = L.MASKED
         if policy == L.EVICTION:
             row["action"] = L.EVICT_SIZE if over_size else L.EVICT_TIME
-        elif oldest >= 0 and e.cursors[oldest]["name"] == e.settings[0]["deduplication"]:
+        elif oldest >= 0 and e.cursors[oldest]["kind"] == L.DEDUPLICATION:
             row["action"], row["rule"] = L.SNAPSHOT, L.DEDUPLICATES
         else:
             row["action"], row["producers"] = L.DISCONNECT, w.store.spans[L.PRODUCERS, key, USED]
@@ -122,7 +129,7 @@ def check(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
     oldest = slowest(w.store, key)
     backlog = w.store.cursors[oldest]["bytes"] if oldest >= 0 else np.int64(0)
     row["bytes"], row["limit_bytes"], row["limit_s"] = backlog, q["limit_bytes"], q["limit_s"]
-    row["size_by"], row["time_by"] = q["size_by"], q["time_by"]
+    row["size_by"], row["time_by"], row["ttl_s"] = q["size_by"], q["time_by"], q["ttl_s"]
     row["over_size"] = 1 if 0 <= q["limit_bytes"] <= backlog else 0
     row["name"], row["oldest_ms"], row["age_s"], row["over_time"] = NOBODY, NULL, -1, 0
     row["ledger"], row["entry"] = NULL, NULL
@@ -150,8 +157,11 @@ def check(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
 
 @compiled
 def _own_time(w: World, key: Int, cursor: Int, precise: Int) -> Int:
-    """Time of the first message in the backlog of a cursor (NULL: none, or not known)."""
+    """Time of the first message in the backlog of a cursor (NULL: none, not known, or no
+    subscription's)."""
     k, c = w.store.keys[key], w.store.cursors[cursor]
+    if c["kind"] == L.REPLICATOR:
+        return NULL
     if c["after"] == 0 or (w.store.settings[0]["quota_only"] != 0 and w.quota[0]["limit_s"] <= 0):
         return NULL
     if (
@@ -169,7 +179,10 @@ def _enter(w: World, key: Int, cursor: Int, total: Int) -> bool:
     for i in range(last):
         w.seen_bytes[cursor, i] = w.seen_bytes[cursor, i + 1]
         w.seen_consumed[cursor, i] = w.seen_consumed[cursor, i + 1]
-    w.seen_bytes[cursor, last], w.seen_consumed[cursor, last] = c["bytes"], total - c["after"]
+    if c["expired"] != NULL:
+        c["expired_before"] += c["expired"]
+    w.seen_bytes[cursor, last] = c["bytes"]
+    w.seen_consumed[cursor, last] = total - c["after"] - c["expired_before"]
     c["checks"] = min(c["checks"] + 1, last + 1)
     stands = c["before_ledger"] == c["ledger"] and c["before_entry"] == c["entry"]
     c["before_ledger"], c["before_entry"] = c["ledger"], c["entry"]
@@ -192,7 +205,8 @@ def _subscriptions(w: World, o: Out, key: Int, precise: Int, check_row: Record) 
         c = w.store.cursors[j]
         stands = _enter(w, key, j, total)
         is_behind = c["after"] > 0 or c["bytes"] > 0
-        if is_behind or c["was"] != 0 or p["all_rows"] != 0:
+        has_news = c["expired"] > 0 or c["back_ledger"] != NULL
+        if is_behind or has_news or c["was"] != 0 or p["all_rows"] != 0:
             row = o.subscriptions[p["subscriptions"]]
             p["subscriptions"] += 1
             timestamp = _own_time(w, key, j, precise)
@@ -201,13 +215,22 @@ def _subscriptions(w: World, o: Out, key: Int, precise: Int, check_row: Record) 
             row["row_no"], row["rule"], row["name"] = number, check_row["rule"], c["name"]
             row["durable"], row["ledger"], row["entry"] = c["durable"], c["ledger"], c["entry"]
             row["entries"], row["bytes"], row["age_s"] = c["after"], c["bytes"], NULL
+            row["kind"], row["expired"] = c["kind"], c["expired"]
+            row["ranges"] = w.store.range_spans[j, USED]
+            row["hole_ledger"], row["hole_entry"] = NULL, NULL
+            if row["ranges"] > 0:
+                row["hole_ledger"], row["hole_entry"] = first_hole(w.store, key, j)
+            row["from_ledger"], row["from_entry"] = c["back_ledger"], c["back_entry"]
+            row["to_ledger"], row["to_entry"] = c["back_to_ledger"], c["back_to_entry"]
             if timestamp != NULL:
                 row["age_s"] = age_of(now, timestamp)
             if check_row["state"] == L.NO_BACKLOG:
-                timestamp = NULL  # the cursor of deduplication alone makes no topic old
+                timestamp = NULL  # what is no subscription makes no topic old
             forecast(w, key, j, stands, timestamp, row)
+            row["to_expiry"] = time_to_expiry(w, key, j, stands, now)
             number += 1
-        c["was"] = 1 if is_behind else 0
+        c["was"], c["back_ledger"] = 1 if is_behind else 0, NULL
+        c["expired"] = NULL if c["expired_total"] == NULL else 0
     return bool(number > 0)
 
 

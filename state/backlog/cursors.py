@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from state.backlog import layout as L
 from state.backlog.layout import (
     AT,
+    ENTRIES,
     FIRST,
+    ID,
     LAST,
     MOST_RANGES,
     NOBODY,
@@ -14,12 +17,19 @@ from state.backlog.layout import (
     RANGES,
     SLOTS,
     USED,
+    Array,
     Int,
+    Record,
     Store,
     compiled,
 )
-from state.backlog.ledgers import follow, up
+from state.backlog.ledgers import entries_after, find, first_after, follow, up
 from state.backlog.pool import drop, insert, lower, remove
+
+REPLICATORS = np.frombuffer(b"pulsar.repl", np.uint8)
+DEDUPLICATOR = np.frombuffer(b"pulsar.dedup", np.uint8)
+COMPACTOR = np.frombuffer(b"__compaction", np.uint8)
+_ZERO, _NINE, _COMMA = (np.uint8(ord(c)) for c in "09,")
 
 
 @compiled
@@ -42,6 +52,31 @@ def _is_less(w: Store, a: Int, b: Int) -> bool:
         i += 1
         j += 1
     return bool(i == end and j < other)
+
+
+@compiled
+def _begins(w: Store, name: Int, text: Array) -> bool:
+    """Whether a name begins with a text."""
+    at = w.text_start[name]
+    if w.text_start[name + 1] - at < len(text):
+        return False
+    for i in range(len(text)):
+        if w.text[at + i] != text[i]:
+            return False
+    return True
+
+
+@compiled
+def kind_of(w: Store, name: Int) -> Int:
+    """What a cursor of a name is for. Brokers refuse subscriptions that begin like a replicator."""
+    length = w.text_start[name + 1] - w.text_start[name]
+    if _begins(w, name, REPLICATORS):
+        return L.REPLICATOR
+    if length == len(DEDUPLICATOR) and _begins(w, name, DEDUPLICATOR):
+        return L.DEDUPLICATION
+    if length == len(COMPACTOR) and _begins(w, name, COMPACTOR):
+        return L.COMPACTION
+    return L.SUBSCRIPTION_KIND
 
 
 @compiled
@@ -80,6 +115,8 @@ def create(w: Store, key: Int, name: Int, ledger: Int, entry: Int) -> Int:
     c["key"], c["name"], c["ledger"], c["entry"] = key, name, ledger, entry
     c["first_ms"], c["floor_ledger"], c["before_ledger"] = NULL, NULL, NULL
     c["durable"], c["was"], c["checks"] = 0, 0, 0
+    c["kind"], c["beyond"], c["back_ledger"] = kind_of(w, name), 0, NULL
+    c["expired"], c["expired_before"], c["expired_total"] = NULL, 0, NULL
     at = insert(w.slots, w.spans[SLOTS, key], w.tops, SLOTS, _place(w, key, name))
     w.slots[at, 0] = found
     return found
@@ -139,11 +176,110 @@ def observe(
     if floor != NULL and is_before(ledger, entry, floor, c["floor_entry"]):
         ledger, entry, first_ms = floor, c["floor_entry"], NULL
     if is_before(ledger, entry, c["ledger"], c["entry"]):
-        w.range_spans[cursor, USED] = 0
+        w.range_spans[cursor, USED], c["beyond"] = 0, 0
+        _set_back(c, ledger, entry)
     if first_ms != NULL or ledger != c["ledger"] or entry != c["entry"]:
         c["first_ms"], c["first_source"] = first_ms, source
     c["ledger"], c["entry"] = ledger, entry
     _absorb(w, key, cursor)
+
+
+@compiled
+def _set_back(c: Record, ledger: Int, entry: Int) -> None:
+    """Note that a cursor is set back: neither growth nor acknowledgement, so rates begin anew."""
+    if c["back_ledger"] == NULL:
+        c["back_ledger"], c["back_entry"] = c["ledger"], c["entry"]
+    c["back_to_ledger"], c["back_to_entry"], c["checks"] = ledger, entry, 0
+
+
+@compiled
+def count_ranges(w: Store, text: Int) -> Int:
+    """How many ranges of acknowledged entries a text has."""
+    begin, end = w.text_start[text], w.text_start[text + 1]
+    found = np.int64(1 if end > begin else 0)
+    for at in range(begin, end):
+        if w.text[at] == _COMMA:
+            found += 1
+    return found
+
+
+@compiled
+def take_ranges(w: Store, key: Int, cursor: Int, text: Int) -> None:
+    """Replace the acknowledged ranges of a cursor by those of a text, `ledger:first..last` each.
+
+    Beyond MOST_RANGES, only how many entries they have is kept.
+    """
+    c, span = w.cursors[cursor], w.range_spans[cursor]
+    span[USED], c["beyond"] = 0, 0
+    number, value, digits = np.int64(0), np.int64(0), False
+    ledger, first = np.int64(0), np.int64(0)
+    for at in range(w.text_start[text], w.text_start[text + 1] + 1):
+        char = w.text[at] if at < w.text_start[text + 1] else _COMMA
+        if _ZERO <= char <= _NINE:
+            value, digits = value * 10 + np.int64(char - _ZERO), True
+            continue
+        if not digits:
+            continue
+        if number == 0:
+            ledger = value
+        elif number == 1:
+            first = value
+        elif span[USED] < MOST_RANGES:
+            _put_range(w, key, cursor, ledger, first, value)
+        else:
+            c["beyond"] += max(value - first + 1, 0)
+        number, value, digits = (number + 1) % 3, np.int64(0), False
+    _absorb(w, key, cursor)
+
+
+@compiled
+def _put_range(w: Store, key: Int, cursor: Int, ledger: Int, first: Int, last: Int) -> None:
+    """Add a range behind the mark-delete and behind all ranges of a cursor."""
+    c, span = w.cursors[cursor], w.range_spans[cursor]
+    if last < first or not is_before(c["ledger"], c["entry"], ledger, last):
+        return
+    at = span[AT] + span[USED]
+    if span[USED] > 0 and not is_before(
+        w.ranges[at - 1, 0], w.ranges[at - 1, LAST], ledger, first
+    ):
+        return
+    at = insert(w.ranges, span, w.tops, RANGES, at)
+    w.ranges[at, 0], w.ranges[at, FIRST], w.ranges[at, LAST] = ledger, first, last
+
+
+@compiled
+def unacked_after(w: Store, key: Int, cursor: Int) -> Int:
+    """How many entries a cursor has not acknowledged; sums of ledgers are up to date."""
+    c, span = w.cursors[cursor], w.range_spans[cursor]
+    left = entries_after(w, key, c["ledger"], c["entry"]) - c["beyond"]
+    for i in range(span[AT], span[AT] + span[USED]):
+        at = find(w, key, w.ranges[i, 0])
+        if at >= 0:
+            last = min(w.ranges[i, LAST], w.ledgers[at, ENTRIES] - 1)
+            left -= max(last - w.ranges[i, FIRST] + 1, 0)
+    return max(left, np.int64(0))
+
+
+@compiled
+def first_hole(w: Store, key: Int, cursor: Int) -> tuple[Int, Int]:
+    """The first entry that a cursor has not acknowledged; NULL without one."""
+    c, span = w.cursors[cursor], w.range_spans[cursor]
+    ledger, entry, i = c["ledger"], c["entry"], span[AT]
+    while True:
+        at, entry = first_after(w, key, ledger, entry)
+        if at < 0:
+            return NULL, NULL
+        ledger = w.ledgers[at, ID]
+        while i < span[AT] + span[USED] and is_before(
+            w.ranges[i, 0], w.ranges[i, LAST], ledger, entry
+        ):
+            i += 1
+        if (
+            i == span[AT] + span[USED] or w.ranges[i, 0] != ledger
+            or w.ranges[i, FIRST] > entry
+        ):
+            return ledger, entry
+        entry = w.ranges[i, LAST]
 
 
 @compiled

@@ -7,13 +7,14 @@ from state.engine.declaration import Declaration
 from state.events import WALL
 
 NAME = "backlog"
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
     "topic", "producer_id", "producer_name", "sequence_id", "ledger_id", "entry_id", "entry_bytes",
     "num_messages", "publish_time_ms", "broker_time_ms", "subscription", "ack_cumulative",
     "durable", "mark_delete", "ledger_entries", "ledger_bytes", "ledger_close_ms", "policy_json",
+    "acked_ranges", "expired_messages",
 )
 """Contract columns that the job carries; `topic` is the full name, the partition in it."""
 DECLARATION = Declaration(

@@ -202,7 +202,7 @@ def _by_ledger(w: Store, key: Int, limit_s: Int, now: Int) -> tuple[Int, Int]:
 
 
 @compiled
-def _expired_to(
+def expired_to(
     w: Store, key: Int, ledger: Int, entry: Int, seconds: Int, now: Int, precise: Int
 ) -> tuple[Int, Int]:
     """The mark-delete after messages beyond an age are expired, up to the first that is younger or
@@ -243,9 +243,9 @@ def _by_age(w: Store, key: Int, seconds: Int, now: Int, precise: Int) -> Int:
     for i in range(slots[AT], slots[AT] + slots[USED]):
         j = w.slots[i, 0]
         c = w.cursors[j]
-        if c["name"] == w.settings[0]["deduplication"]:
+        if c["kind"] == L.DEDUPLICATION or c["kind"] == L.REPLICATOR:
             continue
-        c["to_ledger"], c["to_entry"] = _expired_to(
+        c["to_ledger"], c["to_entry"] = expired_to(
             w, key, c["ledger"], c["entry"], seconds, now, precise
         )
         if c["to_ledger"] != c["ledger"] or c["to_entry"] != c["entry"]:

@@ -10,11 +10,15 @@ from state.backlog.check import check, look_up, not_checked, refused_by
 from state.backlog.cursors import (
     acknowledge,
     acknowledge_to,
+    count_ranges,
     create,
     find_cursor,
     forget,
+    is_before,
     observe,
+    take_ranges,
 )
+from state.backlog.evictions import expired_to
 from state.backlog.layout import (
     AT,
     LARGEST,
@@ -33,7 +37,7 @@ from state.backlog.layout import (
     World,
     compiled,
 )
-from state.backlog.ledgers import add, delete, state
+from state.backlog.ledgers import add, delete, entries_after, state, sum_up
 from state.backlog.pool import insert, is_short, lower, remove
 from state.engine.turns import GAPS, STARTS, comes_late, rank_at, turn_after
 from state.events import KIND_INDEX
@@ -213,8 +217,8 @@ def _reach(
 
 
 @compiled
-def _is_short(w: World, o: Out, key: Int, kind: Int) -> bool:
-    """Whether a record of a kind may not fit."""
+def _is_short(w: World, o: Out, key: Int, kind: Int, ranges: Int) -> bool:
+    """Whether a record of a kind, with so many acknowledged ranges, may not fit."""
     e = w.store
     p = e.settings[0]
     if kind == ENTRY_ADDED or kind == LEDGER_STATE:
@@ -224,14 +228,46 @@ def _is_short(w: World, o: Out, key: Int, kind: Int) -> bool:
     if kind == ACK:
         return bool(e.tops[L.RANGES] + 2 * L.MOST_RANGES > len(e.ranges))
     if kind == CURSOR_STATE:
+        need = min(ranges, L.MOST_RANGES)
         return bool(
             p["cursors"] == len(e.cursors)
             or is_short(e.slots, e.spans[SLOTS, key], e.tops[SLOTS])
+            or (need > 0 and e.tops[L.RANGES] + 4 * need + 8 > len(e.ranges))
         )
     return kind == CREATED and bool(
         p["refusals"] == len(o.refusals)
         or is_short(w.producers, e.spans[PRODUCERS, key], e.tops[PRODUCERS])
     )
+
+
+@compiled
+def _expire(w: World, f: Feed, i: Int, cursor: Int) -> None:
+    """Count the messages that have expired on a cursor since its last state: by the broker's own
+    count, else the entries beyond the TTL that its new mark-delete has passed.
+    """
+    key, c, e = f.key[i], w.store.cursors[cursor], w.store
+    before, total = c["expired_total"], f.expired[i]
+    if total != NULL:
+        # A broker that loads a topic counts from 0.
+        more = total if total < before else total - before
+        c["expired_total"] = total
+        known = c["expired"] if c["expired"] != NULL else np.int64(0)
+        c["expired"] = known + more if before != NULL else np.int64(0)
+        return
+    if not is_before(c["ledger"], c["entry"], f.ledger[i], f.entry[i]):
+        return
+    look_up(w, key, f.rank[i])
+    ttl_s = w.quota[0]["ttl_s"]
+    if ttl_s <= 0:
+        return
+    ledger, entry = expired_to(
+        e, key, c["ledger"], c["entry"], ttl_s, f.at_ms[i], np.int64(1)
+    )
+    if is_before(f.ledger[i], f.entry[i], ledger, entry):
+        ledger, entry = f.ledger[i], f.entry[i]
+    sum_up(e, key)
+    gone = entries_after(e, key, c["ledger"], c["entry"]) - entries_after(e, key, ledger, entry)
+    c["expired"] = gone + (c["expired"] if c["expired"] != NULL else np.int64(0))
 
 
 @compiled
@@ -249,6 +285,8 @@ def _take_cursor(w: Store, f: Feed, i: Int) -> None:
     c["durable"] = f.flag[i]
     first_ms, source = entry_time(f.publish_ms[i], f.broker_ms[i])
     observe(w, key, cursor, ledger, entry, first_ms, source)
+    if f.acked[i] >= 0:
+        take_ranges(w, key, cursor, f.acked[i])
     moved = is_new or c["ledger"] != old_ledger or c["entry"] != old_entry
     if was_durable != c["durable"] or (moved and c["durable"] != 0):
         w.keys[key]["version"] += 1
@@ -342,7 +380,12 @@ def _take(w: World, o: Out, f: Feed, i: Int) -> None:
     elif kind == ACK:
         _take_ack(w.store, f, i)
     elif kind == CURSOR_STATE:
+        cursor = find_cursor(w.store, key, f.name[i])
+        if cursor >= 0 and f.ledger[i] != NULL:
+            _expire(w, f, i, cursor)
         _take_cursor(w.store, f, i)
+        if cursor < 0 and f.ledger[i] != NULL:
+            w.store.cursors[find_cursor(w.store, key, f.name[i])]["expired_total"] = f.expired[i]
     elif kind == CURSOR_DELETED:
         forget(w.store, key, f.name[i])
         _begin(w, key)
@@ -381,7 +424,8 @@ def judge(
         if not _reach(w, o, key, to_ms, to_rank, ns, broker):
             return np.int64(i)
         if i < records:
-            if _is_short(w, o, key, f.kind[i]):
+            ranges = count_ranges(w.store, f.acked[i]) if f.acked[i] >= 0 else np.int64(0)
+            if _is_short(w, o, key, f.kind[i], ranges):
                 return np.int64(i)
             _take(w, o, f, i)
     return DONE

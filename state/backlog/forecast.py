@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.backlog.ages import age_of, is_older
+from state.backlog import layout as L
+from state.backlog.ages import age_of, is_older, time_after
 from state.backlog.layout import NULL, Array, Int, Record, World, compiled
+
+PRECISELY = np.int64(1)
 
 SHORTEST = np.int64(12)
 """A stretch of at most this many values is sorted one by one."""
@@ -82,6 +85,32 @@ def growth_rate(w: World, key: Int, cursor: Int, checks: Int) -> float:
 
 
 @compiled
+def is_expiring(c: Record) -> bool:
+    """Whether the messages of a cursor expire at the TTL of its topic."""
+    return bool(
+        c["durable"] != 0 and c["kind"] != L.DEDUPLICATION and c["kind"] != L.COMPACTION
+    )
+
+
+@compiled
+def time_to_expiry(w: World, key: Int, cursor: Int, stands: bool, now: Int) -> float:
+    """Time (s) until the oldest message of a cursor reaches the TTL, unless the cursor moves; 0
+    where it has, NaN without a TTL or a known time.
+
+    A broker reads the message's own time, whatever its quotas look at.
+    """
+    c, ttl_s = w.store.cursors[cursor], w.quota[0]["ttl_s"]
+    if ttl_s <= 0 or c["after"] == 0 or not is_expiring(c):
+        return _NAN
+    timestamp, _ = time_after(w.store, key, c["ledger"], c["entry"], PRECISELY)
+    if timestamp == NULL:
+        return _NAN
+    if is_older(now, timestamp, ttl_s):
+        return 0.0
+    return float(ttl_s - age_of(now, timestamp)) if stands else _NAN
+
+
+@compiled
 def forecast(w: World, key: Int, cursor: Int, stands: bool, timestamp: Int, row: Record) -> None:
     """Write the forecasts of a cursor into its row, after the check was recorded. `stands`: its
     mark-delete is that of the check before.
@@ -96,7 +125,7 @@ def forecast(w: World, key: Int, cursor: Int, stands: bool, timestamp: Int, row:
     size = w.seen_bytes[cursor, last]
     growth = growth_rate(w, key, cursor, checks)
     row["growth"] = growth
-    row["drain"] = (w.seen_consumed[cursor, last] - w.seen_consumed[cursor, first]) / (
+    row["drain"] = max(w.seen_consumed[cursor, last] - w.seen_consumed[cursor, first], 0) / (
         (w.passes[key, last] - w.passes[key, first]) / 1000.0
     )
     if growth < 0:
@@ -110,7 +139,9 @@ def forecast(w: World, key: Int, cursor: Int, stands: bool, timestamp: Int, row:
         return
     if growth > 0 and limit >= 0:
         row["to_quota"] = (limit - size) / growth
-    if timed and stands:
+    # messages that expire before the limit never reach it
+    expires = q["ttl_s"] > 0 and q["ttl_s"] + q["expiry_s"] <= limit_s
+    if timed and stands and not (expires and is_expiring(c)):
         left = max(float(limit_s - age_of(now, timestamp)), 0.0)
         if not row["to_quota"] <= left:
             row["to_quota"] = left

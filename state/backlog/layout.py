@@ -23,12 +23,14 @@ SAMPLE_MS = np.int64(1000)
 SAMPLES_PER_SECOND = np.int64(4)
 
 CURSORS, SIZES = np.int64(1), np.int64(2)
-DEDUPLICATION = "pulsar.dedup"
-"""The cursor of deduplication: durable, but no subscription."""
+KINDS = ("subscription", "replicator", "deduplication", "compaction")
+SUBSCRIPTION_KIND, REPLICATOR, DEDUPLICATION, COMPACTION = codes(4)
+"""What a cursor is for. Those of replicators and of deduplication are no subscriptions."""
 POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
 HOLD, EXCEPTION, EVICTION = codes(3)
-LEVELS = ("topic", "namespace", "broker")
-BY_TOPIC, BY_NAMESPACE, BY_BROKER = codes(3)
+LEVELS = ("topic", "namespace", "broker", "system")
+BY_TOPIC, BY_NAMESPACE, BY_BROKER, BY_SYSTEM = codes(4)
+"""Which document set a limit; `system`: no quota holds for a system topic."""
 QUOTA_TYPES = ("size", "time")
 SIZE, TIME = codes(2)
 AGE_STATES = ("known", "no_backlog", "no_durable_cursor", "no_estimate")
@@ -60,25 +62,26 @@ def _layout(*fields: str) -> np.dtype:
 
 SETTINGS = _layout(
     "ledger_sum", "quota_only", "keep", "zero", "every_call", "apply", "all_rows", "most_checks",
-    "deduplication", "cursors", "checks", "evictions", "subscriptions", "refusals", "refusal_no",
+    "cursors", "checks", "evictions", "subscriptions", "refusals", "refusal_no",
     "refusal_key", "refusal_ms", "rank_ms", "rank",
 )
-"""One element: the parameters, the name of the deduplication cursor, the used length of each array,
-the rows of this call. `rank`: number of shared records that are not later than `rank_ms`.
+"""One element: the parameters, the used length of each array, the rows of this call. `rank`: number
+of shared records that are not later than `rank_ms`.
 """
 
 KEY = _layout(
     "cluster", "topic", "base", "namespace", "has_clock", "clock_ms", "latest_ms", "last_ms",
     "last_ns", "broker", "feed", "was", "has_state", "deleted", "version", "cached",
     "cached_ledger", "cached_entry", "cached_ms", "cached_name", "cached_version", "seen_ledger",
-    "seen_entry", "second", "kept", "woken_ms", "unseen",
+    "seen_entry", "second", "kept", "woken_ms", "unseen", "system",
 )
 """A cluster and topic, with its clock. `base`: the name in its policies, -1 for a topic that is
 never judged. `last_ms` to `feed`: its last record. `was`: it had a backlog at the pass before.
 `cached` to `cached_version`: the cached oldest message. `seen_ledger`, `seen_entry`: the highest
 position that a record has shown (NULL: none). `kept`: samples that came in `second`. `woken_ms`:
 when its page was read for a record (NULL: never). `unseen`: state that a gap has left unknown until
-it is stated again, CURSORS and SIZES; the topic is not judged before.
+it is stated again, CURSORS and SIZES; the topic is not judged before. `system`: a topic of the
+broker's own, for which neither quotas nor a TTL hold.
 """
 
 LINK = _layout("place", "turn", "due_ms", "summed")
@@ -89,12 +92,18 @@ in force), the next pass, whether sums of its ledgers are up to date.
 CURSOR = _layout(
     "key", "name", "durable", "ledger", "entry", "first_ms", "first_source", "floor_ledger",
     "floor_entry", "was", "checks", "before_ledger", "before_entry",
+    "kind", "beyond", "back_ledger", "back_entry", "back_to_ledger", "back_to_entry",
+    "expired", "expired_before", "expired_total",
     "after", "bytes", "to_ledger", "to_entry", "moves", "factor*",
 )
 """A cursor and its mark-delete. `first_ms`: time of the first entry after it, if a record has it
 (else NULL). `floor_ledger`: where an applied eviction has moved it (NULL: nowhere). `checks`:
-number of checks that it has seen; `before_ledger`: mark-delete at the last of them. The other
-fields are of one pass: entries and bytes after its mark-delete, and the effects of an eviction.
+number of checks that it has seen since it was last set back; `before_ledger`: mark-delete at the
+last of them. `beyond`: acknowledged entries in ranges that are not kept. `back_ledger` to
+`back_to_entry`: from where to where it was set back since the last check (NULL: it was not).
+`expired`: messages that expired since the last check (NULL: not known), `expired_before`: up to it,
+`expired_total`: the broker's own count (NULL: none). The other fields are of one pass: entries and
+bytes after its mark-delete, and the effects of an eviction.
 """
 DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
 
@@ -118,24 +127,29 @@ KEY_POOLS = 4
 
 TURN = _layout(
     "rank", "at_ms", "start", "fresh", "enabled", "interval_ms", "limit_bytes", "limit_s",
-    "policy", "precise",
+    "policy", "precise", "ttl_s", "expiry_s",
 )
 """A change for every key of a broker: it starts or was out of sight (`start`: see
 `state.engine.standing`), or has other settings. `rank`: place
 among all shared records; `fresh`: it came with this call."""
 
-QUOTA = _layout("limit_bytes", "limit_s", "size_policy", "time_policy", "size_by", "time_by")
-"""One element: the quotas in force for a key; a limit below 0 is none."""
+QUOTA = _layout(
+    "limit_bytes", "limit_s", "size_policy", "time_policy", "size_by", "time_by", "ttl_s",
+    "expiry_s",
+)
+"""One element: the quotas in force for a key, the TTL of its messages (0: none) and the interval at
+which they expire; a limit below 0 is none."""
 
 DOCUMENT = _layout(
     "rank", "has_size", "limit_bytes", "size_policy", "has_time", "limit_s", "time_policy",
+    "has_ttl", "ttl_s",
 )
-"""The quotas of a document of a topic or namespace; a policy of -1 is the broker's."""
+"""The quotas and TTL of a document of a topic or namespace; a policy of -1 is the broker's."""
 
 CHECK = _layout(
     "key", "at_ms", "mono_ns", "broker", "feed", "rule", "bytes", "limit_bytes", "age_s",
     "limit_s", "state", "name", "ledger", "entry", "oldest_ms", "source", "over_size",
-    "over_time", "size_by", "time_by", "action", "policy", "producers",
+    "over_time", "size_by", "time_by", "action", "policy", "producers", "ttl_s",
 )
 EVICTED = _layout(
     "key", "at_ms", "mono_ns", "broker", "feed", "row_no", "rule", "type", "name", "from_ledger",
@@ -145,6 +159,8 @@ EVICTED = _layout(
 SUBSCRIPTION = _layout(
     "key", "at_ms", "mono_ns", "broker", "feed", "row_no", "rule", "name", "durable", "ledger",
     "entry", "entries", "bytes", "age_s", "growth*", "drain*", "to_drain*", "to_quota*",
+    "kind", "ranges", "hole_ledger", "hole_entry", "from_ledger", "from_entry", "to_ledger",
+    "to_entry", "to_expiry*", "expired",
 )
 REFUSAL = _layout("record", "key", "row_no", "type", "policy")
 
@@ -238,3 +254,7 @@ class Feed(NamedTuple):
     flag: Array
     """1: cumulative, or durable."""
     pid: Array
+    acked: Array
+    """Text of the acknowledged ranges of a `cursor_state`; -1: not known."""
+    expired: Array
+    """Messages that have expired on a cursor, counted by the broker; NULL: not known."""

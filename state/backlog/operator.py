@@ -45,6 +45,7 @@ from state.engine.records import Records
 from state.engine.structs import grown
 from state.engine.wall_job import Batch, SharedWallJob, least
 from udfs.hashing import hash64
+from udfs.topics import is_system_topic
 
 CHECKS = "forecast_checks"
 _PARTITION = r"-partition-\d+$"
@@ -126,8 +127,7 @@ class Backlog(SharedWallJob[Shard]):
             np.concatenate([keys["broker"], r["broker"]]),
         )
         timeline = common.timeline(s.shared, s.meaning, keys, places, s.names, self._base)
-        settings = {**self._settings, "deduplication": s.names.intern_one(L.DEDUPLICATION)}
-        w = shards.unpack({**s.parts, "keys": keys}, settings, s.names, timeline,
+        w = shards.unpack({**s.parts, "keys": keys}, self._settings, s.names, timeline,
                           place[: len(keys)])
         if len(batch.key):
             w = shards.more_room(w)
@@ -161,6 +161,7 @@ def _derive(fresh: Array, names: Names) -> None:
     )
     namespaces = pc.struct_field(pc.extract_regex(whole, _NAMESPACE), "namespace")
     fresh["namespace"] = names.intern(namespaces)
+    fresh["system"] = [is_system_topic(topic) for topic in topics.to_pylist()]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -197,6 +198,7 @@ def _feed(r: Records, key: Array, place: Array, rank: Array, w: World) -> Feed:
         r["ledger_entries"], r["ledger_close_ms"], r["publish_time_ms"], r["broker_time_ms"],
         np.where(subscribes, r["subscription"], r["cnx_id"]),
         np.where(acks, r["ack_cumulative"] == 1, r["durable"] != 0), r["producer_id"],
+        np.where(moves, r["acked_ranges"], NONE), r["expired_messages"],
     )
     return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
 

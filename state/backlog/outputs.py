@@ -27,14 +27,17 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("exceeded_size", FLAG, "whether the size is at its limit or above"),
         TableColumn("exceeded_time", FLAG, "whether the age is above its limit"),
         TableColumn("limit_source_size", TEXT,
-                    "level that set the size limit: topic, namespace, broker"),
+                    "level that set the size limit: topic, namespace, broker; system = no quota"
+                    " holds for a system topic"),
         TableColumn("limit_source_time", TEXT,
-                    "level that set the age limit: topic, namespace, broker"),
+                    "level that set the age limit: topic, namespace, broker; system = no quota"
+                    " holds for a system topic"),
         TableColumn("action", TEXT,
                     "none, deduplication_snapshot, disconnect_producers, evict_size or evict_time"),
         TableColumn("retention_policy", TEXT, "policy of the quota that acted; null with none"),
         TableColumn("producers_disconnected", SHORT,
                     "producers of the topic that were disconnected"),
+        TableColumn("ttl_s", LONG, "age at which messages expire unread (s); null = never"),
     )
     evictions = (
         topic,
@@ -60,15 +63,30 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("subscription", TEXT, "subscription"),
         TableColumn("durable", FLAG, "whether it outlives its consumers"),
         TableColumn("mark_delete", TEXT, "its mark-delete position"),
-        TableColumn("backlog_entries", LONG, "entries after it"),
+        TableColumn("backlog_entries", LONG, "entries after it that are not acknowledged"),
         TableColumn("backlog_bytes", LONG, "their size by ledger sizes (bytes)"),
         TableColumn("age_s", LONG, "age of the first of them (s); null if unknown or none"),
         TableColumn("growth_rate", RATE, "median growth over the last checks (bytes per s)"),
-        TableColumn("drain_rate", RATE, "entries per s that the mark-delete advanced by"),
+        TableColumn("drain_rate", RATE, "entries per s that were acknowledged"),
         TableColumn("time_to_drain_s", RATE,
                     "time until the backlog is empty (s); null if it does not fall"),
         TableColumn("time_to_quota_s", RATE,
                     "time until the nearer quota is reached (s); 0 = exceeded, null = none"),
+        TableColumn("kind", TEXT, "subscription, replicator, deduplication or compaction"),
+        TableColumn("unacked_ranges", LONG,
+                    "ranges acknowledged one by one beyond the mark-delete, as brokers count them"
+                    " (totalNonContiguousDeletedMessagesRange)"),
+        TableColumn("first_hole", TEXT,
+                    "first unacknowledged entry; null without such ranges"),
+        TableColumn("set_back", FLAG,
+                    "whether the cursor was set back since the check before; rates begin anew"),
+        TableColumn("set_back_from", TEXT, "mark-delete position before; null = was not set back"),
+        TableColumn("set_back_to", TEXT, "mark-delete position after; null = was not set back"),
+        TableColumn("time_to_expiry_s", RATE,
+                    "time until the oldest message expires unread (s); 0 = it may expire now,"
+                    " null = it does not, or the cursor moves"),
+        TableColumn("expired_unread", LONG,
+                    "messages that expired unread since the check before; null = not known"),
     )
     refusals = (
         topic,

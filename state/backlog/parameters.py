@@ -37,6 +37,8 @@ class BacklogParameters(Parameters):
     backlogQuotaDefaultLimitSecond: Annotated[int, Field(ge=-1, lt=2**53)] = -1
     backlogQuotaDefaultRetentionPolicy: RetentionPolicy = "producer_request_hold"
     preciseTimeBasedBacklogQuotaCheck: Annotated[bool, SWITCH] = False
+    ttlDurationDefaultInSeconds: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    messageExpiryCheckIntervalInMinutes: Annotated[int, Field(ge=1, lt=2**31)] = 5
     exposeTopicLevelMetricsInPrometheus: bool = True
 
     def params(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ ERRORS = {
 _REFUSAL_RULES = pa.array(["size_exceeded", "time_exceeded"])
 _RULES, _ENDS, _TYPES = pa.array(L.RULES), pa.array(L.ENDS), pa.array(L.QUOTA_TYPES)
 _LEVELS, _STATES, _SOURCES = pa.array(L.LEVELS), pa.array(L.AGE_STATES), pa.array(L.SOURCES)
+_KINDS = pa.array(L.KINDS)
 _ACTIONS, _POLICIES = pa.array(L.ACTIONS), pa.array(L.POLICIES)
 _ERRORS = pa.array([ERRORS.get(policy) for policy in L.POLICIES])
 
@@ -122,6 +123,7 @@ class Rows:
             "action": _named(_ACTIONS, rows["action"]),
             "retention_policy": _named(_POLICIES, rows["policy"]),
             "producers_disconnected": _int(rows["producers"]),
+            "ttl_s": _long(rows["ttl_s"], rows["ttl_s"] <= 0),
         })
 
     def evictions(self, rows: Array) -> pa.Table:
@@ -158,6 +160,16 @@ class Rows:
             "drain_rate": _double(rows["drain"]),
             "time_to_drain_s": _double(rows["to_drain"]),
             "time_to_quota_s": _double(rows["to_quota"]),
+            "kind": _named(_KINDS, rows["kind"]),
+            "unacked_ranges": _long(rows["ranges"]),
+            "first_hole": _position(rows["hole_ledger"], rows["hole_entry"]),
+            "set_back": _flag(rows["from_ledger"] != NULL),
+            "set_back_from": _position(rows["from_ledger"], rows["from_entry"]),
+            "set_back_to": _position(
+                np.where(rows["from_ledger"] != NULL, rows["to_ledger"], NULL), rows["to_entry"]
+            ),
+            "time_to_expiry_s": _double(rows["to_expiry"]),
+            "expired_unread": _known(rows["expired"]),
         })
 
     def refusals(self, rows: Array) -> pa.Table:

@@ -28,14 +28,22 @@ _SCOPES = {"namespace": NAMESPACE, "topic": TOPIC, **{s: what for what, s in _PA
 MOST_SECONDS = 2**42
 """Longest interval (s); no clock reaches it twice."""
 _LIMITS = ("limitSize", "limitTime")
-_SETTINGS = ("enabled", "interval_s", "bytes", "gigabytes", "seconds", "policy", "precise")
+_SETTINGS = (
+    "enabled", "interval_s", "bytes", "gigabytes", "seconds", "policy", "precise", "ttl_seconds",
+    "expiry_minutes",
+)
+TTL = "message_ttl_in_seconds"
 KEYS = (
     "backlogQuotaCheckEnabled", "backlogQuotaCheckIntervalInSeconds",
     "backlogQuotaDefaultLimitBytes", "backlogQuotaDefaultLimitGB",
     "backlogQuotaDefaultLimitSecond", "backlogQuotaDefaultRetentionPolicy",
-    "preciseTimeBasedBacklogQuotaCheck",
+    "preciseTimeBasedBacklogQuotaCheck", "ttlDurationDefaultInSeconds",
+    "messageExpiryCheckIntervalInMinutes",
 )
-_QUOTAS = ("has_size", "limit_bytes", "size_policy", "has_time", "limit_s", "time_policy")
+_QUOTAS = (
+    "has_size", "limit_bytes", "size_policy", "has_time", "limit_s", "time_policy", "has_ttl",
+    "ttl_s",
+)
 
 MEANING = np.dtype(
     [("what", "<i8"), ("name", "<i8"), *[(field, "<i8") for field in _QUOTAS],
@@ -64,13 +72,16 @@ def _whole(value: Any) -> int:
 
 def settings_of(limits: Mapping[str, Any]) -> Settings:
     """Broker settings of a document or of the parameters, -1 where one is missing."""
-    enabled, interval, size, gigabytes, seconds, policy, precise = (limits.get(k) for k in KEYS)
+    enabled, interval, size, gigabytes, seconds, policy, precise, ttl, expiry = (
+        limits.get(k) for k in KEYS
+    )
     return (
         -1 if enabled is None else int(bool(enabled)),
         -1 if interval is None or interval < 1 else min(math.floor(interval), MOST_SECONDS),
         _whole(size), -1.0 if gigabytes is None or gigabytes < 0 else float(gigabytes),
         _whole(seconds), -1 if policy is None else L.POLICIES.index(policy),
-        -1 if precise is None else int(bool(precise)),
+        -1 if precise is None else int(bool(precise)), min(_whole(ttl), MOST_SECONDS),
+        -1 if expiry is None or expiry < 1 else min(math.floor(expiry), MOST_SECONDS),
     )
 
 
@@ -84,7 +95,8 @@ def _quotas_of(limits: Mapping[str, Any]) -> tuple[int, ...]:
             int(quota is not None), _whole((quota or {}).get(limit)),
             -1 if policy is None else L.POLICIES.index(policy),
         ]
-    return tuple(found)
+    ttl_s = min(_whole(limits.get(TTL)), MOST_SECONDS)
+    return (*found, int(ttl_s >= 0), ttl_s)
 
 
 @lru_cache(maxsize=4096)
@@ -116,17 +128,19 @@ class Policies(standing.Standing):
 
     def sets(self, meaning: Array) -> Array:
         """Which documents set something."""
-        found = (meaning["has_size"] != 0) | (meaning["has_time"] != 0)
+        found = (meaning["has_size"] != 0) | (meaning["has_time"] != 0) | (meaning["has_ttl"] != 0)
         for field in _SETTINGS:
             found |= (meaning["what"] == BROKER) & (meaning[field] >= 0)
         return found
 
     def in_force(self, settings: Settings) -> tuple[Any, ...]:
         """The rest of a `layout.TURN`."""
-        enabled, interval_s, size, gigabytes, seconds, policy, precise = settings
+        enabled, interval_s, size, gigabytes, seconds, policy, precise, ttl_s, minutes = settings
         if gigabytes > 0:
             size = min(int(gigabytes * 1024**3), int(L.LARGEST))
-        return enabled, interval_s * 1000, size, seconds, policy, precise
+        return (
+            enabled, interval_s * 1000, size, seconds, policy, precise, max(ttl_s, 0), minutes * 60,
+        )
 
 
 POLICIES = Policies()
@@ -184,7 +198,7 @@ def _overlaid(added: Sequence[tuple[int, tuple[int, ...]]], meaning: Array) -> A
     for row, (rank, members) in zip(found, added, strict=True):
         row["rank"] = rank
         for at in members:
-            for part in (_QUOTAS[:3], _QUOTAS[3:]):
+            for part in (_QUOTAS[:3], _QUOTAS[3:6], _QUOTAS[6:]):
                 if meaning[at][part[0]] != 0:
                     for field in part:
                         row[field] = meaning[at][field]

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.reference.order import KINDS, Record
 from tests.reference.policies import full_name, namespace_of, without_partition
+from udfs.topics import is_system_topic
 
 Row = dict[str, Any]
 Position = tuple[int, int]
@@ -44,7 +45,8 @@ BROKER_KEYS: dict[str, Any] = {
     "backlogQuotaDefaultLimitBytes": -1, "backlogQuotaDefaultLimitGB": -1,
     "backlogQuotaDefaultLimitSecond": -1,
     "backlogQuotaDefaultRetentionPolicy": "producer_request_hold",
-    "preciseTimeBasedBacklogQuotaCheck": False,
+    "preciseTimeBasedBacklogQuotaCheck": False, "ttlDurationDefaultInSeconds": 0,
+    "messageExpiryCheckIntervalInMinutes": 5,
 }
 """What a broker's configuration says unless it or the parameters say otherwise."""
 DEFAULTS: dict[str, Any] = {
@@ -65,7 +67,8 @@ _LATER = (
     "source_feed", "cluster", "broker", "ts_mono_ns", "cnx_id", "producer_id", "producer_name",
     "sequence_id", "entry_bytes", "num_messages", "publish_time_ms", "broker_time_ms",
     "subscription", "consumer", "ack_cumulative", "durable", "mark_delete", "read_pos", "active",
-    "ledger_entries", "ledger_bytes", "ledger_close_ms", "policy_json",
+    "ledger_entries", "ledger_bytes", "ledger_close_ms", "policy_json", "acked_ranges",
+    "expired_messages",
 )
 
 
@@ -379,6 +382,44 @@ class Cursor:
     """Where evictions that are applied have moved it."""
     history: list[Check] = field(default_factory=list)
     was_behind: bool = False
+    dropped: int = 0
+    """Acknowledged entries in ranges that are too many to keep."""
+    set_back: tuple[Position, Position] | None = None
+    """From where to where it was set back since the last check."""
+    expired: int | None = None
+    """Messages that expired since the last check."""
+    expired_before: int = 0
+    broker_expired: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """What it is for, by its name."""
+        if self.name.startswith("pulsar.repl"):
+            return "replicator"
+        named = {DEDUPLICATION: "deduplication", "__compaction": "compaction"}
+        return named.get(self.name, "subscription")
+
+    def unacknowledged(self, ledgers: Ledgers) -> int:
+        """Entries after the mark-delete that are not acknowledged one by one."""
+        done = sum(
+            max(min(last, ledgers[ledger].entries - 1) - first + 1, 0)
+            for ledger, first, last in self.ranges if ledger in ledgers
+        )
+        return max(ledgers.after(self.mark_delete) - done - self.dropped, 0)
+
+    def first_hole(self, ledgers: Ledgers) -> Position | None:
+        """The first entry that is not acknowledged; None without ranges beyond the mark-delete."""
+        at = self.mark_delete if self.ranges else None
+        while at is not None:
+            at = ledgers.first_after(at)
+            over = [
+                last for ledger, first, last in self.ranges
+                if at is not None and ledger == at[0] and first <= at[1] <= last
+            ]
+            if at is None or not over:
+                return at
+            at = at[0], over[0]
+        return None
 
     @property
     def place(self) -> tuple[Position, bytes]:
@@ -390,10 +431,29 @@ class Cursor:
         if self.floor is not None and position < self.floor:
             position, time = self.floor, None
         if position < self.mark_delete:
-            self.ranges = []
+            self.ranges, self.dropped, self.history = [], 0, []
+            self.set_back = self.set_back[0] if self.set_back else self.mark_delete, position
         if position != self.mark_delete or time is not None:
             self.first = time
         self.mark_delete = position
+        self._absorb(ledgers)
+
+    def acknowledged_as(self, text: str, ledgers: Ledgers) -> None:
+        """The ranges that a broker shows, ascending, replace those that were known."""
+        told = [
+            (int(ledger), int(first), int(last)) for ledger, first, last in
+            re.findall(r"(\d+):(\d+)\.\.(\d+)", text)
+        ]
+        taken: list[tuple[int, int, int]] = []
+        self.dropped = 0
+        for ledger, first, last in told:
+            if len(taken) == MOST_RANGES:
+                self.dropped += max(last - first + 1, 0)
+            elif first <= last and (ledger, last) > self.mark_delete and (
+                not taken or (taken[-1][0], taken[-1][2]) < (ledger, first)
+            ):
+                taken.append((ledger, first, last))
+        self.ranges = taken
         self._absorb(ledgers)
 
     def acknowledged_to(self, position: Position, ledgers: Ledgers) -> None:
@@ -480,7 +540,7 @@ class Policies:
 
     def setting(self, key: str, broker: str) -> Any:
         """A broker's own value, that for all brokers, the parameter, the default."""
-        least = 1 if key == "backlogQuotaCheckIntervalInSeconds" else 0
+        least = 1 if "Interval" in key else 0
         for name in (broker, "*"):
             value = self._limits.get(("broker", name), {}).get(key)
             if value is None:
@@ -498,6 +558,8 @@ class Policies:
         """The quota of a topic: its own, its namespace's, the broker's."""
         default: str = self.setting("backlogQuotaDefaultRetentionPolicy", broker)
         base = without_partition(topic)
+        if is_system_topic(base):
+            return Quota(-1, default, "system")
         for scope, name in (("topic", base), ("namespace", namespace_of(base))):
             quotas = self._limits.get((scope, name or ""), {}).get("backlog_quota") or {}
             if name is not None and quotas.get(kind) is not None:
@@ -505,6 +567,22 @@ class Policies:
                 limit = -1 if limit is None else max(math.floor(limit), -1)
                 return Quota(limit, quotas[kind].get("policy") or default, scope)
         return Quota(self._of_broker(kind, broker), default, "broker")
+
+    def ttl_s(self, topic: str, broker: str) -> int:
+        """Age at which messages expire: the topic's own, its namespace's, the broker's; 0: never.
+        """
+        base = without_partition(topic)
+        if is_system_topic(base):
+            return 0
+        for scope, name in (("topic", base), ("namespace", namespace_of(base))):
+            ttl = self._limits.get((scope, name or ""), {}).get("message_ttl_in_seconds")
+            if ttl is not None and ttl >= 0:
+                return math.floor(ttl)
+        return max(math.floor(self.setting("ttlDurationDefaultInSeconds", broker)), 0)
+
+    def expiry_s(self, broker: str) -> int:
+        """Seconds from one expiry to the next."""
+        return 60 * math.floor(self.setting("messageExpiryCheckIntervalInMinutes", broker))
 
     def _of_broker(self, kind: str, broker: str) -> int:
         key = "backlogQuotaDefaultLimitSecond" if kind == TIME else "backlogQuotaDefaultLimitBytes"
@@ -784,10 +862,31 @@ class Topic:
         was_durable = cursor is not None and cursor.durable
         if cursor is None:
             cursor = self.cursors[name] = Cursor(name, durable, position)
+            cursor.broker_expired = record.get("expired_messages")
+        else:
+            self._expire(cursor, position, record)
         cursor.durable = durable
         cursor.observed(position, time_in(record), self.ledgers)
+        if record.get("acked_ranges") is not None:
+            cursor.acknowledged_as(record["acked_ranges"], self.ledgers)
         moved = before != cursor.mark_delete
         self._version += was_durable != durable or (durable and moved)
+
+    def _expire(self, cursor: Cursor, position: Position, record: Record) -> None:
+        """Count what has expired: the broker's own count, else what is beyond the TTL of the
+        entries that the mark-delete has passed."""
+        told, before = record.get("expired_messages"), cursor.broker_expired
+        if told is not None:
+            cursor.broker_expired = told
+            more = 0 if before is None else told - before if told >= before else told
+            # what was told before is of the same count, else this is its beginning
+            cursor.expired = (cursor.expired or 0) + more if before is not None else 0
+            return
+        ttl_s = self._policies.ttl_s(self._topic, self._broker)
+        if position > cursor.mark_delete and ttl_s > 0:
+            end = min(self.expired_to(cursor.mark_delete, ttl_s * 1000, True), position)
+            gone = self.ledgers.after(cursor.mark_delete) - self.ledgers.after(end)
+            cursor.expired = (cursor.expired or 0) + gone
 
     def _cursor_deleted(self, record: Record) -> None:
         cursor = self.cursors.pop(record["subscription"], None)
@@ -846,9 +945,9 @@ class Topic:
         name = slowest(self._marks)
         return self.ledgers.backlog_bytes(None if name is None else self._marks[name])
 
-    def _time_after(self, position: Position) -> Timed | None:
+    def _time_after(self, position: Position, precisely: bool = False) -> Timed | None:
         """Time of the first entry after a mark-delete, as far as it is known."""
-        if self._precise:
+        if precisely or self._precise:
             for cursor in sorted(self.cursors.values(), key=lambda c: c.name.encode()):
                 if cursor.mark_delete == position and cursor.first is not None:
                     return cursor.first
@@ -861,7 +960,10 @@ class Topic:
 
     def _is_waited_for(self, marks: dict[str, Position]) -> bool:
         """Whether a subscription has anything left to acknowledge."""
-        return any(self.ledgers.after(at) for n, at in marks.items() if n != DEDUPLICATION)
+        return any(
+            self.cursors[name].unacknowledged(self.ledgers) for name in marks
+            if self.cursors[name].kind not in ("deduplication", "replicator")
+        )
 
     def _refresh(self) -> tuple[str, str]:
         """Section 4: bring the cached info up to date; answers state and source."""
@@ -941,7 +1043,7 @@ class Topic:
         else:
             empty = state in ("no_backlog", "no_durable_cursor")
             age = 0 if empty and self._params["age_when_empty"] == "zero" else -1
-        behind = any(self.ledgers.after(at) for at in marks.values())
+        behind = any(self.cursors[name].unacknowledged(self.ledgers) for name in marks)
         is_backlogged = backlog > 0 or behind or over_size or over_time
         if is_backlogged or self._was_backlogged or self._params["check_rows"] == "all":
             self._put("backlog_checks", rule, {
@@ -958,6 +1060,7 @@ class Topic:
                 "limit_source_time": time.source, "action": action, "retention_policy": policy,
                 "producers_disconnected":
                     len(self._producers) if action == "disconnect_producers" else 0,
+                "ttl_s": self._policies.ttl_s(self._topic, self._broker) or None,
             })
         self._was_backlogged = is_backlogged
         self._subscription_rows(rule, size, time)
@@ -971,24 +1074,58 @@ class Topic:
     def _subscription_rows(self, rule: str, size: Quota, time: Quota) -> None:
         for cursor in sorted(self.cursors.values(), key=lambda c: c.name.encode()):
             at = cursor.mark_delete
-            entries = self.ledgers.after(at)
+            entries = cursor.unacknowledged(self.ledgers)
             backlog = self.ledgers.backlog_bytes(at)
+            cursor.expired_before += cursor.expired or 0
             consumed = self.ledgers.deleted_entries + self.ledgers.entries - entries
+            consumed -= cursor.expired_before
             cursor.history.append(Check(self._now, backlog, consumed, at))
             del cursor.history[: -self._params["forecast_checks"]]
             timestamp = self._timestamp_of(cursor, time) if entries else None
             is_behind = entries > 0 or backlog > 0
-            if is_behind or cursor.was_behind or self._params["check_rows"] == "all":
+            has_news = bool(cursor.expired) or cursor.set_back is not None
+            if is_behind or has_news or cursor.was_behind or self._params["check_rows"] == "all":
                 age = None if timestamp is None else age_of(self._now, timestamp)
                 self._put("backlog_subscriptions", rule, {
                     "topic": self._topic, "pass_ms": self._now, "subscription": cursor.name,
                     "durable": cursor.durable, "mark_delete": shown(at),
                     "backlog_entries": entries, "backlog_bytes": backlog, "age_s": age,
                     **self._forecasts(cursor, size, time, timestamp),
+                    "kind": cursor.kind, "unacked_ranges": len(cursor.ranges),
+                    "first_hole": shown(cursor.first_hole(self.ledgers)),
+                    "set_back": cursor.set_back is not None,
+                    "set_back_from": shown(cursor.set_back and cursor.set_back[0]),
+                    "set_back_to": shown(cursor.set_back and cursor.set_back[1]),
+                    "time_to_expiry_s": self._time_to_expiry(cursor, entries),
+                    "expired_unread": cursor.expired,
                 })
-            cursor.was_behind = is_behind
+            cursor.was_behind, cursor.set_back = is_behind, None
+            cursor.expired = None if cursor.broker_expired is None else 0
+
+    def _expires(self, cursor: Cursor) -> bool:
+        """Whether the messages of a cursor expire at all."""
+        return cursor.durable and cursor.kind in ("subscription", "replicator")
+
+    def _time_to_expiry(self, cursor: Cursor, entries: int) -> float | None:
+        ttl_s = self._policies.ttl_s(self._topic, self._broker)
+        if ttl_s == 0 or entries == 0 or not self._expires(cursor):
+            return None
+        found = self._time_after(cursor.mark_delete, True)
+        if found is None:
+            return None
+        if self._now > found[0] + ttl_s * 1000:
+            return 0.0
+        return float(ttl_s - age_of(self._now, found[0])) if self._stands(cursor) else None
+
+    @staticmethod
+    def _stands(cursor: Cursor) -> bool:
+        """Whether a mark-delete is that of the check before."""
+        seen = cursor.history
+        return len(seen) > 1 and seen[-2].mark_delete == seen[-1].mark_delete
 
     def _timestamp_of(self, cursor: Cursor, time: Quota) -> int | None:
+        if cursor.kind == "replicator":
+            return None
         if self._params["age_without_quota"] != "always" and time.limit <= 0:
             return None
         if self.info is not None and self.info.position == cursor.mark_delete:
@@ -1006,7 +1143,7 @@ class Topic:
         oldest, newest = seen[0], seen[-1]
         growth = growth_rate([(c.pass_ms, c.backlog_bytes) for c in seen])
         found["growth_rate"] = growth
-        found["drain_rate"] = (newest.consumed - oldest.consumed) / (
+        found["drain_rate"] = max(newest.consumed - oldest.consumed, 0) / (
             (newest.pass_ms - oldest.pass_ms) / 1000.0
         )
         if growth < 0:
@@ -1014,7 +1151,7 @@ class Topic:
         if not cursor.durable:
             return found
         if not self._is_waited_for(self._marks):
-            timestamp = None  # what the cursor of deduplication alone has left makes no topic old
+            timestamp = None  # what is no subscription makes no topic old
         if size.is_exceeded_size(newest.backlog_bytes) or (
             time.is_exceeded_time(timestamp, self._now)
         ):
@@ -1023,8 +1160,10 @@ class Topic:
         left: list[float] = []
         if growth > 0 and size.limit >= 0:
             left.append((size.limit - newest.backlog_bytes) / growth)
-        stands = seen[-2].mark_delete == newest.mark_delete
-        if time.limit > 0 and timestamp is not None and stands:
+        ttl_s = self._policies.ttl_s(self._topic, self._broker)
+        never = ttl_s > 0 and ttl_s + self._policies.expiry_s(self._broker) <= time.limit
+        never = never and self._expires(cursor)
+        if time.limit > 0 and timestamp is not None and self._stands(cursor) and not never:
             left.append(max(float(time.limit - age_of(self._now, timestamp)), 0.0))
         found["time_to_quota_s"] = min(left, default=None)
         return found
@@ -1038,13 +1177,15 @@ class Topic:
         target = expires_older_than(limit_s)
         moves = []
         for cursor in sorted(self.cursors.values(), key=lambda c: c.name.encode()):
-            if cursor.name != DEDUPLICATION and target > 0:
+            if cursor.kind not in ("deduplication", "replicator") and target > 0:
                 end = self.expired_to(cursor.mark_delete, target * 1000)
                 if end != cursor.mark_delete:
                     moves.append(Move(cursor.name, cursor.mark_delete, end))
         return Eviction("expired", moves or [_standing(marks)], None, None, target)
 
-    def expired_to(self, mark_delete: Position, older_than_ms: int) -> Position:
+    def expired_to(
+        self, mark_delete: Position, older_than_ms: int, precisely: bool = False
+    ) -> Position:
         """Where a mark-delete comes to when entries beyond an age are expired, one by one until
         the first that is younger or of unknown age."""
 
@@ -1052,7 +1193,7 @@ class Topic:
             return time is not None and self._now > time + older_than_ms
 
         first = self.ledgers.first_after(mark_delete)
-        known = None if first is None else self._time_after(mark_delete)
+        known = None if first is None else self._time_after(mark_delete, precisely)
         if first is None or known is None or not is_old(known[0]):
             return mark_delete
         at: Position | None

@@ -23,14 +23,16 @@ from tests.state.trace import START_MS
 TOPICS = (
     "persistent://t/a/x", "persistent://t/a/x", "persistent://t/a/p-partition-0",
     "persistent://t/a/p-partition-1", "persistent://t/b/y", "orders-partition-0",
-    "non-persistent://t/a/n",
+    "non-persistent://t/a/n", "persistent://t/a/__change_events-partition-0",
 )
 NAMESPACES = ("t/a", "t/a", "t/b")
 POLICY_TOPICS = (
     "persistent://t/a/x", "t/a/x", "persistent://t/a/p", "t/a/p", "persistent://t/b/y", "orders",
     "persistent://t/a/p-partition-0",
 )
-SUBSCRIPTIONS = ("s", "s", "q", "\u00e9", "reader", "pulsar.dedup")
+SUBSCRIPTIONS = (
+    "s", "s", "q", "\u00e9", "reader", "pulsar.dedup", "s", "pulsar.repl.west", "__compaction",
+)
 RETENTIONS = (
     "consumer_backlog_eviction", "producer_request_hold", "consumer_backlog_eviction",
     "producer_exception",
@@ -59,6 +61,8 @@ BROKER_VALUES: dict[str, tuple[Any, ...]] = {
     "backlogQuotaDefaultLimitSecond": (1, 2, 5, 10, 0, -1),
     "backlogQuotaDefaultRetentionPolicy": RETENTIONS,
     "preciseTimeBasedBacklogQuotaCheck": (True, False),
+    "ttlDurationDefaultInSeconds": (2, 5, 0, -1),
+    "messageExpiryCheckIntervalInMinutes": (1, 2, 0),
 }
 """What policies of the scope `broker` say."""
 PARAMS: dict[str, tuple[Any, ...]] = {
@@ -79,6 +83,8 @@ PARAMS: dict[str, tuple[Any, ...]] = {
     "backlogQuotaDefaultRetentionPolicy": RETENTIONS,
     "preciseTimeBasedBacklogQuotaCheck": (True, False),
     "backlogQuotaCheckEnabled": (True, True, True, True, True, False),
+    "ttlDurationDefaultInSeconds": (0, 0, 3, 20),
+    "messageExpiryCheckIntervalInMinutes": (5, 1),
 }
 """Values of the parameters, those that lead furthest more often."""
 
@@ -230,8 +236,28 @@ class _Writer(WallWriter):
             mark_delete=f"{at[0]}:{at[1]}", read_pos=None if b % 4 else f"{at[0]}:{at[1] + 1}",
             publish_time_ms=self.now - (0, 700, 2500, 60_000)[b % 4] if timed else None,
             broker_time_ms=self.now - 100 * b if timed and b % 5 == 0 else None,
-            active=None if b % 3 else True,
+            active=None if b % 3 else True, acked_ranges=self._ranges(t, at, b, c),
+            expired_messages=None if name in ("q", "\u00e9") else self._expired(b, c),
         )
+
+    def _ranges(self, t: _Topic, at: tuple[int, int], b: int, c: int) -> str | None:
+        """Ranges of acknowledged entries: none, unknown, or some, not all of them possible."""
+        if c % 3:
+            return (None, "")[b % 2]
+        ledger, entry = at[0], max(at[1], -1) + 1 + b % 3
+        found = [(ledger, entry, entry + b % 4), (ledger, entry + 5, entry + 5 + c % 3)]
+        if t.newest > ledger:
+            found += [(t.newest, 0, b % 3), (t.newest, 4, 30)]
+        if c == 15:
+            found.reverse()
+        if c == 18:
+            found = [(1, 0, 3), (ledger, 0, entry), (ledger, 9, 7)]
+        return ",".join("{}:{}..{}".format(*each) for each in found if each[0] < FAR)
+
+    def _expired(self, b: int, c: int) -> int:
+        """A count that grows, and begins anew at times."""
+        self._count += (0, 0, 3, 7)[b % 4]
+        return self._count if c % 11 else b
 
     def _name(self, b: int) -> str:
         return SUBSCRIPTIONS[b % len(SUBSCRIPTIONS)]
@@ -362,7 +388,10 @@ def quotas(b: int, c: int) -> dict[str, Any]:
         for quota in found.values():
             for key in [k for k, v in quota.items() if v is None or (k == "policy" and b == 1)]:
                 del quota[key]
-    return {"backlog_quota": found} if c != 16 else {}
+    ttl = {"message_ttl_in_seconds": SECONDS[(b + 2 * c) % len(SECONDS)]} if c % 5 == 0 else {}
+    return {"backlog_quota": found, **{k: v for k, v in ttl.items() if v is not None}} if (
+        c != 16
+    ) else {}
 
 
 def settings_of(b: int, c: int) -> dict[str, Any]:

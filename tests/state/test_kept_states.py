@@ -233,7 +233,7 @@ ADDED = {
     "rate_limits": ("waiting.gap_from_mono_ns", "world.key/acted", "world.key/acted_ns"),
     "chunks": (),
     "producer_ids": (),
-    "backlog": ("keys.unseen",),
+    "backlog": (),
     "entry_cache": (
         "world.key/blind", "world.key/blind_until_ns", "world.variants/unknown_reads",
         "world.cells/unknown_reads",

@@ -10,6 +10,7 @@ order of their times, into the same spool folder.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -33,11 +34,16 @@ NAME = "_weir/pulsar_admin"
 
 def check(settings: Settings) -> None:
     """UserError for a cluster that does not answer, a refused token, or invalid recordings."""
+    answer(settings)
+
+
+def answer(settings: Settings) -> str | None:
+    """As `check`; returns a note about the cluster's name."""
     spool_folder(settings)
     if settings.feed.path is not None:
         recordings(Path(settings.feed.path))
-        return
-    Poller(admin(settings), spool_folder(settings)).check()
+        return None
+    return Poller(admin(settings), spool_folder(settings)).check()
 
 
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
@@ -45,7 +51,9 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     folder = spool_folder(settings)
     if settings.feed.path is not None:
         folder = folder.with_name(f"{folder.name}_recorded")
-        convert(Path(settings.feed.path), folder, admin(settings))
+        done = convert(Path(settings.feed.path), folder, admin(settings))
+        if done.problems or done.notes:
+            print(done.text(), file=sys.stderr, flush=True)
     records = folder / "polls"
     records.mkdir(parents=True, exist_ok=True)
     return files.read_path(reader, str(records), settings.feed)

@@ -38,6 +38,24 @@ ORDER BY ranked.time_to_quota_s, cluster, topic, subscription
 LIMIT $rows
 """.strip()
 
+_EXPIRING = """
+WITH ranked AS (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, topic, subscription
+      ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
+    ) AS place,
+    sum(expired_unread) OVER (PARTITION BY cluster, topic, subscription) AS expired
+  FROM backlog_subscriptions
+)
+SELECT cluster, topic, subscription, round(time_to_expiry_s, 1) AS time_to_expiry_s,
+  epoch_ms(pass_ms + CAST(time_to_expiry_s * 1000 AS BIGINT)) AS expire_from,
+  expired AS expired_unread, backlog_entries, age_s, epoch_ms(pass_ms) AS checked
+FROM ranked
+WHERE place = 1 AND (time_to_expiry_s IS NOT NULL OR expired > 0)
+ORDER BY ranked.time_to_expiry_s NULLS LAST, cluster, topic, subscription
+LIMIT $rows
+""".strip()
+
 QUESTIONS = (
     Question(
         "backlog-near-quota", "Topics by how much of their backlog quota is used, by size or age,"
@@ -46,5 +64,9 @@ QUESTIONS = (
     Question(
         "predicted-breaches", "Subscriptions whose backlog will reach a quota, the soonest first;"
         " 0 s = it has.", ("backlog_subscriptions",), _PREDICTED, (ROWS,),
+    ),
+    Question(
+        "expiring-messages", "Subscriptions whose messages expire unread by the TTL, the soonest"
+        " first, and how many have.", ("backlog_subscriptions",), _EXPIRING, (ROWS,),
     ),
 )

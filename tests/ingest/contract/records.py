@@ -53,6 +53,9 @@ _VALUES: dict[str, Any] = {
     "request_id": 12,
     "policy_json": '{"scope":"topic","name":"persistent://acme/orders/created",'
     '"limits":{"publishRateInMsgs":100}}',
+    "acked_ranges": "55:1..3,56:0..0",
+    "expired_messages": 3,
+    "problem": "internal.ledgers: is missing",
 }
 BASE = ("source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms")
 

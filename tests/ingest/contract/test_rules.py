@@ -10,7 +10,7 @@ import pytest
 
 from app.ingest.contract import Limits, Parsed, from_table, parse
 from app.ingest.parsing.block import MOST_TEXT_BYTES
-from state.events import COMMON, KINDS, SCHEMA
+from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
 from state.jobs import DECLARED, JOBS, readers
 from tests.ingest.contract.records import T0, line, record
 
@@ -33,15 +33,32 @@ def reasons(*records: dict[str, Any] | bytes, jobs: tuple[str, ...] = JOBS) -> l
 
 
 def test_every_kind_has_a_record_that_breaks_no_rule() -> None:
-    parsed = validated(*(record(kind.name) for kind in KINDS))
+    kinds = [kind.name for kind in KINDS if kind.name != "bad_document"]
+    parsed = validated(*(record(kind) for kind in kinds))
     assert parsed.bad.to_pylist() == []
     assert parsed.valid.all() and parsed.archivable.all()
-    assert parsed.kind.tolist() == list(range(len(KINDS)))
+    assert parsed.kind.tolist() == [KIND_INDEX[kind] for kind in kinds]
     for job in JOBS:
-        assert parsed.job_ok[job].tolist() == [kind.name in DECLARED[job].kinds for kind in KINDS]
+        assert parsed.job_ok[job].tolist() == [kind in DECLARED[job].kinds for kind in kinds]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_bad_document_is_refused_with_its_problem() -> None:
+    told = record("bad_document", problem="internal.ledgers: is missing", ts_wall_ms=None)
+    assert reasons(told) == [[("BAD_DOCUMENT", "internal.ledgers: is missing", None)]]
+
+
+@pytest.mark.parametrize(("text", "holds"), [
+    ("", True), ("3:0..4", True), ("3:0..4,5:2..2", True), ("3:4", False), ("3:0..4,", False),
+    ("3:-1..4", False), ("3:0..4 5:1..1", False), ("3:0..12345678901234567890", False),
+])
+def test_ranges_of_entries_are_positions(text: str, holds: bool) -> None:
+    found = reasons(record("cursor_state", acked_ranges=text))
+    assert found == [[] if holds else [("BAD_POSITION", "acked_ranges", None)]]
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in KINDS if k.name != "bad_document"], ids=lambda kind: kind.name
+)
 def test_what_a_kind_requires_must_be_there_and_not_empty(kind: Any) -> None:
     for column in ("source_feed", "cluster", "broker", *kind.required):
         expected = [[("MISSING_REQUIRED", column, None)]]
@@ -248,12 +265,13 @@ def test_a_record_that_no_job_can_apply_is_in_quarantine_alone() -> None:
 
 
 def test_polled_feeds_drive_backlog_only() -> None:
-    polled = [record(k.name, source_feed="kafka_groups", ts_mono_ns=...) for k in KINDS]
+    kinds = [kind.name for kind in KINDS if kind.name != "bad_document"]
+    polled = [record(kind, source_feed="kafka_groups", ts_mono_ns=...) for kind in kinds]
     parsed = validated(*polled)
     assert parsed.bad.num_rows == 0
     for job in JOBS:
-        read = [kind.name for kind in KINDS if job in readers(kind.name)]
-        expected = [k.name in read and (job == "backlog" or k.name == "policy") for k in KINDS]
+        read = [kind for kind in kinds if job in readers(kind)]
+        expected = [k in read and (job == "backlog" or k == "policy") for k in kinds]
         assert parsed.job_ok[job].tolist() == expected
 
 

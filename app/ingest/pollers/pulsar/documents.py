@@ -2,9 +2,9 @@
 
 A poll is a mapping with `polled_ms` (the time of its last answer), `topic`, and the
 answers: `internal` (the path internalStats), `info` (internal-info), `stats`, and `policies`, an
-object with the raw documents `namespace`, `topic`, `resource_group` by name, and `broker`. A
-missing answer is absent or null; `gone` is true where the broker answered that the topic does
-not exist.
+object with the raw documents `namespace`, `topic`, `resource_group` by name, `broker` and
+`clusters`. A missing answer is absent or null; `gone` is true where the broker answered that the
+topic does not exist.
 
 What a poll does not contain is not made up. Above all, a ledger, a cursor or a producer is only
 gone if the list that should have it was answered completely.
@@ -16,6 +16,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
+from urllib.parse import unquote_plus
 
 from state.events import EVERY_BROKER
 from state.policies import FLAG, LIMIT_TYPES, NUMBER, limit_problem
@@ -31,6 +32,11 @@ PUBLISH_RATES = {
     "publishThrottlingRateInMsg": "publishRateInMsgs",
     "publishThrottlingRateInByte": "publishRateInBytes",
 }
+TTL = "message_ttl_in_seconds"
+_NOT_ENCODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_RANGE = re.compile(
+    r"[\[(](-?[0-9]{1,18}):(-?[0-9]{1,18})(?:\.\.|\u2025)(-?[0-9]{1,18}):(-?[0-9]{1,18})[\])]"
+)
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(-1|0|[1-9][0-9]{0,18})")
 _MOST = 2**63 - 1
 
@@ -128,6 +134,8 @@ class _Mapping:
         self._before = before or Known()
         self._names = names
         self._broker = names.broker or self._before.broker
+        self._sizes: dict[int, int] = {}
+        """Entries of each ledger of this poll."""
         self._deletions: list[Record] = []
         self._states: list[Record] = []
 
@@ -169,6 +177,7 @@ class _Mapping:
             found.append(number)
             last = i == len(listed) - 1
             entries, size = self._size(ledger, internal if last else {})
+            self._sizes[number] = entries or 0
             if entries is None or size is None:
                 self._problem(place, "has no number of entries or no size")
                 continue
@@ -176,9 +185,11 @@ class _Mapping:
                 "ledger_state", ledger_id=number, ledger_entries=entries, ledger_bytes=size,
                 ledger_close_ms=None if last else closed.get(number),
             )
-        if not listed and self._before.ledgers and internal.get("state") != "Terminated":
-            self._problem("internal.ledgers", "is empty, which no open topic's is")
-            whole = False
+        if not listed:
+            # An open topic whose last ledger was closed and trimmed: it has no entries.
+            number = _last_ledger(internal)
+            found.append(number)
+            self._state("ledger_state", ledger_id=number, ledger_entries=0, ledger_bytes=0)
         return self._without("ledger", self._before.ledgers, tuple(found), whole)
 
     @staticmethod
@@ -213,11 +224,17 @@ class _Mapping:
         subscriptions = self._mapping(stats, "stats", "subscriptions")
         found: dict[str, bool] = {}
         unknown: list[str] = []
-        for name, cursor in listed.items():
-            place = f"internal.cursors[{name!r}]"
+        names: set[str] = set()
+        for raw, cursor in listed.items():
+            place = f"internal.cursors[{raw!r}]"
+            name = cursor_name(raw, subscriptions or {})
             if not _text(name):
                 self._problem(place, "has no name")
                 continue
+            if name in names:
+                self._problem(place, f"is {name!r} decoded, like another cursor")
+                continue
+            names.add(name)
             shown = (subscriptions or {}).get(name)
             durable = self._durable(name, shown, subscriptions is not None)
             if durable is None:
@@ -230,6 +247,8 @@ class _Mapping:
             self._state(
                 "cursor_state", subscription=name, durable=durable, **places,
                 publish_time_ms=_time(shown, "earliestMsgPublishTimeInBacklog"),
+                acked_ranges=self._acked(cursor, place),
+                expired_messages=_count_in(shown, "totalMsgExpired"),
             )
         if unknown:
             self._problem(
@@ -237,9 +256,41 @@ class _Mapping:
                 f"has no durability of {', '.join(unknown)}; left out",
             )
         for name in before:
-            if name not in listed:
+            if name not in names:
                 self._deletion("cursor_deleted", subscription=name)
         return found
+
+    def _acked(self, cursor: dict[str, Any], place: str) -> str | None:
+        """The entries that a cursor has acknowledged one by one; None where it does not say."""
+        text, count = (
+            cursor.get(key)
+            for key in ("individuallyDeletedMessages", "totalNonContiguousDeletedMessagesRange")
+        )
+        if text is None and not count:
+            return None
+        ranges = self._ranges(text) if isinstance(text, str) else None
+        if ranges is None:
+            shown = "is missing" if text is None else f"{str(text)[:60]!r} is not a list of ranges"
+            self._problem(f"{place}.individuallyDeletedMessages", f"{shown}; ranges: {count!r}")
+            return None
+        return ",".join(f"{ledger}:{first}..{last}" for ledger, first, last in ranges)
+
+    def _ranges(self, text: str) -> list[tuple[int, int, int]] | None:
+        """Ranges of positions as ledger, first and last entry each; None for another text."""
+        listed = text.strip()
+        if _RANGE.sub("", listed).replace(",", "").replace(" ", "") != "[]":
+            return None
+        found = []
+        for match in _RANGE.finditer(listed):
+            ledger, entry, end, last = (int(number) for number in match.groups())
+            first = max(entry + (match[0][0] == "("), 0)
+            last -= match[0][-1] == ")"
+            # A range over ledgers, as brokers without open cache sets show it, is cut at them.
+            for between in sorted(n for n in self._sizes if ledger <= n < end):
+                start = first if between == ledger else 0
+                found.append((between, start, self._sizes[between] - 1))
+            found.append((end, first if ledger == end else 0, last))
+        return sorted(each for each in found if each[0] >= 0 and each[1] <= each[2])
 
     def _durable(self, name: str, shown: Any, answered: bool) -> bool | None:
         """Whether a cursor is durable; None if unknown."""
@@ -314,7 +365,8 @@ class _Mapping:
         found = [
             ("broker", self._names.broker or EVERY_BROKER, answered.get("broker"), _broker_limits),
             *(("resource_group", name, group, _group_limits) for name, group in groups.items()),
-            ("namespace", namespace, answered.get("namespace"), self._namespace_limits),
+            ("namespace", namespace, answered.get("namespace"),
+             lambda document: self._namespace_limits(document, answered)),
             ("topic", base, answered.get("topic"), _topic_limits),
         ]
         for scope, name, document, limits_of in found:
@@ -323,6 +375,9 @@ class _Mapping:
             place = f"policies.{scope} {name}"
             if not isinstance(document, dict) or not _text(name):
                 self._problem(place, "is not an object with a name")
+                continue
+            if isinstance(document.get("reason"), str):
+                self._problem(place, f"is an error: {document['reason'][:200]}")
                 continue
             earlier = before.get(policy_key(scope, name), {})
             limits = self._merged(scope, place, limits_of(document), earlier)
@@ -352,18 +407,33 @@ class _Mapping:
                 limits[key] = value
         return limits
 
-    def _namespace_limits(self, document: dict[str, Any]) -> dict[str, Any]:
+    def _namespace_limits(
+        self, document: dict[str, Any], answered: dict[str, Any]
+    ) -> dict[str, Any]:
         limits: dict[str, Any] = {}
         if "publishMaxMessageRate" in document:
-            rates = document["publishMaxMessageRate"] or {}
-            own = rates.get(self._names.cluster) if isinstance(rates, dict) else rates
-            limits.update(_rates(own, PUBLISH_RATES))
+            limits.update(_rates(self._own_rates(document, answered), PUBLISH_RATES))
         if "backlog_quota_map" in document:
             limits["backlog_quota"] = _quotas(document["backlog_quota_map"])
-        if limits or "resource_group_name" in document:
+        if limits or "resource_group_name" in document or TTL in document:
             # Left out of the document where a namespace has none.
             limits["resource_group"] = document.get("resource_group_name") or None
+            limits[TTL] = _on(document.get(TTL))
         return limits
+
+    def _own_rates(self, document: dict[str, Any], answered: dict[str, Any]) -> Any:
+        """The publish rates of a namespace under the name that its cluster has for Pulsar."""
+        rates = document["publishMaxMessageRate"] or {}
+        if not isinstance(rates, dict):
+            return rates
+        known = pulsar_cluster(self._names.cluster, answered)
+        if known is None and rates and self._names.cluster not in rates:
+            self._problem(
+                "policies.namespace.publishMaxMessageRate",
+                f"has rates of {', '.join(map(repr, rates))}, none of cluster"
+                f" {self._names.cluster!r}; source.admin.cluster is the name in Pulsar",
+            )
+        return rates.get(known or self._names.cluster)
 
     # Records
 
@@ -423,6 +493,54 @@ class _Mapping:
         self._mapped.problems.append(f"{place}: {text}")
 
 
+def cursor_name(raw: str, subscriptions: dict[str, Any]) -> str:
+    """The name of a cursor of internalStats, where the broker shows most of them percent-encoded
+    (`Codec.encode`); a reader's is shown as it is, which its subscription in stats tells.
+    """
+    if _NOT_ENCODED.search(raw):
+        return raw
+    name = unquote_plus(raw)
+    return raw if raw in subscriptions and name not in subscriptions else name
+
+
+def pulsar_cluster(configured: str, policies: dict[str, Any]) -> str | None:
+    """The name that a cluster has for Pulsar, by the configuration of a broker or the list of
+    clusters; None where neither was answered.
+    """
+    broker, clusters = policies.get("broker"), policies.get("clusters")
+    name = broker.get("clusterName") if isinstance(broker, dict) else None
+    if _text(name):
+        return name
+    names = [n for n in clusters if _text(n)] if isinstance(clusters, list) else []
+    if configured in names:
+        return configured
+    return names[0] if len(names) == 1 else None
+
+
+def other_name(configured: str, policies: dict[str, Any]) -> str | None:
+    """The note about a cluster that has another name for Pulsar, in one sentence; None for none."""
+    name = pulsar_cluster(configured, policies)
+    if name is None or name == configured:
+        return None
+    return (
+        f"source.admin.cluster is {configured}, Pulsar's clusterName is {name}; publish rates of"
+        f" namespaces are read under {name}, and records keep {configured}"
+    )
+
+
+def _last_ledger(internal: dict[str, Any]) -> int:
+    """The newest ledger that a topic without ledgers has had; 0 where nothing shows one."""
+    cursors = internal.get("cursors")
+    shown = [c.get("markDeletePosition") for c in cursors.values() if isinstance(c, dict)] if (
+        isinstance(cursors, dict)
+    ) else []
+    numbers = [
+        int(place.partition(":")[0]) for place in (internal.get("lastConfirmedEntry"), *shown)
+        if isinstance(place, str) and _is_position(place)
+    ]
+    return next(iter(numbers), 0)
+
+
 def _topic_limits(document: dict[str, Any]) -> dict[str, Any]:
     """Each limit of a topic's own policies; None where it is off."""
     limits: dict[str, Any] = {}
@@ -430,6 +548,8 @@ def _topic_limits(document: dict[str, Any]) -> dict[str, Any]:
         limits.update(_rates(document["publishRate"], PUBLISH_RATES))
     if "backlogQuotaMap" in document:
         limits["backlog_quota"] = _quotas(document["backlogQuotaMap"])
+    if "messageTTL" in document:
+        limits[TTL] = _on(document["messageTTL"])
     return limits
 
 
@@ -508,6 +628,10 @@ def _producer(producer: Producer) -> dict[str, Any]:
 def _time(document: Any, key: str) -> int | None:
     """A time in ms; 0 and -1, which mean none, are None."""
     return (_count(document.get(key)) or None) if isinstance(document, dict) else None
+
+
+def _count_in(document: Any, key: str) -> int | None:
+    return _count(document.get(key)) if isinstance(document, dict) else None
 
 
 def _whole(value: Any) -> int | None:

@@ -21,12 +21,18 @@ from app.ingest.pollers.pulsar.client import (
     namespace_path,
     topic_path,
 )
-from app.ingest.pollers.pulsar.documents import Names, Record, map_poll
+from app.ingest.pollers.pulsar.documents import (
+    Names,
+    Record,
+    map_poll,
+    other_name,
+    pulsar_cluster,
+)
 from app.ingest.pollers.spool import Spool
 from udfs.topics import PERSISTENT, normal_topic, split_partition, split_topic
 
 STATS = "stats?getPreciseBacklog=false&subscriptionBacklogSize=true&getEarliestTimeInBacklog="
-TOPIC_POLICIES = ("publishRate", "backlogQuotaMap")
+TOPIC_POLICIES = ("publishRate", "backlogQuotaMap", "messageTTL")
 HINT = "url, token, ca_file, timeout_ms, namespaces, topics and policies decide this"
 
 Poll = dict[str, Any]
@@ -68,14 +74,20 @@ class Poller(Polling):
         self._asked: dict[str, int] = {}
         self.skipped = 0
         """Polls of a topic that were left out since the start."""
+        self._has_named = False
 
-    def check(self) -> None:
-        """UserError for a broker that does not answer, or refuses the token; nothing is written."""
+    def check(self) -> str | None:
+        """UserError for a broker that does not answer, or refuses the token; nothing is written.
+
+        Returns what is worth a note about the cluster's name.
+        """
+        note = None
         plan = self._plan(None)
         problems = plan.problems
         if not problems:
             policies = _Policies(self._client, self._settings, None, problems)
             policies.ask(plan.topics[:1], _one_by_one)
+            note = other_name(self._names.cluster, policies.of_cluster())
             for topic in plan.topics[:1]:
                 # Other problems of a topic do not prevent the start.
                 with suppress(Unanswered, NotThere):
@@ -84,6 +96,7 @@ class Poller(Polling):
             where = ", ".join(self._settings.url)
             known = problems[0].startswith(WHERE)
             raise UserError(problems[0] if known else f"{WHERE}: {where}: {problems[0]}\n{HINT}")
+        return note
 
     def _poll(self, begun: Begun, report: Report) -> Path | None:
         deadline = begun.deadline
@@ -98,6 +111,10 @@ class Poller(Polling):
             plan = self._plan(deadline)
             policies = _Policies(self._client, self._settings, deadline, plan.problems)
             policies.ask(plan.topics, each)
+            note = other_name(self._names.cluster, policies.of_cluster())
+            if note is not None and not self._has_named:
+                self._say(f"{self.feed}: {note}")
+            self._has_named = self._has_named or note is not None
             polls = each(lambda topic: self._ask(topic, plan, begun), plan.topics)
         report.problems += plan.problems
         records = self._map([poll for poll in polls if poll is not None], policies, report)
@@ -231,6 +248,7 @@ class _Policies:
         self._deadline = deadline
         self._problems = problems
         self._broker: Any = None
+        self._clusters: Any = None
         self._namespaces: dict[str, Any] = {}
         self._groups: dict[str, Any] = {}
         self._topics: dict[str, Any] = {}
@@ -241,6 +259,8 @@ class _Policies:
             self._broker = self._get("brokers/configuration/runtime")
         names = sorted({_namespace(topic) for topic in topics})
         if "namespace" in self._scopes:
+            if pulsar_cluster("", {"broker": self._broker}) is None:
+                self._clusters = self._quietly("clusters")
             found = each(lambda name: self._get(f"namespaces/{namespace_path(name)}"), names)
             self._namespaces = dict(zip(names, found, strict=True))
         groups = sorted({group for name in names if (group := self._group(name))})
@@ -256,9 +276,13 @@ class _Policies:
         group = self._group(_namespace(topic))
         groups = {group: self._groups.get(group)} if group else {}
         return {
-            "broker": self._broker, "namespace": self._namespaces.get(_namespace(topic)),
+            **self.of_cluster(), "namespace": self._namespaces.get(_namespace(topic)),
             "resource_group": groups, "topic": self._topics.get(_base(topic)),
         }
+
+    def of_cluster(self) -> dict[str, Any]:
+        """The documents that hold for every topic."""
+        return {"broker": self._broker, "clusters": self._clusters}
 
     def _group(self, namespace: str) -> str | None:
         """The resource group of a namespace."""
@@ -279,6 +303,12 @@ class _Policies:
                 self._problems.append(str(error))
                 return None
         return found
+
+    def _quietly(self, path: str) -> Any:
+        """One document that polls can do without."""
+        with suppress(NotThere, Unanswered, NotAllowed):
+            return self._client.session(self._deadline).get(path)
+        return None
 
     def _get(self, path: str) -> Any:
         """One document; None where it is not answered."""

@@ -2,6 +2,9 @@
 
 A line is `{"polled_ms": …, "topic": …, "stats": …, "internal": …, "info": …, "policies": …}`; a
 missing answer is left out, and `"gone": true` means that the topic did not exist.
+
+Lines that are no polls, and parts of polls that cannot be used, become records of kind
+`bad_document`, which go to quarantine; the rest is converted.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import gzip
 import json
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +21,24 @@ from typing import Any
 
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import UserError
-from app.ingest.pollers.pulsar.documents import Names, Record, map_poll
+from app.ingest.pollers.pulsar.documents import (
+    FEED,
+    UNKNOWN_BROKER,
+    Names,
+    Record,
+    map_poll,
+    other_name,
+)
 from app.ingest.pollers.spool import Spool
-from udfs.topics import normal_topic
+from udfs.topics import normal_topic, split_topic
 
+SHOWN = 50
+"""Problems that are printed, at most."""
+LINE_SHOWN = 200
+"""Characters of a line that is shown, at most."""
+LATEST_MS = 10**15
+UNREADABLE = "unreadable"
+"""In the memory: the places of lines that are known to be no polls."""
 ENDINGS = (".json", ".jsonl", ".ndjson")
 
 
@@ -35,6 +53,19 @@ class Converted:
     """Polls that are not newer than what was converted before: left out."""
     problems: list[str] = field(default_factory=list)
     """The parts that could not be used."""
+    notes: list[str] = field(default_factory=list)
+    """What is worth saying of the cluster."""
+
+    def text(self) -> str:
+        """Notes and problems, a line each; empty without any."""
+        more = len(self.problems) - SHOWN
+        return "\n".join([
+            *(f"{FEED}: {note}" for note in self.notes),
+            *([f"{FEED}: {self.polls} recorded polls, {len(self.problems)} problems, which"
+               " quarantine has as BAD_DOCUMENT:"] if self.problems else []),
+            *(f"  {problem}" for problem in self.problems[:SHOWN]),
+            *([f"  and {more} more"] if more > 0 else []),
+        ])
 
 
 def recordings(folder: Path) -> list[Path]:
@@ -61,44 +92,70 @@ def convert(folder_in: Path, folder_out: Path, settings: PulsarAdminSettings) ->
     try:
         with tempfile.TemporaryDirectory(prefix="weir-polls-") as unpacked:
             found = recordings(folder_in)
-            files = [_plain(file, Path(unpacked), i) for i, file in enumerate(found)]
-            places = _places(files, done)
+            known = set(spool.memory.extra.get(UNREADABLE, ()))
+            lost: list[tuple[str, str]] = []
+            files = [_plain(file, Path(unpacked), i, lost) for i, file in enumerate(found)]
+            places = _places(files, [str(file.relative_to(folder_in)) for file in found], lost)
+            lost = [(place, why) for place, why in lost if place not in known]
             last = spool.memory.last_poll_ms
             new = [place for place in places if place[0] > last]
             done.earlier = len(places) - len(new)
-            if new:
+            if new or lost:
                 names = Names(settings.cluster, settings.broker)
-                earliest_ms = min(polled_ms for polled_ms, *_ in new)
-                done.path = spool.commit(earliest_ms, _records(new, files, spool, names, done))
+                earliest_ms = min((polled_ms for polled_ms, *_ in new), default=last)
+                if lost:
+                    spool.memory.extra[UNREADABLE] = sorted(known | {place for place, _ in lost})
+                done.path = spool.commit(earliest_ms, (
+                    *_unreadable(lost, names, done), *_records(new, files, spool, names, done),
+                ))
     finally:
         spool.release()
     return done
 
 
-def _plain(file: Path, folder: Path, number: int) -> Path:
-    """The file itself, or what is in it if it is packed."""
+def _plain(file: Path, folder: Path, number: int, lost: list[tuple[str, str]]) -> Path:
+    """The file itself, or what is in it if it is packed, as far as it can be read."""
     if file.suffix != ".gz":
         return file
     plain = folder / f"{number}.jsonl"
+    plain.touch()
     try:
         with gzip.open(file) as packed, plain.open("wb") as out:
             shutil.copyfileobj(packed, out)
-    except (OSError, EOFError) as error:
-        raise UserError(f"{file}: cannot be read to its end: {error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        lost.append((file.name, f"cannot be read to its end: {error}"))
     return plain
 
 
-def _places(files: list[Path], done: Converted) -> list[tuple[int, int, int]]:
+def _places(
+    files: list[Path], names: list[str], lost: list[tuple[str, str]]
+) -> list[tuple[int, int, int]]:
     """Time, file and place of every poll, in order: the polls themselves may be many."""
     places = []
     for number, file in enumerate(files):
         for at, line in _lines(file):
             poll = _poll(line)
-            if poll is None:
-                done.problems.append(f"{file.name}, byte {at}: is not a poll")
+            if isinstance(poll, str):
+                lost.append((f"{names[number]}, byte {at}", poll))
             else:
                 places.append((poll["polled_ms"], number, at))
     return sorted(places)
+
+
+def _unreadable(
+    lost: list[tuple[str, str]], names: Names, done: Converted
+) -> Iterator[Record]:
+    for place, why in lost:
+        done.problems.append(f"{place}: {why}")
+        yield _bad_document(names, f"{place}: {why}")
+
+
+def _bad_document(names: Names, problem: str, **columns: Any) -> Record:
+    return {
+        "event_type": "bad_document", "source_feed": FEED, "cluster": names.cluster,
+        "broker": names.broker or UNKNOWN_BROKER, **columns,
+        "problem": problem.encode("utf-8", "backslashreplace").decode(),
+    }
 
 
 def _records(
@@ -110,14 +167,23 @@ def _records(
         with files[number].open("rb") as file:
             file.seek(at)
             poll = _poll(file.readline())
-        assert poll is not None
+        assert isinstance(poll, dict)
         topic = normal_topic(str(poll.get("topic")), None)
         mapped = map_poll(poll, memory.topics.get(topic), memory.policies, names)
         done.polls += 1
-        done.problems += [f"{files[number].name}, byte {at}: {text}" for text in mapped.problems]
+        policies = poll.get("policies")
+        note = other_name(names.cluster, policies) if isinstance(policies, dict) else None
+        if note is not None and note not in done.notes:
+            done.notes.append(note)
         memory.take(topic, mapped)
         memory.last_poll_ms = poll["polled_ms"]
         yield from mapped.records
+        for problem in mapped.problems:
+            done.problems.append(f"{topic} at {poll['polled_ms']}: {problem}")
+            yield _bad_document(
+                names, f"{topic}: {problem}", ts_wall_ms=poll["polled_ms"],
+                **({} if split_topic(topic) is None else {"topic": topic}),
+            )
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
@@ -129,11 +195,16 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
             at += len(line)
 
 
-def _poll(line: bytes) -> dict[str, Any] | None:
-    """A poll with a time; None for what is none."""
+def _poll(line: bytes) -> dict[str, Any] | str:
+    """A poll with a time; why a line is none."""
+    shown = line.decode("utf-8", "backslashreplace").strip()[:LINE_SHOWN]
     try:
         poll = json.loads(line)
     except (ValueError, RecursionError):
-        return None
-    at = poll.get("polled_ms") if isinstance(poll, dict) else None
-    return poll if isinstance(at, int) and not isinstance(at, bool) and at >= 0 else None
+        return f"is not JSON: {shown}"
+    if not isinstance(poll, dict):
+        return f"is not a poll: {shown}"
+    at = poll.get("polled_ms")
+    if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < LATEST_MS:
+        return f"polled_ms: {str(at)[:LINE_SHOWN]!r} is not a time in milliseconds"
+    return poll

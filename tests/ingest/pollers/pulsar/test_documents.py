@@ -251,13 +251,129 @@ def test_a_list_with_a_broken_element_deletes_nothing() -> None:
     assert of_kind(later, "producer_closed", "cnx_id") == [("/10.0.0.1:500",)]
 
 
-def test_an_empty_list_of_ledgers_is_not_believed() -> None:
+@pytest.mark.parametrize("state", ["LedgerOpened", "ClosedLedger", "Terminated"])
+def test_a_topic_without_ledgers_has_its_last_one_without_entries(state: str) -> None:
     known = mapped(poll()).known
-    done = mapped(poll(internal=internal(ledgers=[])), known)
-    assert "ledger_deleted" not in kinds(done)
-    assert done.known == known
-    ended = mapped(poll(internal=internal(ledgers=[], state="Terminated")), known)
-    assert of_kind(ended, "ledger_deleted", "ledger_id") == [(3,), (5,)]
+    empty = internal(ledgers=[], state=state, lastConfirmedEntry="7:3")
+    for before, deleted in ((known, [(3,), (5,)]), (None, [])):
+        done = mapped(poll(internal=empty), before)
+        assert done.problems == []
+        assert of_kind(done, "ledger_deleted", "ledger_id") == deleted
+        assert of_kind(done, "ledger_state", *LEDGER) == [(7, 0, 0, None)]
+        assert done.known is not None and done.known.ledgers == (7,)
+        again = mapped(poll(AT + 1), done.known)
+        assert of_kind(again, "ledger_deleted", "ledger_id") == [(7,)]
+    unwritten = mapped(poll(internal=internal(ledgers=[], lastConfirmedEntry="-1:-1")))
+    assert of_kind(unwritten, "ledger_state", "ledger_id") == [(5,)]
+
+
+@pytest.mark.parametrize(("raw", "name"), [
+    ("plain", "plain"), ("billing%3Aeu%40night", "billing:eu@night"), ("a+b", "a b"),
+    ("a%2Bb", "a+b"), ("50%25", "50%"), ("%E2%82%AC%2F%C3%BC", "\u20ac/\u00fc"),
+    ("x%253A", "x%3A"), ("half%2", "half%2"), ("not%zz", "not%zz"), ("%FF", "\ufffd"),
+    ("pulsar.repl.us-west", "pulsar.repl.us-west"),
+    ("pulsar.repl-persistent%3A%2F%2Fa%2Fb%2Fc", "pulsar.repl-persistent://a/b/c"),
+])
+def test_names_of_cursors_are_decoded(raw: str, name: str) -> None:
+    cursors = {raw: {"markDeletePosition": "5:3", "readPosition": "5:4"}}
+    shown = {name: {"isDurable": True, "earliestMsgPublishTimeInBacklog": AT - 9}}
+    done = mapped(poll(internal=internal(cursors=cursors), stats=stats(subscriptions=shown)))
+    assert done.problems == []
+    assert of_kind(done, "cursor_state", "subscription", "publish_time_ms") == [(name, AT - 9)]
+    assert done.known is not None and done.known.cursors == {name: True}
+
+
+def test_the_name_of_a_reader_is_as_it_is() -> None:
+    cursors = {"a+b": {"markDeletePosition": "5:3"}, "a%2Bc": {"markDeletePosition": "5:3"}}
+    shown = {"a+b": {"isDurable": False}, "a+c": {"isDurable": True}}
+    done = mapped(poll(internal=internal(cursors=cursors), stats=stats(subscriptions=shown)))
+    assert of_kind(done, "cursor_state", "subscription", "durable") == [
+        ("a+b", False), ("a+c", True),
+    ]
+
+
+def test_cursors_that_were_known_encoded_are_gone_under_that_name() -> None:
+    before = Known("b1:8080", (3, 5), {"a%3Ab": True})
+    cursors = {"a%3Ab": {"markDeletePosition": "5:3"}}
+    done = mapped(poll(internal=internal(cursors=cursors)), before)
+    assert of_kind(done, "cursor_deleted", "subscription") == [("a%3Ab",)]
+    assert of_kind(done, "cursor_state", "subscription") == [("a:b",)]
+
+
+@pytest.mark.parametrize(("text", "ranges"), [
+    ("[]", ""), ("[(3:2..3:4]]", "3:3..4"), ("[(3:2..3:4],(5:-1..5:0]]", "3:3..4,5:0..0"),
+    ("[(3:2..3:4], (5:-1..5:0]]", "3:3..4,5:0..0"), ("[(3:2\u20253:4]]", "3:3..4"),
+    ("[[3:2..3:4)]", "3:2..3"), ("[(3:7..5:1]]", "3:8..9,5:0..1"), ("[(9:2..9:2]]", ""),
+])
+def test_ranges_acknowledged_one_by_one(text: str, ranges: str) -> None:
+    cursors = {"s": {"markDeletePosition": "3:0", "individuallyDeletedMessages": text,
+                     "totalNonContiguousDeletedMessagesRange": 1}}
+    shown = {"s": {"isDurable": True, "totalMsgExpired": 7}}
+    done = mapped(poll(internal=internal(cursors=cursors), stats=stats(subscriptions=shown)))
+    assert done.problems == []
+    assert of_kind(done, "cursor_state", "acked_ranges", "expired_messages") == [(ranges, 7)]
+
+
+@pytest.mark.parametrize(("text", "count", "said"), [
+    (None, 0, None), (None, None, None), (None, 3, "is missing; ranges: 3"),
+    ("[(3:2..3", 1, "'[(3:2..3' is not a list of ranges; ranges: 1"),
+    ([1], 0, "'[1]' is not a list of ranges; ranges: 0"),
+])
+def test_ranges_that_cannot_be_read_are_not_made_up(
+    text: Any, count: Any, said: str | None
+) -> None:
+    cursors = {"s": {"markDeletePosition": "3:0", "individuallyDeletedMessages": text,
+                     "totalNonContiguousDeletedMessagesRange": count}}
+    shown = {"s": {"isDurable": True}}
+    done = mapped(poll(internal=internal(cursors=cursors), stats=stats(subscriptions=shown)))
+    place = "internal.cursors['s'].individuallyDeletedMessages"
+    assert done.problems == ([] if said is None else [f"{place}: {said}"])
+    assert of_kind(done, "cursor_state", "mark_delete", "acked_ranges") == [("3:0", None)]
+
+
+TTLS = [
+    ({"namespace": {"message_ttl_in_seconds": 3600}}, [("namespace", 3600)]),
+    ({"namespace": {"message_ttl_in_seconds": 0}}, [("namespace", 0)]),
+    ({"namespace": {"message_ttl_in_seconds": -1}}, []),
+    ({"namespace": {"message_ttl_in_seconds": None}}, []),
+    ({"topic": {"messageTTL": 60}}, [("topic", 60)]),
+    ({"topic": {"messageTTL": None}}, []),
+]
+
+
+@pytest.mark.parametrize(("policies", "ttls"), TTLS)
+def test_the_ttl_of_a_namespace_and_a_topic(
+    policies: Json, ttls: list[tuple[str, int]]
+) -> None:
+    done = mapped(poll(policies=policies))
+    found = [json.loads(text) for text, in of_kind(done, "policy", "policy_json")]
+    assert [(d["scope"], d["limits"]["message_ttl_in_seconds"]) for d in found] == ttls
+    again = map_poll(poll(AT + 1, policies={"namespace": {"message_ttl_in_seconds": None},
+                                            "topic": {"messageTTL": None}}),
+                     done.known, done.policies, NAMES)
+    assert sum(r["event_type"] == "policy" for r in again.records) == len(ttls)
+
+
+RATES = {"standalone": {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1}}
+
+
+@pytest.mark.parametrize(("others", "limits", "said"), [
+    ({"broker": {"clusterName": "standalone"}}, {"publishRateInMsgs": 5}, None),
+    ({"clusters": ["standalone"]}, {"publishRateInMsgs": 5}, None),
+    ({"clusters": ["east", "standalone"]}, None, None),
+    ({"broker": {"clusterName": "east"}}, None, None),
+    ({"clusters": ["west", "standalone"]}, None, "has rates of 'standalone', none of cluster"),
+    ({}, None, "has rates of 'standalone', none of cluster 'east'"),
+])
+def test_publish_rates_are_those_of_the_name_that_pulsar_has(
+    others: Json, limits: Json | None, said: str | None
+) -> None:
+    policies = {**others, "namespace": {"publishMaxMessageRate": RATES}}
+    done = mapped(poll(policies=policies), names=Names("east"))
+    found = [json.loads(text)["limits"] for text, in of_kind(done, "policy", "policy_json")]
+    assert found == ([] if limits is None else [limits])
+    assert [said in text for text in done.problems] == ([] if said is None else [True])
+    assert {record["cluster"] for record in done.records} == {"east"}
 
 
 def test_the_broker_is_that_of_the_settings_if_set() -> None:

@@ -195,6 +195,8 @@ def test_policies_once_and_when_they_change(
         "brokers/configuration/runtime": {"backlogQuotaCheckIntervalInSeconds": "2"},
         f"persistent/{NAME}/publishRate": status(204),
         f"persistent/{NAME}/backlogQuotaMap": {"message_age": {"limitTime": 9}},
+        f"persistent/{NAME}/messageTTL": status(204),
+        "clusters": ["standalone"],
     })
     every = make_admin(policies=["namespace", "topic", "resource_group", "broker"])
     poller = Poller(every, tmp_path)

@@ -1,0 +1,56 @@
+"""Samples without the names of topics, as with `exposeTopicLevelMetricsInPrometheus: false`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from app.telemetry.catalogue import METRICS
+from app.telemetry.part import Labels, Sample
+from app.warehouse import last_configuration
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+KEY = "exposeTopicLevelMetricsInPrometheus"
+OF_TOPICS = ("topic_", "backlog_")
+"""Kinds of quotas whose entities are topics begin with one of these."""
+
+
+def shows_topics(settings: Settings) -> bool:
+    """Whether series may name topics: not if this configuration or that of the last run on the
+    warehouse says so.
+    """
+    kept: Any = last_configuration.load(settings)
+    for part in ("config", "backlog"):
+        kept = kept.get(part) if isinstance(kept, dict) else None
+    shown = kept.get(KEY) is not False if isinstance(kept, dict) else True
+    return shown and settings.backlog.exposeTopicLevelMetricsInPrometheus
+
+
+def without_topics(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Counters of topics are summed by the labels that are left, unless there is such a sum, and
+    gauges of topics left out.
+    """
+    sums: dict[tuple[str, Labels], float] = {}
+    whole = set()
+    for name, values, value in samples:
+        labels = dict(zip(METRICS[name].labels, values, strict=True))
+        hidden = _topic_label(labels)
+        if hidden is None:
+            whole.add(name)
+            yield name, values, value
+        elif METRICS[name].kind != "gauge":
+            left = tuple("" if label == hidden else v for label, v in labels.items())
+            sums[name, left] = sums.get((name, left), 0.0) + value
+    for (name, left), value in sums.items():
+        if name not in whole:
+            yield name, left, value
+
+
+def _topic_label(labels: dict[str, str]) -> str | None:
+    """The label of a sample that names a topic; None where none does."""
+    if labels.get("topic"):
+        return "topic"
+    of_topic = labels.get("kind", "").startswith(OF_TOPICS)
+    return "entity" if labels.get("entity") and of_topic else None
