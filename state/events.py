@@ -80,6 +80,11 @@ def _columns() -> tuple[Column, ...]:
         Column("expired_messages", long,
                "messages that expired unread, counted since the broker loaded the topic"),
         Column("problem", text, "what could not be used of a polled document, and why"),
+        Column("log_start", long, "first offset that a Kafka log still has"),
+        Column("unread", long,
+               "records at or after a group's offset, counted by a read to the end (Kafka)"),
+        Column("group_state", text,
+               "no_offset, unknown_group, share_group or empty_id; known = it ends (Kafka)"),
     )
 
 
@@ -141,6 +146,8 @@ def _kinds() -> tuple[Kind, ...]:
         Kind("gap", "the feed has lost events of its broker up to this time"),
         Kind("bad_document", "a polled document, or a part of one, that could not be used; goes to"
              " quarantine", ("problem",)),
+        Kind("group_state", "state of a Kafka group without an offset; of a whole group without a"
+             " topic", ("subscription", "group_state")),
     )
 
 

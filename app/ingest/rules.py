@@ -65,7 +65,7 @@ CLOCKS = bits(
 )
 AMOUNTS = bits(
     ("entry_bytes", "num_messages", "total_chunk_bytes", "ledger_entries", "ledger_bytes",
-     "dropped", "expired_messages")
+     "dropped", "expired_messages", "log_start", "unread")
 )
 IDS = bits(("ledger_id", "entry_id"))
 CHUNK = bits(("uuid", "chunk_id", "total_chunk_bytes"))

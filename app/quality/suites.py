@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app.quality import backlog, chunks, entry_cache, producer_ids, rate_limits, records
+from app.quality import backlog, chunks, entry_cache, groups, producer_ids, rate_limits, records
 from app.quality.checks import Check, derived
 from app.warehouse.tables import TABLES
 
 _OWN = {
-    **rate_limits.SUITES, **chunks.SUITES, **producer_ids.SUITES, **backlog.SUITES,
+    **rate_limits.SUITES, **chunks.SUITES, **producer_ids.SUITES, **backlog.SUITES, **groups.SUITES,
     **entry_cache.SUITES, **records.SUITES,
 }
 SUITES: dict[str, list[Check]] = {

@@ -103,7 +103,7 @@ def ledger_stated(w: Store, key: Int, ledger: Int, entries: Int, close_ms: Int, 
     if 0 < close_ms < now:
         _offer(w, key, ledger, first, close_ms, L.LEDGER_CLOSE, now)
     else:
-        _offer(w, key, ledger, first, now, L.PUBLISH_TIME, now)
+        _offer(w, key, ledger, first, now, L.SEEN if k["kafka"] != 0 else L.PUBLISH_TIME, now)
     k["seen_ledger"], k["seen_entry"] = ledger, last
 
 
@@ -139,9 +139,9 @@ def trim(w: Store, key: Int) -> None:
     for i in range(slots[AT], slots[AT] + slots[USED]):
         j = w.slots[i, 0]
         c = w.cursors[j]
-        if oldest < 0 or is_before(
+        if c["ledger"] != NULL and (oldest < 0 or is_before(
             c["ledger"], c["entry"], w.cursors[oldest]["ledger"], w.cursors[oldest]["entry"]
-        ):
+        )):
             oldest = j
     if oldest >= 0:
         c = w.cursors[oldest]

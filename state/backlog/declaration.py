@@ -15,6 +15,7 @@ COLUMNS = (
     "num_messages", "publish_time_ms", "broker_time_ms", "subscription", "ack_cumulative",
     "durable", "mark_delete", "ledger_entries", "ledger_bytes", "ledger_close_ms", "policy_json",
     "acked_ranges", "expired_messages",
+    "log_start", "unread", "group_state",
 )
 """Contract columns that the job carries; `topic` is the full name, the partition in it."""
 DECLARATION = Declaration(
@@ -26,7 +27,7 @@ DECLARATION = Declaration(
     kinds=(
         "broker_started", "producer_created", "producer_closed", "entry_added", "ack",
         "cursor_state", "cursor_deleted", "ledger_state", "ledger_deleted", "policy",
-        "gap",
+        "gap", "group_state",
     ),
     columns=COLUMNS,
     outputs=OUTPUTS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state.backlog import groups
 from state.backlog import layout as L
 from state.backlog.ages import entry_added, entry_time, forget_times, ledger_stated, trim
 from state.backlog.check import check, look_up, not_checked, refused_by
@@ -50,6 +51,7 @@ CURSOR_STATE = np.int64(KIND_INDEX["cursor_state"])
 CURSOR_DELETED = np.int64(KIND_INDEX["cursor_deleted"])
 LEDGER_STATE = np.int64(KIND_INDEX["ledger_state"])
 LEDGER_DELETED = np.int64(KIND_INDEX["ledger_deleted"])
+GROUP_STATE = np.int64(KIND_INDEX["group_state"])
 NS_PER_MS = np.int64(1_000_000)
 DONE = np.int64(-1)
 
@@ -149,6 +151,8 @@ def _is_full(w: World, o: Out, key: Int) -> bool:
         p["checks"] + 1 > len(o.checks)
         or p["evictions"] + cursors + 1 > len(o.evictions)
         or p["subscriptions"] + cursors > len(o.subscriptions)
+        or p["lags"] + cursors + 1 > len(o.lags)
+        or p["states"] + 2 * cursors > len(o.states)
         or cursors + 1 > len(w.store.order)
     )
 
@@ -172,7 +176,14 @@ def _advance(
         says, interval = False, t["interval_ms"]
         if t["enabled"] != 0:
             k = w.store.keys[key]
-            if k["has_state"] != 0 and k["unseen"] == 0:
+            if k["kafka"] != 0:
+                if k["unseen"] == 0:
+                    look_up(w, key, p["rank"])
+                    says = groups.check_groups(
+                        w, o, key, due, _mono_at(w, key, due, next_ns, next_broker)
+                    )
+                    _begin(w, key)
+            elif k["has_state"] != 0 and k["unseen"] == 0:
                 look_up(w, key, p["rank"])
                 says = check(
                     w, o, key, due, _mono_at(w, key, due, next_ns, next_broker)
@@ -227,10 +238,10 @@ def _is_short(w: World, o: Out, key: Int, kind: Int, ranges: Int) -> bool:
         )
     if kind == ACK:
         return bool(e.tops[L.RANGES] + 2 * L.MOST_RANGES > len(e.ranges))
-    if kind == CURSOR_STATE:
+    if kind == CURSOR_STATE or kind == GROUP_STATE:
         need = min(ranges, L.MOST_RANGES)
         return bool(
-            p["cursors"] == len(e.cursors)
+            p["cursors"] == len(e.cursors) or p["lost"] == len(o.lost)
             or is_short(e.slots, e.spans[SLOTS, key], e.tops[SLOTS])
             or (need > 0 and e.tops[L.RANGES] + 4 * need + 8 > len(e.ranges))
         )
@@ -359,6 +370,27 @@ def _take_ledger(w: Store, f: Feed, i: Int) -> None:
 
 
 @compiled
+def _take_group(w: World, o: Out, f: Feed, i: Int) -> None:
+    """A record of a partition of Kafka, or of a whole group; other kinds mean nothing there."""
+    e, kind, key = w.store, f.kind[i], f.key[i]
+    if kind == CURSOR_DELETED:
+        groups.ended(e, key, f.name[i])
+    elif kind == GROUP_STATE:
+        groups.stated(e, f, i)
+    elif f.ledger[i] != groups.LOG:
+        return
+    elif kind == LEDGER_STATE:
+        groups.log_stated(e, key, f.entries[i], f.size[i], f.log_start[i], f.at_ms[i])
+    elif kind == LEDGER_DELETED:
+        groups.log_deleted(e, key)
+        _begin(w, key)
+    elif kind == ENTRY_ADDED:
+        groups.entry_seen(e, f, i)
+    elif kind == CURSOR_STATE:
+        groups.committed(e, o, f, i)
+
+
+@compiled
 def _take(w: World, o: Out, f: Feed, i: Int) -> None:
     """Apply one record, once its key has reached its time."""
     kind, key = f.kind[i], f.key[i]
@@ -372,7 +404,9 @@ def _take(w: World, o: Out, f: Feed, i: Int) -> None:
     k["broker"], k["feed"] = f.broker[i], f.feed[i]
     if k["base"] < 0:
         return
-    if kind == ENTRY_ADDED:
+    if k["kafka"] != 0:
+        _take_group(w, o, f, i)
+    elif kind == ENTRY_ADDED:
         if add(w.store, key, f.ledger[i], f.entry[i], f.size[i]):
             entry_added(
                 w.store, key, f.ledger[i], f.entry[i], f.publish_ms[i], f.broker_ms[i], f.at_ms[i]

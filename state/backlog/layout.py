@@ -36,7 +36,12 @@ SIZE, TIME = codes(2)
 AGE_STATES = ("known", "no_backlog", "no_durable_cursor", "no_estimate")
 KNOWN, NO_BACKLOG, NO_DURABLE_CURSOR, NO_ESTIMATE = codes(4)
 SOURCES = ("broker_time", "publish_time", "ledger_close", "kept", "none")
-BROKER_TIME, PUBLISH_TIME, LEDGER_CLOSE, KEPT, NO_SOURCE = codes(5)
+BROKER_TIME, PUBLISH_TIME, LEDGER_CLOSE, KEPT, NO_SOURCE, SEEN = codes(6)
+"""`SEEN`, of samples alone: when a Kafka poll first had the record within the log."""
+GROUP_AGES = ("known", "first_seen", "nothing_unread", "other_unit", "unknown")
+READ, FIRST_SEEN, NOTHING_UNREAD, OTHER_UNIT, UNKNOWN = codes(5)
+GROUP_STATES = ("committed", "ahead", "gone", "offsets_expired", "known")
+"""States of a group that the job finds out, and the one that ends a state from outside."""
 ACTIONS = (
     "none", "deduplication_snapshot", "disconnect_producers", "evict_size", "evict_time",
 )
@@ -63,17 +68,19 @@ def _layout(*fields: str) -> np.dtype:
 SETTINGS = _layout(
     "ledger_sum", "quota_only", "keep", "zero", "every_call", "apply", "all_rows", "most_checks",
     "cursors", "checks", "evictions", "subscriptions", "refusals", "refusal_no",
-    "refusal_key", "refusal_ms", "rank_ms", "rank",
+    "refusal_key", "refusal_ms", "rank_ms", "rank", "lags", "states", "lost", "lost_no", "lost_key",
+    "lost_ms", "committed", "ahead", "gone", "expired", "known",
 )
 """One element: the parameters, the used length of each array, the rows of this call. `rank`: number
-of shared records that are not later than `rank_ms`.
+of shared records that are not later than `rank_ms`. The last five are the names of GROUP_STATES.
 """
 
 KEY = _layout(
     "cluster", "topic", "base", "namespace", "has_clock", "clock_ms", "latest_ms", "last_ms",
     "last_ns", "broker", "feed", "was", "has_state", "deleted", "version", "cached",
     "cached_ledger", "cached_entry", "cached_ms", "cached_name", "cached_version", "seen_ledger",
-    "seen_entry", "second", "kept", "woken_ms", "unseen", "system",
+    "seen_entry", "second", "kept", "woken_ms", "unseen", "system", "kafka", "log_start",
+    "log_gone",
 )
 """A cluster and topic, with its clock. `base`: the name in its policies, -1 for a topic that is
 never judged. `last_ms` to `feed`: its last record. `was`: it had a backlog at the pass before.
@@ -81,7 +88,8 @@ never judged. `last_ms` to `feed`: its last record. `was`: it had a backlog at t
 position that a record has shown (NULL: none). `kept`: samples that came in `second`. `woken_ms`:
 when its page was read for a record (NULL: never). `unseen`: state that a gap has left unknown until
 it is stated again, CURSORS and SIZES; the topic is not judged before. `system`: a topic of the
-broker's own, for which neither quotas nor a TTL hold.
+broker's own, for which neither quotas nor a TTL hold. `kafka`: a partition of Kafka, whose log
+begins at `log_start` (NULL: not known) and was deleted if `log_gone`.
 """
 
 LINK = _layout("place", "turn", "due_ms", "summed")
@@ -94,6 +102,7 @@ CURSOR = _layout(
     "floor_entry", "was", "checks", "before_ledger", "before_entry",
     "kind", "beyond", "back_ledger", "back_entry", "back_to_ledger", "back_to_entry",
     "expired", "expired_before", "expired_total",
+    "state", "stated", "ended", "safe", "unread", "unread_end", "left_unread",
     "after", "bytes", "to_ledger", "to_entry", "moves", "factor*",
 )
 """A cursor and its mark-delete. `first_ms`: time of the first entry after it, if a record has it
@@ -102,8 +111,12 @@ number of checks that it has seen since it was last set back; `before_ledger`: m
 last of them. `beyond`: acknowledged entries in ranges that are not kept. `back_ledger` to
 `back_to_entry`: from where to where it was set back since the last check (NULL: it was not).
 `expired`: messages that expired since the last check (NULL: not known), `expired_before`: up to it,
-`expired_total`: the broker's own count (NULL: none). The other fields are of one pass: entries and
-bytes after its mark-delete, and the effects of an eviction.
+`expired_total`: the broker's own count (NULL: none). `state` to `left_unread` are of Kafka groups:
+the state of the last row and the one that a record states (names, -1: none), whether the group has
+ended (2: its state has), the offset below which nothing more can be lost, the records after its
+offset while the log ends at `unread_end` (NULL: not counted), and the unread records of an offset
+that has expired since the last check. The other fields are of one pass: entries and bytes after its
+mark-delete, and the effects of an eviction.
 """
 DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
 
@@ -163,6 +176,16 @@ SUBSCRIPTION = _layout(
     "to_entry", "to_expiry*", "expired",
 )
 REFUSAL = _layout("record", "key", "row_no", "type", "policy")
+GROUP_LAG = _layout(
+    "key", "at_ms", "mono_ns", "broker", "feed", "row_no", "name", "state", "committed", "start",
+    "end", "lag", "records", "bytes", "age_s", "age_state", "oldest_ms", "limit_s", "limit_bytes",
+    "growth*", "commits*", "to_drain*", "to_loss*",
+)
+GROUP_STATE = _layout(
+    "key", "at_ms", "mono_ns", "broker", "feed", "row_no", "name", "state", "before", "committed",
+    "start", "end", "unread",
+)
+LOST = _layout("record", "key", "row_no", "name", "begin", "end", "committed", "first_sight")
 
 
 class Store(NamedTuple):
@@ -227,6 +250,9 @@ class Out(NamedTuple):
     evictions: Array
     subscriptions: Array
     refusals: Array
+    lags: Array
+    states: Array
+    lost: Array
 
 
 class Feed(NamedTuple):
@@ -250,7 +276,7 @@ class Feed(NamedTuple):
     publish_ms: Array
     broker_ms: Array
     name: Array
-    """The subscription, or the connection of a producer."""
+    """The subscription or group, or the connection of a producer."""
     flag: Array
     """1: cumulative, or durable."""
     pid: Array
@@ -258,3 +284,6 @@ class Feed(NamedTuple):
     """Text of the acknowledged ranges of a `cursor_state`; -1: not known."""
     expired: Array
     """Messages that have expired on a cursor, counted by the broker; NULL: not known."""
+    log_start: Array
+    unread: Array
+    state: Array

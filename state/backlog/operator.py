@@ -3,14 +3,15 @@
 Key: (cluster, topic), a partition being a topic of its own. Clock: wall time. State: ledgers,
 cursors, times of entries and producers of topics, the cached oldest message, policies and broker
 starts, waiting records. Timers: passes at the multiples of the interval. Tables: `backlog_checks`,
-`backlog_evictions`, `backlog_subscriptions`, `producer_refusals` and its late or repeated records
-for `quarantine`.
+`backlog_evictions`, `backlog_subscriptions`, `producer_refusals`, `group_lag`, `group_states`,
+`lost_messages` and its late or repeated records for `quarantine`.
 
 Every `policy` holds for all of its cluster and `broker_started` for the topics whose last record is
 from that broker, so every shard must be given them; one copy is at `home` and reports a repetition.
+A topic without a scheme is a partition of Kafka, judged by `state.backlog.groups`.
 
-Memory of a shard before compression: for each topic 232 bytes (160 more while a batch is judged)
-and 8 for each of `forecast_checks`; for each cursor 112 bytes (80 more), 16 for each of
+Memory of a shard before compression: for each topic 256 bytes (160 more while a batch is judged)
+and 8 for each of `forecast_checks`; for each cursor 168 bytes (80 more), 16 for each of
 `forecast_checks` and 24 for each range of entries acknowledged one by one, of which a cursor keeps
 at most 10,000; for each ledger 32 bytes (16 more); for each sample of the times of entries 32, of
 which a topic keeps those since the oldest entry that a cursor still needs, at most 4 for each
@@ -51,6 +52,8 @@ CHECKS = "forecast_checks"
 _PARTITION = r"-partition-\d+$"
 _NAMESPACE = r"^[a-z-]+://(?P<namespace>[^/]+/[^/]+)/"
 _NEVER = "non-persistent://"
+_SCHEME = "://"
+"""What a topic of Kafka lacks."""
 _ZERO, _NINE, _COLON, _MINUS = (np.uint8(ord(c)) for c in "09:-")
 
 
@@ -127,7 +130,12 @@ class Backlog(SharedWallJob[Shard]):
             np.concatenate([keys["broker"], r["broker"]]),
         )
         timeline = common.timeline(s.shared, s.meaning, keys, places, s.names, self._base)
-        w = shards.unpack({**s.parts, "keys": keys}, self._settings, s.names, timeline,
+        settings = {**self._settings, **{
+            field: s.names.intern_one(name) for field, name in zip(
+                ("committed", "ahead", "gone", "expired", "known"), L.GROUP_STATES, strict=True
+            )
+        }}
+        w = shards.unpack({**s.parts, "keys": keys}, settings, s.names, timeline,
                           place[: len(keys)])
         if len(batch.key):
             w = shards.more_room(w)
@@ -144,7 +152,8 @@ class Backlog(SharedWallJob[Shard]):
 
 _BLANK: dict[str, Any] = {
     **dict.fromkeys(
-        ("clock_ms", "latest_ms", "last_ms", "last_ns", "seen_ledger", "woken_ms"), NULL
+        ("clock_ms", "latest_ms", "last_ms", "last_ns", "seen_ledger", "woken_ms", "log_start"),
+        NULL
     ),
     **dict.fromkeys(("broker", "feed", "cached_name"), NONE),
 }
@@ -153,7 +162,8 @@ _BLANK: dict[str, Any] = {
 
 def _derive(fresh: Array, names: Names) -> None:
     """For new keys, the name of the topic in policies, and its namespace."""
-    topics = names.lookup(fresh["topic"])
+    topics = pc.fill_null(names.lookup(fresh["topic"]), "")
+    fresh["kafka"] = ~pc.match_substring(topics, _SCHEME).to_numpy(zero_copy_only=False)
     whole = pc.replace_substring_regex(topics, _PARTITION, "")
     fresh["base"] = np.where(
         pc.starts_with(topics, _NEVER).to_numpy(zero_copy_only=False), L.NOBODY,
@@ -190,7 +200,7 @@ def _feed(r: Records, key: Array, place: Array, rank: Array, w: World) -> Feed:
     moves, acks = kind == flow.CURSOR_STATE, kind == flow.ACK
     ledger, entry = np.empty(len(key), np.int64), np.empty(len(key), np.int64)
     _parse(np.where(moves, r["mark_delete"], NONE), w.store.text, w.store.text_start, ledger, entry)
-    subscribes = moves | acks | (kind == flow.CURSOR_DELETED)
+    subscribes = moves | acks | (kind == flow.CURSOR_DELETED) | (kind == flow.GROUP_STATE)
     columns = (
         key, kind, r["ts_wall_ms"], r["ts_mono_ns"], r["broker"], place, r["source_feed"], rank,
         np.where(moves, ledger, r["ledger_id"]), np.where(moves, entry, r["entry_id"]),
@@ -199,6 +209,7 @@ def _feed(r: Records, key: Array, place: Array, rank: Array, w: World) -> Feed:
         np.where(subscribes, r["subscription"], r["cnx_id"]),
         np.where(acks, r["ack_cumulative"] == 1, r["durable"] != 0), r["producer_id"],
         np.where(moves, r["acked_ranges"], NONE), r["expired_messages"],
+        r["log_start"], r["unread"], r["group_state"],
     )
     return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
 
@@ -212,6 +223,9 @@ def _more_rows(w: World, old: Out | None) -> Out:
         "evictions": (L.EVICTED, int(p["evictions"]) + cursors + 1),
         "subscriptions": (L.SUBSCRIPTION, int(p["subscriptions"]) + cursors),
         "refusals": (L.REFUSAL, int(p["refusals"]) + 1),
+        "lags": (L.GROUP_LAG, int(p["lags"]) + cursors + 1),
+        "states": (L.GROUP_STATE, int(p["states"]) + 2 * cursors),
+        "lost": (L.LOST, int(p["lost"]) + 1),
     }
     arrays = {}
     for name, (layout, rows) in need.items():

@@ -94,6 +94,60 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("error", TEXT, "error that its client receives"),
         TableColumn("quota_type", TEXT, "quota that is exceeded: size or time"),
     )
+    group = (
+        TableColumn("group", TEXT, "consumer group"),
+        TableColumn("topic", TEXT, "topic, by Kafka's own name; null = the whole group"),
+        TableColumn("partition", SHORT, "partition of the topic"),
+    )
+    offsets = (
+        TableColumn("committed", LONG, "offset that the group reads next; null = none"),
+        TableColumn("log_start", LONG, "first offset that the log has; null if unknown"),
+        TableColumn("log_end", LONG, "offset that the next record gets"),
+    )
+    lag = (
+        *group, passed,
+        TableColumn("state", TEXT,
+                    "committed, ahead, no_offset, offsets_expired or gone; the last two end a"
+                    " group's rows"),
+        *offsets,
+        TableColumn("lag", LONG, "log_end - committed, as Kafka counts; below 0 if ahead"),
+        TableColumn("lag_records", LONG,
+                    "records that the group has not read; null if not counted to the end"),
+        TableColumn("lag_bytes", LONG, "their size, estimated (bytes); null if unknown"),
+        TableColumn("age_s", LONG, "age of the oldest of them (s); null if unknown or none"),
+        TableColumn("age_state", TEXT,
+                    "known = by its timestamp, first_seen = since a poll saw it, nothing_unread,"
+                    " other_unit = not a time in ms, or unknown"),
+        TableColumn("oldest_timestamp_ms", LONG, "time that the age counts from (ms epoch)"),
+        TableColumn("limit_s", LONG, "retention by age (s); null = none"),
+        TableColumn("limit_bytes", LONG, "retention by size (bytes); null = none"),
+        TableColumn("time_usage", RATE, "age_s / limit_s; null without one of them"),
+        TableColumn("size_usage", RATE, "lag_bytes / limit_bytes; null without one of them"),
+        TableColumn("lag_growth", RATE, "median growth of lag over the last checks (per s)"),
+        TableColumn("commit_rate", RATE, "offsets per s that the group advanced by"),
+        TableColumn("time_to_drain_s", RATE, "time until lag is 0 (s); null if it does not fall"),
+        TableColumn("time_to_loss_s", RATE,
+                    "time until Kafka may delete unread records (s); 0 = now, null = not expected"),
+    )
+    states = (
+        *group, passed,
+        TableColumn("state", TEXT,
+                    "committed, ahead, no_offset, offsets_expired, unknown_group, share_group,"
+                    " empty_id, gone, or known = it is over"),
+        TableColumn("before", TEXT, "state before; null = first sight, or committed since then"),
+        *offsets,
+        TableColumn("unread", LONG, "records without an offset of the group, or unread when its"
+                    " offset expired; null for other states"),
+    )
+    lost = (
+        *group,
+        TableColumn("committed", LONG, "offset that the group reads next"),
+        TableColumn("from_offset", LONG, "first offset that was deleted unread"),
+        TableColumn("to_offset", LONG, "offset after the last one: the start of the log"),
+        TableColumn("offsets", LONG, "number of offsets between the two"),
+        TableColumn("first_sight", FLAG, "whether they were gone when a poll first saw the group"),
+    )
+    of_group = ("cluster", "group", "topic", "partition")
     place = ("cluster", "topic")
     return (
         Output("backlog_checks", "Per topic and check pass: size and age against their quotas.",
@@ -105,6 +159,12 @@ def _outputs() -> tuple[Output, ...]:
                subscriptions, sort_by=(*place, "subscription", "pass_ms")),
         Output("producer_refusals", "Producers that connected while a quota was exceeded.",
                refusals, sort_by=(*place, "ts_wall_ms"), commit_interval_ms=0, shadowed=True),
+        Output("group_lag", "Kafka: per check, group and partition its lag, the age of the oldest"
+               " unread record and forecasts.", lag, sort_by=(*of_group, "pass_ms")),
+        Output("group_states", "Kafka: every change of a group's state, in a partition or as a"
+               " whole.", states, sort_by=(*of_group, "pass_ms")),
+        Output("lost_messages", "Kafka: records that were deleted before a group read them, each"
+               " counted once.", lost, sort_by=(*of_group, "ts_wall_ms"), commit_interval_ms=0),
     )
 
 

@@ -21,6 +21,8 @@ _LEVELS, _STATES, _SOURCES = pa.array(L.LEVELS), pa.array(L.AGE_STATES), pa.arra
 _KINDS = pa.array(L.KINDS)
 _ACTIONS, _POLICIES = pa.array(L.ACTIONS), pa.array(L.POLICIES)
 _ERRORS = pa.array([ERRORS.get(policy) for policy in L.POLICIES])
+_GROUP_AGES = pa.array(L.GROUP_AGES)
+_PARTITION = r"^(?P<topic>.*)-partition-(?P<number>\d+)$"
 
 
 def _long(values: Array, null: Array | None = None) -> pa.Array:
@@ -78,6 +80,9 @@ class Rows:
                 self.subscriptions, o.subscriptions[: p["subscriptions"]]
             ),
             "producer_refusals": (self.refusals, o.refusals[: p["refusals"]]),
+            "group_lag": (self.lags, o.lags[: p["lags"]]),
+            "group_states": (self.states, o.states[: p["states"]]),
+            "lost_messages": (self.lost, o.lost[: p["lost"]]),
         }
         return {name: make(rows) for name, (make, rows) in makers.items() if len(rows)}
 
@@ -187,4 +192,79 @@ class Rows:
             "producer_id": _long(r["producer_id"][at]),
             "error": _named(_ERRORS, rows["policy"]),
             "quota_type": _named(_TYPES, rows["type"]),
+        })
+
+    # -- Kafka ---------------------------------------------------------------------------------
+
+    def _place(self, rows: Array) -> dict[str, pa.Array]:
+        """Group, topic and partition of rows."""
+        topics = self._text(self._w.store.keys["topic"][rows["key"]])
+        found = pc.extract_regex(topics, _PARTITION)
+        return {
+            "group": self._text(rows["name"]),
+            "topic": pc.coalesce(pc.struct_field(found, "topic"), topics),
+            "partition": pc.struct_field(found, "number").cast(pa.int32()),
+        }
+
+    def lags(self, rows: Array) -> pa.Table:
+        """One row per check, group and partition."""
+        aged, sized = rows["age_s"] != NULL, rows["bytes"] != NULL
+        return pa.table({
+            **self._of_pass(rows, rows["row_no"], self._text(rows["state"])),
+            **self._place(rows),
+            "pass_ms": _long(rows["at_ms"]),
+            "state": self._text(rows["state"]),
+            "committed": _known(rows["committed"]),
+            "log_start": _known(rows["start"]),
+            "log_end": _known(rows["end"]),
+            "lag": _known(rows["lag"]),
+            "lag_records": _known(rows["records"]),
+            "lag_bytes": _known(rows["bytes"]),
+            "age_s": _known(rows["age_s"]),
+            "age_state": _named(_GROUP_AGES, rows["age_state"]),
+            "oldest_timestamp_ms": _known(rows["oldest_ms"]),
+            "limit_s": _limit(rows["limit_s"]),
+            "limit_bytes": _limit(rows["limit_bytes"]),
+            "time_usage": _ratio(rows["age_s"], rows["limit_s"], aged & (rows["limit_s"] > 0)),
+            "size_usage": _ratio(
+                rows["bytes"], rows["limit_bytes"], sized & (rows["limit_bytes"] > 0)
+            ),
+            "lag_growth": _double(rows["growth"]),
+            "commit_rate": _double(rows["commits"]),
+            "time_to_drain_s": _double(rows["to_drain"]),
+            "time_to_loss_s": _double(rows["to_loss"]),
+        })
+
+    def states(self, rows: Array) -> pa.Table:
+        """One row per change of a group's state."""
+        return pa.table({
+            **self._of_pass(rows, rows["row_no"], self._text(rows["state"])),
+            **self._place(rows),
+            "pass_ms": _long(rows["at_ms"]),
+            "state": self._text(rows["state"]),
+            "before": self._text(rows["before"]),
+            "committed": _known(rows["committed"]),
+            "log_start": _known(rows["start"]),
+            "log_end": _known(rows["end"]),
+            "unread": _known(rows["unread"]),
+        })
+
+    def lost(self, rows: Array) -> pa.Table:
+        """One row per deletion of records that a group had not read."""
+        r, at = self._r, rows["record"]
+        rules = pa.array(["retention", "first_sight"])
+        return pa.table({
+            "cluster": self._text(r["cluster"][at]),
+            "broker": self._text(r["broker"][at]),
+            "ts_mono_ns": _known(r["ts_mono_ns"][at]),
+            "ts_wall_ms": _long(r["ts_wall_ms"][at]),
+            "source_feed": self._text(r["source_feed"][at]),
+            "row_no": _int(rows["row_no"]),
+            "rule": _named(rules, rows["first_sight"]),
+            **self._place(rows),
+            "committed": _long(rows["committed"]),
+            "from_offset": _long(rows["begin"]),
+            "to_offset": _long(rows["end"]),
+            "offsets": _long(rows["end"] - rows["begin"]),
+            "first_sight": _flag(rows["first_sight"]),
         })

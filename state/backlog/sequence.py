@@ -12,7 +12,7 @@ from state.engine.sequence import Sequence
 
 TEXTS = (
     "source_feed", "cluster", "broker", "cnx_id", "topic", "producer_name", "subscription",
-    "mark_delete", "policy_json", "acked_ranges", "source_partition",
+    "mark_delete", "policy_json", "acked_ranges", "group_state", "source_partition",
 )
 _FIRST = ("topic", "ledger_id", "entry_id", "event_type", "source_feed", "cluster", "broker")
 SEQUENCE = Sequence(

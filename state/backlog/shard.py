@@ -39,7 +39,8 @@ KEPT = Kept(
     Plain("checks"), Plain("settings"), Texts("config"), Struct("meaning", MEANING, ("name",)),
     Plain("resting.key"), Plain("resting.page"), Plain("resting.due_ms"),
     Plain("resting.length"), Plain("resting.pages", np.uint8),
-    Columns("keys", L.KEY, KEY_NAMES), Columns("cursors", L.CURSOR, ("name",), L.DERIVED_CURSOR),
+    Columns("keys", L.KEY, KEY_NAMES),
+    Columns("cursors", L.CURSOR, ("name", "state", "stated"), L.DERIVED_CURSOR),
     *(Pool(name, columns, (0,) if name == "producers" else ()) for name, columns in POOLS.items()),
     Pool("counts", L.KEY_POOLS), Plain("range_count"), *(Plain(name) for name in ("passes", *SEEN)),
     RecordSet("waiting", COLUMNS, TEXTS), RecordSet("shared", COLUMNS, TEXTS),
@@ -195,7 +196,7 @@ def unpack(
     keys, cursors = parts["keys"], parts["cursors"]
     checks = parts["passes"].shape[1]
     p["cursors"], p["most_checks"] = len(cursors), checks
-    p["rank_ms"], p["refusal_key"] = NULL, -1
+    p["rank_ms"], p["refusal_key"], p["lost_key"] = NULL, -1, -1
     fresh = len(keys) - parts["counts"].shape[1]
     counts = np.concatenate([parts["counts"], np.zeros((L.KEY_POOLS, fresh), np.int64)], axis=1)
     pools = {

@@ -22,7 +22,7 @@ from tests.reference.backlog import judge
 from tests.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.servers.logging_kafka import LoggingKafka
 from tests.servers.process import ServerFailed
-from tests.warehouse.test_backlog_views import READS, asked, stored
+from tests.warehouse.test_backlog_views import stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +126,7 @@ def rows(found: list[Json], table: str, partition: int) -> list[Json]:
     """Rows of a table at the first check after the newest poll."""
     at = max(record["ts_wall_ms"] for record in found)
     judged = judge(found, {**PRECISE, "check_rows": "all"}, until_ms=at + 1002)[table]
-    of_partition = [r for r in judged if r["topic"].endswith(f"-partition-{partition}")]
+    of_partition = [r for r in judged if r["partition"] == partition]
     last = max(r["pass_ms"] for r in of_partition)
     assert last >= at
     return [r for r in of_partition if r["pass_ms"] == last]
@@ -165,7 +165,7 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
         "policy", *["ledger_state", "cursor_state", "cursor_state"] * 2
     ]
     assert of_kind(
-        first, "ledger_state", "topic", "partition", "ledger_id", "ledger_entries", "ledger_bytes"
+        first, "ledger_state", "topic", "partition", "log_start", "ledger_entries", "ledger_bytes"
     ) == [(cluster.topic, 0, 0, 40, 4000), (cluster.topic, 1, 0, 10, 1000)]
     assert cursors(first) == {
         ("slow", 0): ("0:4", base + 5000), ("fast", 0): ("0:37", base + 38_000),
@@ -177,22 +177,19 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
             "limitTime": 604_800, "policy": "consumer_backlog_eviction"}}},
     }
     # What the job makes of it: lag, the oldest group, its age, and the time until Kafka deletes.
-    (check,) = rows(first, "backlog_checks", 0)
-    assert (check["oldest_subscription"], check["oldest_position"]) == (
-        cluster.group("slow"), "0:4"
-    )
-    assert (check["age_state"], check["timestamp_source"]) == ("known", "publish_time")
-    assert check["oldest_timestamp_ms"] == base + 5000
+    (check,) = [r for r in rows(first, "group_lag", 0) if r["group"] == cluster.group("slow")]
+    assert (check["topic"], check["committed"]) == (cluster.topic, 5)
+    assert (check["age_state"], check["oldest_timestamp_ms"]) == ("known", base + 5000)
     assert check["age_s"] == (check["pass_ms"] - base - 5000) // 1000 >= AGED_MS // 1000 - 5
-    assert (check["backlog_bytes"], check["limit_s"], check["exceeded_time"]) == (
-        3500, 604_800, False
-    )
+    assert check["limit_s"] == 604_800
+    assert check["time_to_loss_s"] == 604_800 - check["age_s"], "from the first check on"
     lag = {
-        (r["subscription"].partition("-")[0], p): (r["backlog_entries"], r["backlog_bytes"])
-        for p in (0, 1) for r in rows(first, "backlog_subscriptions", p)
+        (r["group"].partition("-")[0], p): (r["lag"], r["lag_records"], r["lag_bytes"])
+        for p in (0, 1) for r in rows(first, "group_lag", p)
     }
     assert lag == {
-        ("slow", 0): (35, 3500), ("fast", 0): (2, 200), ("slow", 1): (6, 600), ("fast", 1): (0, 0),
+        ("slow", 0): (35, None, 3500), ("fast", 0): (2, 2, 200), ("slow", 1): (6, 6, 600),
+        ("fast", 1): (0, 0, 0),
     }
 
     # More comes, one group moves on.
@@ -209,7 +206,7 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     }
     assert second[0]["seq"] == first[-1]["seq"] + 1
     so_far = [*first, *second]
-    assert {r["backlog_entries"] for r in rows(so_far, "backlog_subscriptions", 0)} == {45, 5}
+    assert {r["lag"] for r in rows(so_far, "group_lag", 0)} == {45, 5}
 
     # Retention deletes below a committed offset while Weir is down, and a shorter one is set.
     poller.close()
@@ -222,19 +219,21 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     ])
     for future in cluster.admin.incremental_alter_configs([resource]).values():
         future.result(10)
-    said: list[str] = []
-    poller = Poller(cluster.settings(), tmp_path, said.append)
+    poller = Poller(cluster.settings(), tmp_path)
     third = records(poller.poll_once(now_ms()))
-    assert said == [
-        "kafka_groups: messages were deleted before a group read them: "
-        f"15 of {cluster.group('slow')} in {cluster.topic}/0"
+    lost = judge([*so_far, *third], PRECISE)["lost_messages"]
+    assert [(r["group"], r["topic"], r["partition"], r["from_offset"], r["to_offset"], r["offsets"],
+             r["first_sight"]) for r in lost] == [
+        (cluster.group("slow"), cluster.topic, 0, 5, 20, 15, False)
     ]
     assert cursors(third)["slow", 0] == ("0:4", base + 20_000)
     assert of_kind(third, "ledger_state", "ledger_entries", "ledger_bytes")[0] == (50, 5000)
     so_far += third
-    (check,) = rows(so_far, "backlog_checks", 0)
-    assert (check["limit_s"], check["limit_bytes"]) == (2 * AGED_MS // 1000, 4000)
-    assert check["exceeded_size"] and check["retention_policy"] == "consumer_backlog_eviction"
+    check = rows(so_far, "group_lag", 0)[-1]
+    assert (check["group"], check["limit_s"], check["limit_bytes"]) == (
+        cluster.group("slow"), 2 * AGED_MS // 1000, 4000
+    )
+    assert (check["lag"], check["lag_bytes"]) == (45, 3000), "Kafka's number; bytes that are there"
 
     # The slow group is deleted.
     (done,) = cluster.admin.delete_consumer_groups([cluster.group("slow")]).values()
@@ -245,9 +244,14 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     ]
     assert {group for group, _ in cursors(fourth)} == {"fast"}
     so_far += fourth
-    (check,) = rows(so_far, "backlog_checks", 0)
-    assert (check["oldest_subscription"], check["backlog_bytes"]) == (cluster.group("fast"), 500)
-    assert check["oldest_timestamp_ms"] == base + 65_000
+    fast, slow = rows(so_far, "group_lag", 0)
+    assert (fast["group"], fast["lag"], fast["lag_bytes"]) == (cluster.group("fast"), 5, 500)
+    assert fast["oldest_timestamp_ms"] == base + 65_000
+    assert (slow["state"], slow["lag"]) == ("offsets_expired", None)
+    (expired,) = [
+        r for r in rows(so_far, "group_states", 0) if r["group"] == cluster.group("slow")
+    ]
+    assert (expired["state"], expired["unread"]) == ("offsets_expired", 30)
 
     # The topic is deleted and made anew: nothing of the old one stays.
     cluster.admin.delete_topics([cluster.topic])[cluster.topic].result(10)
@@ -285,8 +289,10 @@ def test_a_topic_made_anew_between_two_polls(cluster: Cluster, tmp_path: Path) -
     third = records(poller.poll_once(now_ms()))
     assert [r["event_type"] for r in third] == ["ledger_state", "cursor_state"]
     assert cursors(third) == {("g", 0): ("0:2", at + 3000)}
-    (check,) = rows([*first, *second, *third], "backlog_checks", 0)
+    (check,) = rows([*first, *second, *third], "group_lag", 0)
     assert check["oldest_timestamp_ms"] == at + 3000, "not that of the old topic"
+    gone = judge([*first, *second, *third], PRECISE)["group_states"]
+    assert [(r["partition"], r["state"]) for r in gone] == [(1, "no_offset"), (0, "gone")], gone
 
 
 def test_messages_of_other_kinds(cluster: Cluster, tmp_path: Path) -> None:
@@ -377,47 +383,22 @@ def test_groups_through_the_service(
     assert run(config, available_now=True) == 0
     time.sleep(3)  # the interval of the checks is one second, and a forecast needs three
     assert run(config, available_now=True) == 0
-    slow, day_s = cluster.group("slow"), 86_400
-    parts = [f"{cluster.topic}-partition-{i}" for i in range(2)]
-    oldest = dict(zip(parts, (base + 5000, base - 26_000), strict=True))
-    tables = stored(config, (*READS, "backlog_subscriptions"))
-
-    checks = tables["backlog_checks"]
+    day_s = 86_400
+    oldest = {("slow", 0): base + 5000, ("slow", 1): base - 26_000, ("fast", 0): base + 38_000}
+    lags = stored(config, ("group_lag", "backlog_checks"))
+    assert lags["backlog_checks"] == [], "no row of Kafka speaks of a subscription"
+    checks = [r for r in lags["group_lag"] if r["lag"]]
     assert len({r["pass_ms"] for r in checks}) >= 3
     for r in checks:
-        age_s = (r["pass_ms"] - oldest[r["topic"]]) // 1000
+        at = oldest[r["group"].partition("-")[0], r["partition"]]
+        age_s = (r["pass_ms"] - at) // 1000
         assert {k: r[k] for k in (
-            "oldest_subscription", "age_state", "age_s", "limit_s", "limit_source_time", "rule",
+            "topic", "state", "age_state", "age_s", "limit_s", "time_usage", "time_to_loss_s",
         )} == {
-            "oldest_subscription": slow, "age_state": "known", "age_s": age_s,
-            "limit_s": 7 * day_s, "limit_source_time": "topic", "rule": "within_limits",
+            "topic": cluster.topic, "state": "committed", "age_state": "known", "age_s": age_s,
+            "limit_s": 7 * day_s, "time_usage": age_s / (7 * day_s),
+            "time_to_loss_s": 7 * day_s - age_s,
         }
-        assert r["time_usage"] == age_s / (7 * day_s)
-    last_ms = {part: max(r["pass_ms"] for r in checks if r["topic"] == part) for part in parts}
-    left = {
-        (r["topic"], r["subscription"]): (r["backlog_entries"], r["time_to_quota_s"])
-        for r in tables["backlog_subscriptions"] if r["pass_ms"] == last_ms[r["topic"]]
+    assert {(r["group"].partition("-")[0], r["partition"]): r["lag"] for r in checks} == {
+        ("slow", 0): 35, ("slow", 1): 6, ("fast", 0): 2,
     }
-    assert left == {
-        **{(part, slow): (count, 7 * day_s - (last_ms[part] - oldest[part]) // 1000)
-           for part, count in zip(parts, (35, 6), strict=True)},
-        (parts[0], cluster.group("fast")): (
-            2, 7 * day_s - (last_ms[parts[0]] - base - 38_000) // 1000
-        ),
-    }
-
-    newest_ms = max(last_ms.values())
-    ages = {part: (newest_ms - oldest[part]) // 1000 for part in parts}
-    assert {
-        r["topic"]: (r["oldestBacklogMessageAgeSeconds"], r["oldestBacklogMessageSubscriptionName"])
-        for r in asked(tables, "backlog_topic_stats")
-    } == {
-        **{part: (ages[part], slow) for part in parts}, cluster.topic: (ages[parts[1]], slow),
-    }
-    metrics = {
-        (r["metric"], r["topic"]): r["value"] for r in asked(tables, "backlog_metrics")
-    }
-    assert {
-        part: metrics["pulsar_storage_backlog_age_seconds", part] for part in parts
-    } == ages
-    assert metrics["pulsar_storage_backlog_size", parts[0]] == 3500

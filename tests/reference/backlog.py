@@ -18,17 +18,20 @@ from udfs.topics import is_system_topic
 
 Row = dict[str, Any]
 Position = tuple[int, int]
-Key = tuple[str, str]
+Key = tuple[str, str | None]
 Timed = tuple[int, str]
 """A time and where it comes from."""
 
 OWN = (
     "producer_created", "producer_closed", "entry_added", "ack", "cursor_state", "cursor_deleted",
-    "ledger_state", "ledger_deleted",
+    "ledger_state", "ledger_deleted", "group_state",
 )
 """Kinds that have a topic; the other two hold for many keys."""
 SHARED = ("policy", "broker_started", "gap")
-TABLES = ("backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals")
+TABLES = (
+    "backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals",
+    "group_lag", "group_states", "lost_messages",
+)
 DEDUPLICATION = "pulsar.dedup"
 """The cursor of deduplication: durable, but nobody's subscription."""
 SIZE, TIME = "destination_storage", "message_age"
@@ -69,6 +72,8 @@ _LATER = (
     "subscription", "consumer", "ack_cumulative", "durable", "mark_delete", "read_pos", "active",
     "ledger_entries", "ledger_bytes", "ledger_close_ms", "policy_json", "acked_ranges",
     "expired_messages",
+    "ledger_entries", "ledger_bytes", "ledger_close_ms", "policy_json", "log_start", "unread",
+    "group_state",
 )
 
 
@@ -85,7 +90,7 @@ def topic_of(record: Record) -> str:
 
 def key_of(record: Record) -> Key:
     """Cluster and topic."""
-    return record["cluster"], topic_of(record)
+    return record["cluster"], None if record.get("topic") is None else topic_of(record)
 
 
 def position_of(text: str) -> Position:
@@ -887,6 +892,8 @@ class Topic:
             end = min(self.expired_to(cursor.mark_delete, ttl_s * 1000, True), position)
             gone = self.ledgers.after(cursor.mark_delete) - self.ledgers.after(end)
             cursor.expired = (cursor.expired or 0) + gone
+    def _group_state(self, record: Record) -> None:
+        """Of Kafka alone."""
 
     def _cursor_deleted(self, record: Record) -> None:
         cursor = self.cursors.pop(record["subscription"], None)
@@ -1283,7 +1290,8 @@ def growth_rate(values: Sequence[tuple[int, int]]) -> float:
 
 def keys_of(records: Iterable[Record]) -> list[Key]:
     """The keys of the records that this job reads."""
-    return sorted({key_of(r) for r in records if r["event_type"] in OWN})
+    found = {key_of(r) for r in records if r["event_type"] in OWN}
+    return sorted(found, key=lambda key: (key[0], key[1] or ""))
 
 
 def records_of(records: Iterable[Record], key: Key) -> list[Record]:
@@ -1296,6 +1304,16 @@ def records_of(records: Iterable[Record], key: Key) -> list[Record]:
         elif r["event_type"] in SHARED and r["cluster"] == key[0]:
             shared.append(r)
     return sorted([*in_order(own), *in_order(shared)], key=_level)
+
+
+def topic_for(key: Key, params: Mapping[str, Any], configured: Sequence[str] = ()) -> Topic:
+    """What judges a key: a topic of Pulsar, or a partition of Kafka."""
+    from tests.reference import groups
+
+    cluster, name = key
+    if name is None or groups.is_kafka(name):
+        return groups.Partition(cluster, name, params, configured)
+    return Topic(cluster, name, params, configured)
 
 
 def play(topic: Topic, records: Sequence[Record], until_ms: int | None = None) -> None:
@@ -1322,7 +1340,7 @@ def judge(
     """Rows by table after all records, with every key's clock moved on to `until_ms`."""
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
     for key in keys_of(records):
-        topic = Topic(*key, params, configured)
+        topic = topic_for(key, params, configured)
         play(topic, records_of(records, key), until_ms)
         for table, found in topic.rows.items():
             rows[table].extend(found)

@@ -14,7 +14,7 @@ KINDS = (
     "reads_paused", "reads_resumed", "throttle_receipt", "send_timeout", "dispatch", "ack",
     "entry_read", "entry_released", "replay_queued", "entry_invalidated", "cursor_state",
     "cursor_deleted", "ledger_state", "ledger_deleted", "produce_batch", "producer_id_assigned",
-    "policy", "gap",
+    "policy", "gap", "group_state",
 )
 _OTHERS = (
     "source_feed", "ts_wall_ms", "cnx_id", "supports_throttle", "io_thread", "producer_id",

@@ -47,8 +47,9 @@ KINDS = (
     *("added",) * 18, *("state",) * 4, *("roll",) * 4, *("poll",) * 8, "deleted", "deleted",
     *("move",) * 8, *("jump",) * 4, "gone", *("ack",) * 5, *("upto",) * 3, *("created",) * 4,
     "closed", *("topic",) * 3, *("namespace",) * 3, *("broker",) * 4, "late", "everywhere",
-    "other", "started", "stray", *("gap",) * 2,
+    "other", "started", "stray", *("gap",) * 2, *("kafka",) * 24,
 )
+GROUPS = ("g", "h", "g", "\u00e9")
 SIZES = (100, 100, 1, 0, 7, 1000, 589, 2345)
 LIMITS = (1000, 100_000, -1, 2500, 10_000, 30_000, -1, 300, 0, 250.5, None, 100_000, 1)
 SECONDS = (2, 3, 5, 8, 20, 60, 3, 1, 0, -1, 2.5, None)
@@ -112,6 +113,9 @@ class _Writer(WallWriter):
         self._topics = [_Topic(name, {}, {}) for name in topics]
         self._next_ledger = 3
         self._count = 0
+        self._log = [0, 0]
+        """Start and end of Kafka's log."""
+        self._offsets: dict[str, int] = {}
 
     def step(self, kind: str, a: int, b: int, c: int) -> None:
         """One thing that happens; `a`, `b`, `c` choose among its possibilities."""
@@ -122,7 +126,7 @@ class _Writer(WallWriter):
             "closed": self._closed, "topic": self._topic, "namespace": self._namespace,
             "broker": self._broker, "late": self._late, "everywhere": self._everywhere,
             "other": self._other, "started": self._started, "stray": self._stray,
-            "gap": self._gap,
+            "gap": self._gap, "kafka": self._kafka,
         }
         index = a % len(self._topics)
         # a topic mostly has one broker
@@ -313,6 +317,45 @@ class _Writer(WallWriter):
             broker, "ack", topic=t.name, subscription=name, ledger_id=ledger, entry_id=entry,
             ack_cumulative=True,
         )
+
+    # -- Kafka -----------------------------------------------------------------------------------
+
+    def _kafka(self, broker: str, t: _Topic, b: int, c: int) -> None:
+        """A poll of a partition, or an end of something."""
+        log, name = self._log, GROUPS[b % len(GROUPS)]
+        place = {"topic": "orders", "partition": 0}
+        if c == 20:
+            log[:] = [0, b]
+            self.put(broker, "ledger_deleted", **place, ledger_id=0)
+        if c in (20, 21):
+            self._offsets.pop(name, None)
+            self.put(broker, "cursor_deleted", **place, subscription=name)
+        elif c == 22:
+            self._offsets.pop(name, None)
+            self.put(broker, "group_state", **place, subscription=name,
+                     group_state=("no_offset", "known")[b % 2])
+        elif c == 23:
+            self.put(broker, "group_state", subscription=name,
+                     group_state=("unknown_group", "share_group", "known")[b % 3])
+        elif c == 19:
+            log[1] = max(log[1] - 3, 0)
+        else:
+            log[1] += (0, 0, 1, 5, 40)[c % 5]
+            if c % 4 == 0:
+                log[0] = min(log[0] + 3 * b, log[1])
+            self.put(
+                broker, "ledger_state", **place, ledger_id=0, ledger_entries=log[1],
+                ledger_bytes=(0, 7, 100)[b % 3] * log[1], log_start=None if c == 18 else log[0],
+            )
+            at = self._offsets.get(name, log[0])
+            at = (at, at, at + 2, at - 5, log[1], log[1] + 4, log[0] - 2)[(b + c) % 7]
+            self._offsets[name] = at = max(at, 0)
+            age = (0, 700, 60_000, 4000, -90_000_000, 10**13)[c % 6]
+            self.put(
+                broker, "cursor_state", **place, subscription=name, mark_delete=f"0:{at - 1}",
+                publish_time_ms=max(self.now - age, 0) if b % 2 else None,
+                unread=(None, 0, 1, None)[c % 4],
+            )
 
     # -- producers -------------------------------------------------------------------------------
 

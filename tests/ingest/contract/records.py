@@ -56,6 +56,9 @@ _VALUES: dict[str, Any] = {
     "acked_ranges": "55:1..3,56:0..0",
     "expired_messages": 3,
     "problem": "internal.ledgers: is missing",
+    "log_start": 3,
+    "unread": 5,
+    "group_state": "no_offset",
 }
 BASE = ("source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms")
 

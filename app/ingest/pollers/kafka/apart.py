@@ -2,8 +2,9 @@
 
 Some answers of a broker end the process that librdkafka runs in: an offset fetch answered with "not
 coordinator" is a segmentation fault (confluent-kafka-javascript issue 374), and a client that is
-freed on a thread of librdkafka aborts. In a separate process that costs one poll, and calls that
-cannot be cancelled end with the process.
+freed on a thread of librdkafka aborts. In a separate process that costs one poll at most, and calls
+that cannot be cancelled end with the process. If it ends over the offsets of several groups, they
+are requested again one by one, and the one that ends it is left out for some polls.
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ SLICE_S = 0.2
 GRACE_S = 5.0
 """Time after its deadline in which a call may still answer, because the process may have to start.
 """
+LEFT_OUT = 60
+"""Polls for which a group is left out whose answer has ended the process."""
+ASKING = "asking"
 COMMAND = (sys.executable, "-m", "app.ingest.pollers.kafka.apart")
+
+
+class Ended(Unanswered):
+    """The process has ended."""
 
 
 class ClientProcess:
@@ -45,11 +53,28 @@ class ClientProcess:
         self._command = command
         self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._end: Callable[[], Any] = _nothing
+        self._asking: list[str] = []
+        """Groups whose offsets the process is requesting."""
+        self._alone: set[str] = set()
+        self._left_out: dict[str, int] = {}
+        """By group the number of polls before it is requested again."""
 
     def ask(self, topics: Collection[str], groups: Collection[str], deadline: float) -> Answers:
         """See Client.ask; also Unanswered if the process has ended."""
-        answers: Answers = self._call("ask", deadline, topics, groups)
-        return answers
+        self._left_out = {name: left - 1 for name, left in self._left_out.items() if left > 1}
+        while True:
+            self._asking = []
+            try:
+                answers: Answers = self._call(
+                    "ask", deadline, topics, groups, self._alone, set(self._left_out)
+                )
+                return answers
+            except Ended:
+                if len(self._asking) == 1:
+                    self._left_out[self._asking[0]] = LEFT_OUT
+                self._alone |= set(self._asking)
+                if not self._asking or time.monotonic() >= deadline:
+                    raise
 
     def read(
         self, positions: Sequence[Position], logs: Mapping[Place, Log], deadline: float,
@@ -79,16 +104,14 @@ class ClientProcess:
         process, pipe = self._child = self._child or self._start()
         try:
             pipe.send((name, deadline - time.monotonic(), args))
-            while not pipe.poll(SLICE_S):
-                if self._stopping.is_set():
-                    raise Unanswered("stopping")
-                if time.monotonic() > deadline + GRACE_S:
-                    raise Unanswered("no time left in this poll")
-            kind, answer = pipe.recv()
+            kind, answer = self._received(pipe, deadline)
+            while kind == ASKING:
+                self._asking = answer
+                kind, answer = self._received(pipe, deadline)
         except (EOFError, ConnectionError):
             reason = _ended(process)
             self.close()
-            raise Unanswered(reason) from None
+            raise Ended(reason) from None
         except BaseException:
             self.close()
             raise
@@ -97,6 +120,15 @@ class ClientProcess:
         if kind is UserError:
             raise UserError(*answer)
         return answer
+
+    def _received(self, pipe: Connection, deadline: float) -> Any:
+        """The next message of the process."""
+        while not pipe.poll(SLICE_S):
+            if self._stopping.is_set():
+                raise Unanswered("stopping")
+            if time.monotonic() > deadline + GRACE_S:
+                raise Unanswered("no time left in this poll")
+        return pipe.recv()
 
     def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
         parent_end, child_end = Pipe()
@@ -136,6 +168,7 @@ def main(descriptor: int) -> None:
     with Connection(descriptor) as pipe:
         try:
             client = Client(pipe.recv())
+            client.asking = lambda groups: pipe.send((ASKING, groups))
             while True:
                 name, seconds, args = pipe.recv()
                 pipe.send(_answer(client, name, time.monotonic() + seconds, args))
@@ -147,7 +180,8 @@ def _answer(client: Any, name: str, deadline: float, args: tuple[Any, ...]) -> t
     problems: list[str] = []
     try:
         if name == "ask":
-            return None, client.ask(*args, deadline)
+            topics, groups, alone, left_out = args
+            return None, client.ask(topics, groups, deadline, alone, left_out)
         return None, (client.read(*args, deadline, problems), problems)
     except Unanswered as error:
         return Unanswered, error.args

@@ -1,7 +1,8 @@
 """Queries a Kafka cluster for its groups, logs and settings, with a deadline for every wait.
 
-Answers are independent: a missing one is reported, and left out of this poll. The order
-matters: commits are requested before the ends of logs, so that no group is ahead of its log.
+Answers are independent: a missing one is reported, and left out of this poll; what cannot be asked
+about one group, topic or partition costs that one alone. The order matters: commits are requested
+before the ends of logs, so that no group is ahead of its log.
 """
 
 from __future__ import annotations
@@ -26,7 +27,19 @@ from app.config.base import ENV, MASK, SECRET
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.config.kafka_topics import PATTERN
 from app.errors import UserError
-from app.ingest.pollers.kafka.offsets import RETENTION, Answers, Log, Oldest, Place, Position, Topic
+from app.ingest.pollers.kafka.offsets import (
+    EMPTY,
+    NO_OFFSET,
+    RETENTION,
+    SHARE,
+    UNKNOWN,
+    Answers,
+    Log,
+    Oldest,
+    Place,
+    Position,
+    Topic,
+)
 from app.ingest.pollers.polling import Unanswered
 
 AT_ONCE = 200
@@ -63,11 +76,15 @@ class Client:
         self._make_consumer = consumer
         self._admin: Any = None
         self._reasons: list[str] = []
+        self.asking: Callable[[list[str]], None] = lambda groups: None
+        """Called with the groups whose offsets are requested next."""
 
     def ask(
         self, topics: Collection[str], groups: Collection[str], deadline: float,
+        alone: Collection[str] = (), left_out: Collection[str] = (),
     ) -> Answers:
-        """Everything but records; `topics` and `groups` are those of the polls before.
+        """Everything but records; `topics` and `groups` are those of the polls before. Groups of
+        `alone` are requested one by one, those of `left_out` not at all.
 
         Raises Unanswered if there is no answer at all. Returns before `deadline` (monotonic).
         """
@@ -78,7 +95,7 @@ class Client:
             listed = {name for name in self._listed(admin, deadline) if wanted(name)}
             self._topics(admin, listed, {name for name in topics if wanted(name)}, answers,
                          deadline)
-            self._groups(admin, groups, answers, deadline)
+            self._groups(admin, groups, answers, deadline, alone, left_out)
             self._logs(admin, answers, deadline)
             if self._settings.retention_as_quota:
                 self._retention(admin, answers, deadline)
@@ -107,7 +124,7 @@ class Client:
                 "group.id": "weir", **self._options(),
                 "enable.auto.commit": False, "enable.auto.offset.store": False,
                 "enable.partition.eof": True, "auto.offset.reset": "earliest",
-                "isolation.level": "read_uncommitted", "queued.min.messages": 1,
+                "isolation.level": "read_committed", "queued.min.messages": 1,
                 "fetch.message.max.bytes": FETCH_BYTES, "fetch.wait.max.ms": 100,
             })
         except KafkaException as error:
@@ -145,6 +162,10 @@ class Client:
                 answers.topics[name] = Topic(
                     None if id_ in ("None", _NO_ID) else id_,
                     tuple(sorted(each.id for each in topic.partitions)),
+                    tuple(sorted(
+                        each.id for each in topic.partitions
+                        if each.leader is None or each.leader.id < 0
+                    )),
                 )
             elif error.code() == _GONE and name not in listed:
                 (answers.gone if name in known else answers.absent).add(name)
@@ -152,19 +173,29 @@ class Client:
                 self._problem(answers, f"topic {name}", error)
 
     def _groups(
-        self, admin: Any, known: Collection[str], answers: Answers, deadline: float
+        self, admin: Any, known: Collection[str], answers: Answers, deadline: float,
+        alone: Collection[str], left_out: Collection[str],
     ) -> None:
         wanted = self._settings.wants_group
-        names = {name for name in known if wanted(name)}
-        names |= {name for name in self._settings.groups if not name.startswith(PATTERN)}
+        named = {name for name in self._settings.groups if not name.startswith(PATTERN)}
+        listed: set[str] = set()
         try:
             timeout = self._timeout(deadline)
             found = self._wait(admin.list_consumer_groups(request_timeout=timeout), timeout)
-            names |= {group.group_id for group in found.valid if wanted(group.group_id)}
+            listed = {group.group_id for group in found.valid if wanted(group.group_id)}
+            answers.listed = not found.errors
             for each in found.errors:
                 self._problem(answers, "the list of groups", getattr(each, "args", [each])[0])
         except KafkaException as failed:
             self._problem(answers, "the list of groups", failed.args[0])
+        if "" in listed:  # the broker takes commits under it; no client asks for them
+            answers.states[""] = EMPTY
+        names = {name for name in known if wanted(name)} | named | listed
+        answers.problems += [
+            f"group {name}: its offsets ended the client's process; they are requested again later"
+            for name in sorted(names & set(left_out))
+        ]
+        names -= {"", *left_out}
 
         def offsets(some: list[str], timeout: float) -> dict[str, Any]:
             return {
@@ -173,31 +204,63 @@ class Client:
                 )[name] for name in some
             }
 
-        for name, group, error in self._each(
-            sorted(names), offsets, "group", answers, deadline
-        ):
-            if error is None:
-                self._offsets(name, group.topic_partitions or [], answers)
-            elif error.code() in _NO_GROUP:
-                answers.committed[name] = {}
-            else:
-                self._problem(answers, f"group {name}", error)
+        several, one_by_one = sorted(names - set(alone)), sorted(names & set(alone))
+        for some, most in ((several, AT_ONCE), (one_by_one, 1)):
+            for name, group, error in self._each(some, offsets, "group", answers, deadline, most):
+                if error is None:
+                    self._offsets(name, group.topic_partitions or [], answers)
+                elif error.code() in _NO_GROUP:
+                    answers.committed[name] = {}
+                else:
+                    self._problem(answers, f"group {name}", error)
+        self.asking([])
+        self._without_offsets(admin, named, listed, answers, deadline)
 
     def _offsets(self, group: str, partitions: Iterable[Any], answers: Answers) -> None:
-        """The offsets of one group; one with an error leaves the group unanswered."""
+        """The offsets of one group."""
         offsets = {}
         for each in partitions:
+            place = Place(each.topic, each.partition)
             if each.error is not None:
-                self._problem(answers, f"group {group}", each.error)
-                return
-            if each.offset >= 0:
-                offsets[Place(each.topic, each.partition)] = int(each.offset)
+                self._problem(answers, f"group {group} in {place.text}", each.error)
+                answers.unanswered.add((group, place))
+            elif each.offset >= 0:
+                offsets[place] = int(each.offset)
         answers.committed[group] = offsets
 
+    def _without_offsets(
+        self, admin: Any, named: set[str], listed: set[str], answers: Answers, deadline: float
+    ) -> None:
+        """States of groups that have no offset at all, and of those that have none by nature."""
+        if not answers.listed:
+            return
+        failed = {group for group, _ in answers.unanswered}
+        for name, offsets in answers.committed.items():
+            if not offsets and name not in failed and name in listed:
+                answers.states[name] = NO_OFFSET
+        lacking = named - listed
+        few = len(listed) <= AT_ONCE
+        try:
+            # Share groups are in no list of consumer groups. The older list describes each group.
+            found = admin.list_groups(timeout=self._timeout(deadline)) if few or lacking else []
+        except (KafkaException, Unanswered) as error:
+            answers.problems.append(f"the list of all groups: {error}")
+            answers.listed = False
+            return
+        others = {group.id for group in found if self._settings.wants_group(group.id)} - listed
+        for name in lacking | others:
+            if not answers.committed.get(name):
+                answers.states[name] = SHARE if name in others else UNKNOWN
+
     def _logs(self, admin: Any, answers: Answers, deadline: float) -> None:
-        places = sorted(
-            Place(name, n) for name, topic in answers.topics.items() for n in topic.partitions
+        # A request for many partitions waits for the leader of each.
+        leaderless = sorted(
+            Place(name, n) for name, topic in answers.topics.items() for n in topic.leaderless
         )
+        answers.problems += [f"partition {place.text}: has no leader" for place in leaderless]
+        places = sorted({
+            Place(name, n) for name, topic in answers.topics.items() for n in topic.partitions
+        } - set(leaderless))
         ends: list[dict[Place, int]] = []
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
             def offsets(some: list[Place], timeout: float, spec: Any = spec) -> dict[Place, Any]:
@@ -236,20 +299,25 @@ class Client:
 
     def _each(
         self, items: Sequence[K], ask: Callable[[list[K], float], Mapping[K, Any]], what: str,
-        answers: Answers, deadline: float,
+        answers: Answers, deadline: float, most: int = AT_ONCE,
     ) -> Iterator[tuple[K, Any, Any]]:
         """Item, answer and error of every request, several at a time."""
         left = iter(items)
-        while some := list(islice(left, AT_ONCE)):
+        while some := list(islice(left, most)):
             try:
                 timeout = self._timeout(deadline)
             except Unanswered as error:
                 answers.problems.append(f"{what} {some[0]} and those after it: {error}")
                 return
+            if what == "group":
+                self.asking([str(item) for item in some])
             try:
                 futures = ask(some, timeout)
-            except KafkaException as error:
-                yield from ((item, None, error.args[0]) for item in some)
+            except (KafkaException, ValueError, TypeError) as error:
+                if len(some) > 1:  # which of them it is shows when they are asked one by one
+                    yield from self._each(some, ask, what, answers, deadline, 1)
+                else:
+                    yield some[0], None, _as_kafka_error(error)
                 continue
             for item in some:
                 try:
@@ -321,6 +389,14 @@ class Client:
         return " ".join(text.split())[:300]
 
 
+def _as_kafka_error(error: Exception) -> Any:
+    """What the client said of a request that it did not send."""
+    first = error.args[0] if error.args else str(error)
+    if isinstance(first, KafkaError):
+        return first
+    return KafkaError(KafkaError._INVALID_ARG, str(first))
+
+
 class _Reading:
     """One read of several partitions, each from one position."""
 
@@ -348,7 +424,7 @@ class _Reading:
                 self._take(message)
         for place in list(self._left):
             if self._so_far[place].messages:
-                self._done(place)
+                self._done(place, whole=False)
 
     def _take(self, message: Any) -> None:
         if message.topic() is None or message.partition() is None:
@@ -363,7 +439,7 @@ class _Reading:
                 self._problems.append(f"reading {place.text}: {self._brief(error)}")
                 del self._left[place]
             else:
-                self._done(place)
+                self._done(place, whole=True)
             return
         kind, at = message.timestamp()
         earlier = self._so_far[place]
@@ -378,9 +454,9 @@ class _Reading:
         self._so_far[place] = so_far
         last = message.offset() >= self._logs[place].end - 1
         if last or so_far.messages >= SAMPLE or so_far.size >= FETCH_BYTES:
-            self._done(place)
+            self._done(place, whole=last)
 
-    def _done(self, place: Place) -> None:
+    def _done(self, place: Place, whole: bool) -> None:
         position = self._left.pop(place)
-        self._found[position] = self._so_far[place]
+        self._found[position] = self._so_far[place]._replace(whole=whole)
         self._consumer.pause([TopicPartition(*place)])

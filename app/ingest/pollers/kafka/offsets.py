@@ -23,6 +23,14 @@ EVICTS = "consumer_backlog_eviction"
 """Policy of a quota derived from a retention: Kafka deletes, and blocks no producer."""
 RETENTION = ("cleanup.policy", "retention.ms", "retention.bytes")
 """Settings of a topic that are requested."""
+LONGEST_S = 10**9
+"""A retention above this is none: Long.MAX_VALUE ms are 292 million years."""
+NO_OFFSET, UNKNOWN, SHARE, EMPTY, KNOWN = (
+    "no_offset", "unknown_group", "share_group", "empty_id", "known",
+)
+"""States of a group without an offset, and the one that ends such a state."""
+NAMELESS = '""'
+"""How the group with the empty id is shown."""
 MOST_READ = 64
 """Largest number of reads in the mean size of a partition."""
 _MOST = 2**63 - 1
@@ -53,6 +61,8 @@ class Topic(NamedTuple):
 
     id: str | None
     partitions: tuple[int, ...]
+    leaderless: tuple[int, ...] = ()
+    """Those of them that no broker leads."""
 
 
 class Log(NamedTuple):
@@ -68,6 +78,8 @@ class Oldest(NamedTuple):
     time_ms: int | None = None
     messages: int = 0
     size: int = 0
+    whole: bool = False
+    """Whether the read came to the end of the log, so that `messages` is all there is."""
 
 
 class Position(NamedTuple):
@@ -89,6 +101,12 @@ class Answers:
     """Topics that the settings name and Kafka lacks."""
     committed: dict[str, dict[Place, int]] = field(default_factory=dict)
     """By group its offsets; empty for a group that has none, or is gone."""
+    unanswered: set[tuple[str, Place]] = field(default_factory=set)
+    """Offsets that were answered with an error."""
+    states: dict[str, str] = field(default_factory=dict)
+    """By group, as a whole, its state if it has no offset at all."""
+    listed: bool = False
+    """Whether the list of groups is complete, so that `states` are."""
     logs: dict[Place, Log] = field(default_factory=dict)
     settings: dict[str, dict[str, str | None]] = field(default_factory=dict)
     """By topic the settings of RETENTION."""
@@ -121,12 +139,14 @@ class Known:
     mean: float | None = None
     """Bytes of a message, by those that were read."""
     reads: int = 0
+    without: tuple[str, ...] = ()
+    """Those of `groups` that have no offset here, but elsewhere in the topic."""
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain JSON."""
         return {
             "topic_id": self.topic_id, "groups": list(self.groups), "mean": self.mean,
-            "reads": self.reads,
+            "reads": self.reads, "without": list(self.without),
         }
 
     @classmethod
@@ -136,6 +156,7 @@ class Known:
         return cls(
             value["topic_id"], tuple(str(name) for name in value["groups"]),
             None if mean is None else float(mean), int(value["reads"]),
+            tuple(str(name) for name in value.get("without", ())),
         )
 
 
@@ -167,19 +188,20 @@ class Mapped:
     gone: set[Place] = field(default_factory=set)
     skipped: set[Place] = field(default_factory=set)
     """Partitions that this poll leaves out."""
-    lost: dict[tuple[str, Place, int], int] = field(default_factory=dict)
-    """By group, partition and committed offset: unread messages that retention deleted."""
+    states: dict[str, str] = field(default_factory=dict)
+    """States of whole groups after this poll."""
     problems: list[str] = field(default_factory=list)
 
 
 def map_answers(
     answers: Answers, before: Mapping[Place, Known], policies: Mapping[str, dict[str, Any]],
-    rules: Rules,
+    rules: Rules, states: Mapping[str, str] | None = None,
 ) -> Mapped:
-    """The records of one poll; `before` and `policies` are the state after earlier polls."""
+    """The records of one poll; `before`, `policies` and `states` are those of earlier polls."""
     mapping = _Mapping(answers, before, rules)
     mapping.policies(policies)
     mapping.partitions()
+    mapping.whole_groups(states or {})
     mapped = mapping.mapped
     mapped.records += mapping.deletions + mapping.states
     return mapped
@@ -195,6 +217,11 @@ class _Mapping:
         self._positions = answers.positions()
         self._read = _by_place(answers.read)
         self._oldest = _by_place(answers.oldest)
+        self._reads = {
+            group: {place.topic for place in offsets}
+            for group, offsets in answers.committed.items()
+        }
+        """By group the topics in which it has offsets."""
         means: dict[str, list[float]] = {}
         for place, known in before.items():
             if known.mean is not None:
@@ -289,34 +316,51 @@ class _Mapping:
         # Whole bytes per message: what is left over of a division would count as unread.
         self._state(
             "ledger_state", place, ledger_id=LEDGER, ledger_entries=log.end,
-            ledger_bytes=min(size * log.end, _MOST),
+            ledger_bytes=min(size * log.end, _MOST), log_start=log.start,
         )
-        groups = []
-        for group in known.groups:
-            offsets = committed.get(group)
-            if not self._rules.wants_group(group) or (offsets is not None and place not in offsets):
+        groups, without = [], []
+        for group in sorted({*known.groups, *committed}):
+            had = group in known.groups and group not in known.without
+            if not self._rules.wants_group(group):
+                if group in known.groups:
+                    self._deletion("cursor_deleted", place, subscription=group)
+            elif group not in committed or (group, place) in self._answers.unanswered:
+                groups += [group] * (group in known.groups)
+                without += [group] * (group in known.without)
+            elif place in committed[group]:
+                groups.append(group)
+                self._cursor(place, group, committed[group][place])
+            elif had or (group in known.groups and place.topic not in self._reads[group]):
+                # An offset that is gone is one poll's news; the next one states its absence.
                 self._deletion("cursor_deleted", place, subscription=group)
-            elif offsets is None:
+            elif place.topic in self._reads[group]:
                 groups.append(group)
-        for group in sorted(committed):
-            offset = committed[group].get(place)
-            if offset is not None:
-                groups.append(group)
-                self._cursor(place, log, group, offset)
+                without.append(group)
+                self._state("group_state", place, subscription=group, group_state=NO_OFFSET)
         self.mapped.known[place] = Known(
-            self._answers.topics[place.topic].id, tuple(groups), mean, reads
+            self._answers.topics[place.topic].id, tuple(groups), mean, reads, tuple(without)
         )
 
-    def _cursor(self, place: Place, log: Log, group: str, offset: int) -> None:
+    def whole_groups(self, before: Mapping[str, str]) -> None:
+        """States of groups that have no offset anywhere; those that are over are ended once."""
+        found = self._answers.states
+        over = {group: KNOWN for group in before if self._answers.listed and group not in found}
+        for group, state in sorted({**over, **found}.items()):
+            self.states.append(self._common(
+                "group_state", self._rules.broker, subscription=group or NAMELESS,
+                group_state=state,
+            ))
+        self.mapped.states = {g: s for g, s in {**before, **found}.items() if g not in over}
+
+    def _cursor(self, place: Place, group: str, offset: int) -> None:
         position = self._positions.get((group, place))
         found = self._answers.oldest.get(position) if position is not None else None
-        time_ms = found.time_ms if found is not None else None
         self._state(
             "cursor_state", place, subscription=group, durable=True,
-            mark_delete=f"{LEDGER}:{offset - 1}", publish_time_ms=time_ms,
+            mark_delete=f"{LEDGER}:{offset - 1}",
+            publish_time_ms=found.time_ms if found is not None else None,
+            unread=found.messages if found is not None and found.whole else None,
         )
-        if offset < log.start:
-            self.mapped.lost[group, place, offset] = log.start - offset
 
     def _mean(self, place: Place, known: Known) -> tuple[float | None, int]:
         """Bytes of a message after this poll's reads, and the number of reads it is the mean of."""
@@ -368,7 +412,7 @@ def limits_of(settings: Mapping[str, str | None]) -> dict[str, Any]:
     quotas = {}
     if "delete" in cleanup:
         age, size = (_number(settings, name) for name in ("retention.ms", "retention.bytes"))
-        if age is not None:
+        if age is not None and age // 1000 <= LONGEST_S:
             # A limit of 0 s would be none.
             quotas["message_age"] = {"limitTime": max(age // 1000, 1), "policy": EVICTS}
         if size is not None:

@@ -12,6 +12,7 @@ from app.errors import UserError
 from app.ingest.pollers.kafka.apart import ClientProcess
 from app.ingest.pollers.kafka.offsets import (
     FEED,
+    NAMELESS,
     Answers,
     Known,
     Mapped,
@@ -24,6 +25,8 @@ from app.ingest.pollers.kafka.offsets import (
 from app.ingest.pollers.polling import SHOWN, Begun, Polling, Report, Unanswered
 from app.ingest.pollers.spool import Spool
 
+STATES = "states"
+"""States of whole groups, in the memory of the spool."""
 HINT = "options and timeout_ms decide this"
 RIGHTS = "the user of options needs more rights; groups, topics and retention_as_quota ask for less"
 
@@ -54,7 +57,6 @@ class Poller(Polling):
         self._turn: dict[Place, int] = {}
         """By partition the poll that read it last."""
         self._polls = 0
-        self._lost: dict[tuple[str, Place, int], int] = {}
 
     def check(self) -> None:
         """UserError for a cluster that does not answer or refuses this user; writes nothing."""
@@ -64,7 +66,10 @@ class Poller(Polling):
             answers = self._client.ask((), (), deadline)
         except Unanswered as error:
             raise UserError(f"{WHERE}: {servers}: {error}\n{HINT}") from None
-        if answers.refused:
+        some = answers.logs and (answers.committed or answers.states)
+        if self._settings.retention_as_quota:
+            some = some and answers.settings
+        if answers.refused and not some:  # what one group or topic refuses, the polls report
             raise UserError(f"{WHERE}: {servers}: {answers.refused[0]}\n{RIGHTS}")
 
     def close(self) -> None:
@@ -88,12 +93,15 @@ class Poller(Polling):
         if self._settings.publish_times:
             self._read(answers, begun.deadline)
         answers.polled_ms = begun.clock_ms()
-        mapped = map_answers(answers, before, memory.policies, self._rules)
+        states = memory.extra.get(STATES, {})
+        mapped = map_answers(answers, before, memory.policies, self._rules, states)
         memory.topics = {place.text: known for place, known in mapped.known.items()}
         memory.policies = mapped.policies
+        memory.extra[STATES] = mapped.states
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
         path = self._commit(begun.now_ms, mapped.records)
         self._report(report, answers, mapped)
+        self._say_states({g: s for g, s in mapped.states.items() if states.get(g) != s})
         return path
 
     def _read(self, answers: Answers, deadline: float) -> None:
@@ -108,7 +116,14 @@ class Poller(Polling):
             # Where only marks of transactions were found, there may be a record by now.
             if same and (oldest.messages or answers.logs[place].end == end):
                 kept[position] = self._oldest[position]
-        new = sorted(wanted - kept.keys(), key=lambda p: (self._turn.get(p.place, 0), p))
+
+        def turn(position: Position) -> tuple[int, Position]:
+            return self._turn.get(position.place, 0), position
+
+        # Compaction may have removed what was read.
+        new = [*sorted(wanted - kept.keys(), key=turn), *sorted(
+            (position for position in kept if _is_compacted(answers, position.place)), key=turn
+        )]
         deadline = min(deadline, time.monotonic() + self._settings.timeout_ms / 1000)
         with suppress(Unanswered):
             answers.read = self._client.read(
@@ -119,7 +134,12 @@ class Poller(Polling):
             self._turn[place] = self._polls
             kept[position] = (answers.topics[place.topic].id, answers.logs[place].end, oldest)
         self._oldest = kept
-        answers.oldest = {position: oldest for position, (_, _, oldest) in kept.items()}
+        answers.oldest = {
+            position: oldest._replace(
+                whole=oldest.whole and end == answers.logs[position.place].end
+            )
+            for position, (_, end, oldest) in kept.items()
+        }
 
     def _report(self, report: Report, answers: Answers, mapped: Mapped) -> None:
         report.records = len(mapped.records)
@@ -130,11 +150,16 @@ class Poller(Polling):
         report.problems += answers.problems
         report.problems += [f"topic {name}: does not exist" for name in sorted(answers.absent)]
         report.problems += mapped.problems
-        new = sorted(mapped.lost.keys() - self._lost.keys())
-        self._lost = mapped.lost
+
+    def _say_states(self, new: dict[str, str]) -> None:
+        """Groups that have no offset at all, once each."""
+        shown = ", ".join(f"{g or NAMELESS} ({s})" for g, s in sorted(new.items())[:SHOWN])
+        more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
         if new:
-            shown = ", ".join(
-                f"{mapped.lost[each]} of {each[0]} in {each[1].text}" for each in new[:SHOWN]
-            )
-            more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
-            self._say(f"{FEED}: messages were deleted before a group read them: {shown}{more}")
+            self._say(f"{FEED}: groups without an offset: {shown}{more}")
+
+
+def _is_compacted(answers: Answers, place: Place) -> bool:
+    """Whether a topic may be compacted: by its settings, or if they are not known."""
+    settings = answers.settings.get(place.topic)
+    return settings is None or "compact" in (settings.get("cleanup.policy") or "")

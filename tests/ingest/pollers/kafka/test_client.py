@@ -31,6 +31,26 @@ while True:
 """
 
 
+CRASHING = """
+import os, sys
+from multiprocessing.connection import Connection
+from app.ingest.pollers.kafka.apart import ASKING
+from app.ingest.pollers.kafka.offsets import Answers
+pipe = Connection(int(sys.argv[1]))
+pipe.recv()
+while True:
+    name, seconds, (topics, groups, alone, left_out) = pipe.recv()
+    asked = sorted(set(groups) - set(left_out))
+    together = [group for group in asked if group not in alone]
+    for some in [together, *([group] for group in asked if group in alone)]:
+        pipe.send((ASKING, some))
+        if "bad" in some:
+            os.abort()
+    pipe.send((ASKING, []))
+    pipe.send((None, Answers(committed={group: {} for group in asked})))
+"""
+
+
 def settings(**options: str) -> KafkaGroupsSettings:
     (port,) = free_ports(1)
     return KafkaGroupsSettings(
@@ -101,6 +121,19 @@ def test_a_segmentation_fault_costs_one_poll(client: ClientProcess) -> None:
     )
     assert "the list of topics" in ask(client)
     assert client.pid not in (None, first)
+
+
+def test_a_group_whose_answer_ends_the_process_costs_that_group_alone() -> None:
+    client = ClientProcess(settings(), command=(sys.executable, "-c", CRASHING))
+    groups = ["a", "bad", "c"]
+    try:
+        answers = client.ask((), groups, time.monotonic() + 120)
+        assert set(answers.committed) == {"a", "c"}
+        pid = client.pid
+        assert set(client.ask((), groups, time.monotonic() + 60).committed) == {"a", "c"}
+        assert client.pid == pid, "it is not requested at once again"
+    finally:
+        client.close()
 
 
 def test_a_process_that_dies_over_a_call_is_noticed(silent: ClientProcess) -> None:

@@ -21,7 +21,10 @@ from tests.ingest.pollers.kafka.answers import (
     of_kind,
 )
 
-FULL = ["ledger_state", "cursor_state", "cursor_state", "ledger_state", "cursor_state"]
+FULL = [
+    "ledger_state", "cursor_state", "cursor_state", "ledger_state", "cursor_state", "group_state",
+]
+"""`slow` has an offset in the first partition alone."""
 
 
 def test_a_partition_is_an_open_ledger() -> None:
@@ -30,8 +33,8 @@ def test_a_partition_is_an_open_ledger() -> None:
     # 30 bytes in each of the two messages that were read; the other partition takes no mean yet.
     assert of_kind(
         done, "ledger_state", "topic", "partition", "ledger_id", "ledger_entries", "ledger_bytes",
-        "ledger_close_ms",
-    ) == [("orders", 0, 0, 100, 3000, None), ("orders", 1, 0, 50, 0, None)]
+        "log_start", "ledger_close_ms",
+    ) == [("orders", 0, 0, 100, 3000, 10, None), ("orders", 1, 0, 50, 0, 0, None)]
     assert of_kind(
         done, "cursor_state", "partition", "subscription", "mark_delete", "publish_time_ms",
         "durable",
@@ -43,9 +46,10 @@ def test_a_partition_is_an_open_ledger() -> None:
         ("kafka_groups", "east", "k1")
     }
     assert done.known == {
-        P0: Known("id1", ("fast", "slow"), 30.0, 1), P1: Known("id1", ("fast",), None, 0)
+        P0: Known("id1", ("fast", "slow"), 30.0, 1),
+        P1: Known("id1", ("fast", "slow"), None, 0, ("slow",)),
     }
-    assert (done.gone, done.skipped, done.lost, done.problems) == (set(), set(), {}, [])
+    assert (done.gone, done.skipped, done.problems) == (set(), set(), [])
 
 
 def test_bytes_are_whole_per_message() -> None:
@@ -95,7 +99,7 @@ def test_what_retention_deleted_unread() -> None:
     )
     assert set(given.positions().values()) == {Position(P0, 10)}
     done = mapped(given)
-    assert done.lost == {("slow", P0, 4): 6}
+    assert of_kind(done, "ledger_state", "log_start")[0] == (10,)
     # The cursor stands where it was committed; the time is that of the oldest record still there.
     assert of_kind(done, "cursor_state", "subscription", "mark_delete", "publish_time_ms") == [
         ("fast", "0:9", AT - 500), ("slow", "0:3", AT - 500)
@@ -110,9 +114,9 @@ def test_only_lagging_groups_have_a_position() -> None:
 def test_groups_that_are_gone() -> None:
     before = mapped(answers()).known
     done = mapped(answers(committed={"fast": {P0: 100}, "slow": {}}), before)
-    assert kinds(done) == [*["cursor_deleted"] * 2, "ledger_state", "cursor_state", "ledger_state"]
+    assert kinds(done) == [*["cursor_deleted"] * 3, "ledger_state", "cursor_state", "ledger_state"]
     assert of_kind(done, "cursor_deleted", "partition", "subscription") == [
-        (0, "slow"), (1, "fast")
+        (0, "slow"), (1, "fast"), (1, "slow")
     ]
     assert done.known[P0].groups == ("fast",)
     again = mapped(answers(committed={"fast": {P0: 100}, "slow": {}}), done.known)
@@ -123,8 +127,8 @@ def test_no_deletion_follows_from_a_failure() -> None:
     before = mapped(answers()).known
     # A group that did not answer stays, wherever it was.
     done = mapped(answers(committed={"slow": {P0: 41}}), before)
-    assert set(kinds(done)) == {"ledger_state", "cursor_state"}
-    assert done.known[P0].groups == ("fast", "slow") and done.known[P1].groups == ("fast",)
+    assert set(kinds(done)) == {"ledger_state", "cursor_state", "group_state"}
+    assert done.known[P0].groups == done.known[P1].groups == ("fast", "slow")
     # A partition without offsets, and a topic that did not answer, are left out.
     done = mapped(answers(logs={P1: Log(0, 50)}), before)
     assert {record["partition"] for record in done.records} == {1}
@@ -137,14 +141,14 @@ def test_topics_that_are_gone() -> None:
     before = mapped(answers()).known
     done = mapped(answers(topics={}, logs={}, committed={"fast": {}}, gone={"orders"}), before)
     assert kinds(done) == [
-        "ledger_deleted", "cursor_deleted", "cursor_deleted", "ledger_deleted", "cursor_deleted",
+        *["ledger_deleted", "cursor_deleted", "cursor_deleted"] * 2,
     ]
     assert (done.known, done.gone) == ({}, {P0, P1})
     # Made anew: of the old one everything is gone, and the next poll tells what is there now.
     anew = answers(topics={"orders": Topic("id2", (0,))})
     done = mapped(anew, before)
     assert kinds(done) == [
-        "ledger_deleted", "cursor_deleted", "cursor_deleted", "ledger_deleted", "cursor_deleted",
+        *["ledger_deleted", "cursor_deleted", "cursor_deleted"] * 2,
     ]
     assert (done.known, done.skipped) == ({}, set())
     done = mapped(anew, done.known)
@@ -158,7 +162,9 @@ def test_what_is_no_longer_asked_for_is_told_as_gone() -> None:
     before = mapped(answers()).known
     only = replace(RULES, wants_group=lambda name: name == "fast")
     done = mapped(answers(committed={"fast": {P0: 100, P1: 50}}), before, rules=only)
-    assert of_kind(done, "cursor_deleted", "partition", "subscription") == [(0, "slow")]
+    assert of_kind(done, "cursor_deleted", "partition", "subscription") == [
+        (0, "slow"), (1, "slow")
+    ]
     none = replace(RULES, wants_topic=lambda _: False)
     done = mapped(answers(topics={}, logs={}), before, rules=none)
     assert set(kinds(done)) == {"ledger_deleted", "cursor_deleted"} and done.known == {}
@@ -171,6 +177,9 @@ def test_what_is_no_longer_asked_for_is_told_as_gone() -> None:
     ({**WEEK, "retention.ms": "500"}, {"message_age": 1}),
     ({**WEEK, "cleanup.policy": "compact"}, {}),
     ({**WEEK, "cleanup.policy": "compact, delete"}, {"message_age": 604_800}),
+    ({**WEEK, "retention.ms": str(2**63 - 1)}, {}),
+    ({**WEEK, "retention.ms": "1000000000999"}, {"message_age": 10**9}),
+    ({**WEEK, "retention.ms": "1000000001000"}, {}),
 ])
 def test_retentions(settings: dict[str, str | None], quotas: dict[str, int]) -> None:
     found = limits_of(settings).get("backlog_quota", {})
@@ -212,3 +221,35 @@ def test_a_retention_is_told_when_it_differs() -> None:
 
 def test_places_have_names() -> None:
     assert Place.of_text(P1.text) == P1 and P1.text == "orders/1"
+
+
+def test_a_partition_without_an_offset_is_stated() -> None:
+    """`slow` has an offset in one partition; the other one holds records that it never read."""
+    done = mapped(answers())
+    assert of_kind(done, "group_state", "topic", "partition", "subscription", "group_state") == [
+        ("orders", 1, "slow", "no_offset")
+    ]
+    assert done.known[P1] == Known("id1", ("fast", "slow"), None, 0, ("slow",))
+    assert Known.from_json(json.loads(json.dumps(done.known[P1].as_json()))) == done.known[P1]
+    # It goes on while the group is elsewhere in the topic, and ends with it.
+    again = mapped(answers(), done.known)
+    assert kinds(again) == kinds(done) and again.known[P1] == done.known[P1]
+    over = mapped(answers(committed={"fast": {P0: 100, P1: 50}, "slow": {}}), done.known)
+    assert of_kind(over, "cursor_deleted", "partition", "subscription") == [
+        (0, "slow"), (1, "slow")
+    ]
+    # An offset that is no longer there is news first.
+    gone = mapped(answers(committed={"fast": {P0: 100}, "slow": {P0: 40}}), done.known)
+    assert of_kind(gone, "cursor_deleted", "partition", "subscription") == [(1, "fast")]
+    then = mapped(answers(committed={"fast": {P0: 100}, "slow": {P0: 40}}), gone.known)
+    assert of_kind(then, "group_state", "partition", "subscription") == [(1, "fast"), (1, "slow")]
+
+
+def test_an_offset_that_was_answered_with_an_error_costs_itself_alone() -> None:
+    before = mapped(answers()).known
+    done = mapped(answers(
+        committed={"fast": {P1: 51}, "slow": {P0: 41}}, unanswered={("fast", P0)},
+    ), before)
+    assert of_kind(done, "cursor_deleted") == []
+    assert of_kind(done, "cursor_state", "partition", "subscription") == [(0, "slow"), (1, "fast")]
+    assert done.known[P0].groups == ("fast", "slow")

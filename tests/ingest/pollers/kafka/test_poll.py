@@ -22,7 +22,9 @@ from tests.ingest.pollers.pulsar.documents import valid
 from tests.servers.process import free_ports
 from tests.waiting import wait_for
 
-FULL = ["ledger_state", "cursor_state", "cursor_state", "ledger_state", "cursor_state"]
+FULL = [
+    "ledger_state", "cursor_state", "cursor_state", "ledger_state", "cursor_state", "group_state",
+]
 
 
 class Scripted(ClientProcess):
@@ -83,16 +85,18 @@ def test_a_poll_is_one_whole_file(tmp_path: Path) -> None:
     first = one.poll_once(AT)
     assert kinds(first) == ["policy", *FULL]
     assert {record["ts_wall_ms"] for record in lines(first)} <= set(range(AT, AT + 500))
-    assert [record["seq"] for record in lines(first)] == list(range(6))
-    assert one.last.text().startswith("kafka_groups: 2 partitions polled, 0 skipped, 0 gone, 6 rec")
+    assert [record["seq"] for record in lines(first)] == list(range(7))
+    assert one.last.text().startswith("kafka_groups: 2 partitions polled, 0 skipped, 0 gone, 7 rec")
     # Another process goes on: numbers, what is known, policies.
     one.close()
     two = poller(tmp_path, client)
     second = two.poll_once(AT + 60_000)
-    assert kinds(second) == FULL and lines(second)[0]["seq"] == 6
+    assert kinds(second) == FULL and lines(second)[0]["seq"] == 7
     assert client.asked == [(set(), set()), ({"orders"}, {"fast", "slow"})]
     client.now = answers(committed={"fast": {P0: 100, P1: 50}, "slow": {}})
-    assert kinds(two.poll_once(AT + 120_000)) == ["cursor_deleted", *FULL[:2], *FULL[3:]]
+    assert kinds(two.poll_once(AT + 120_000)) == [
+        "cursor_deleted", "cursor_deleted", *FULL[:2], *FULL[3:5]
+    ]
     assert [file.name for file in sorted(tmp_path.iterdir())] == ["lock", "memory.json", "polls"]
 
 
@@ -111,21 +115,24 @@ def test_a_position_is_read_once(tmp_path: Path) -> None:
     client = Scripted()
     one = poller(tmp_path, client)
     first = one.poll_once(AT)
-    assert [r.get("publish_time_ms") for r in lines(first)] == [None, None, AT - 40, None, None]
-    client.now = answers(read={}, oldest={})
-    assert [r.get("publish_time_ms") for r in lines(one.poll_once(AT + 1))] == [
-        None, None, AT - 40, None, None
+    assert [r.get("publish_time_ms") for r in lines(first)] == [
+        None, None, AT - 40, None, None, None
     ]
-    client.now = answers(committed={"slow": {P0: 41}}, read={}, oldest={})
+    given: dict[str, Any] = {"read": {}, "oldest": {}, "settings": {"orders": WEEK}}
+    client.now = answers(**given)
+    assert [r.get("publish_time_ms") for r in lines(one.poll_once(AT + 1))] == [
+        None, None, None, AT - 40, None, None, None
+    ]
+    client.now = answers(committed={"slow": {P0: 41}}, **given)
     one.poll_once(AT + 2)
     client.now = answers(
-        committed={"slow": {P0: 41}}, read={}, oldest={}, topics={"orders": Topic("id2", (0, 1))}
+        committed={"slow": {P0: 41}}, topics={"orders": Topic("id2", (0, 1))}, **given
     )
     one.poll_once(AT + 3)
     again = one.poll_once(AT + 4)
     p40, p41 = Position(P0, 40), Position(P0, 41)
     assert client.reads == [[p40], [], [p41], [p41], []], "made anew: another record stands there"
-    assert [r.get("publish_time_ms") for r in lines(again)] == [None, AT - 41, None]
+    assert [r.get("publish_time_ms") for r in lines(again)][-4:] == [None, AT - 41, None, None]
     memory = json.loads((tmp_path / "memory.json").read_text())
     assert memory["topics"]["orders/0"]["mean"] == 10
 
@@ -139,8 +146,10 @@ def test_marks_of_transactions_are_looked_behind_when_more_comes(tmp_path: Path)
     client = Empty()
     one = poller(tmp_path, client)
     for end in (100, 100, 102):
-        client.now = answers(logs={P0: Log(10, end)}, read={}, oldest={}, committed={
-            "slow": {P0: 99}})
+        client.now = answers(
+            logs={P0: Log(10, end)}, read={}, oldest={}, committed={"slow": {P0: 99}},
+            settings={"orders": WEEK},
+        )
         assert lines(one.poll_once(AT))[-1].get("publish_time_ms") is None
     assert [len(each) for each in client.reads] == [1, 0, 1]
 
@@ -162,16 +171,69 @@ def test_reads_take_turns_within_the_budget(tmp_path: Path) -> None:
     assert off.reads == [] and kinds(path) == FULL
 
 
-def test_lost_messages_are_said_once(tmp_path: Path) -> None:
+def test_groups_without_an_offset_are_said_once_and_stated_until_they_have_one(
+    tmp_path: Path,
+) -> None:
     client = Scripted()
     said: list[str] = []
     one = poller(tmp_path, client, said)
-    for start in (10, 50, 60):
-        client.now = answers(logs={P0: Log(start, 100)})
-        one.poll_once(AT)
-    assert said == [
-        "kafka_groups: messages were deleted before a group read them: 10 of slow in orders/0"
+    states = []
+    for found in ({"": "empty_id", "typo": "unknown_group"}, {"": "empty_id"}, {}, {}):
+        client.now = answers(states=found, listed=True)
+        states.append([
+            (r["subscription"], r["group_state"]) for r in lines(one.poll_once(AT))
+            if r["event_type"] == "group_state" and "topic" not in r
+        ])
+        one.close()
+        one = poller(tmp_path, client, said)  # what was stated survives a restart
+    nameless = ('""', "empty_id")
+    assert states == [
+        [nameless, ("typo", "unknown_group")], [nameless, ("typo", "known")],
+        [('""', "known")], [],
     ]
+    assert said == [
+        'kafka_groups: groups without an offset: "" (empty_id), typo (unknown_group)'
+    ]
+
+
+def test_a_list_of_groups_that_is_not_whole_ends_no_state(tmp_path: Path) -> None:
+    client = Scripted()
+    one = poller(tmp_path, client)
+    client.now = answers(states={"typo": "unknown_group"}, listed=True)
+    one.poll_once(AT)
+    client.now = answers(listed=False)
+    assert kinds(one.poll_once(AT + 1)) == FULL
+    client.now = answers(listed=True)
+    assert kinds(one.poll_once(AT + 2)) == [*FULL, "group_state"]
+
+
+def test_the_records_after_an_offset_are_counted_while_the_log_stands(tmp_path: Path) -> None:
+    class Whole(Scripted):
+        def read(self, positions: Any, *rest: Any) -> dict[Position, Oldest]:
+            return {p: Oldest(AT, 3, 30, whole=True) for p in positions}
+
+    client = Whole()
+    one = poller(tmp_path, client)
+    counted = []
+    for end in (100, 100, 101):
+        client.now = answers(
+            logs={P0: Log(10, end)}, committed={"slow": {P0: 40}}, read={}, oldest={},
+            settings={"orders": WEEK},
+        )
+        counted.append(lines(one.poll_once(AT))[-1].get("unread"))
+    assert counted == [3, 3, None]
+
+
+def test_a_position_in_a_compacted_topic_is_read_again(tmp_path: Path) -> None:
+    """Compaction may remove the record that stood there; in another topic only retention may."""
+    for policy, reads in (("compact", 3), ("compact,delete", 3), ("delete", 1)):
+        client = Scripted()
+        one = poller(tmp_path / policy, client)
+        for _ in range(3):
+            client.now = answers(
+                read={}, oldest={}, settings={"orders": {**WEEK, "cleanup.policy": policy}})
+            one.poll_once(AT)
+        assert sum(map(len, client.reads)) == reads
 
 
 def test_polling_goes_on_after_failures(tmp_path: Path) -> None:
