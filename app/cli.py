@@ -942,6 +942,24 @@ def explain_subscription(
     _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
+@explain_app.command("group")
+def explain_group(
+    group: Annotated[str, typer.Argument(help="Name of the Kafka consumer group.")],
+    at: At = None,
+    window: Window = None,
+    limit: Limit = 50,
+    cluster: Cluster = None,
+    broker: Broker = None,
+    as_of: AsOf = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> None:
+    """Explain the lag of a Kafka group, what it has lost, and its states."""
+    ask = _ask("group", group, limit=limit, cluster=cluster, broker=broker)
+    _explain(ask, at, window, as_of, config, warehouse, as_json)
+
+
 @alerts_app.command("check")
 def alerts_check(
     config: Config = None,

@@ -10,7 +10,7 @@ from app.errors import UserError
 from app.explain.reader import Reader, used
 from state.engine.documents import full_topic_name
 
-KINDS = ("topic", "connection", "principal", "message", "subscription")
+KINDS = ("topic", "connection", "principal", "message", "subscription", "group")
 PARTITION = "-partition-[0-9]+$"
 
 Tables = dict[str, str]
@@ -29,6 +29,7 @@ THROTTLED = (
 )
 """Rows of throttle_events that concern the topic, by publish, producer or connection."""
 _SUBSCRIPTION = f"{of_topic()} AND t.subscription = $subscription"
+_GROUP = 'list_contains($names, t."group")'
 _CHUNKS = ("chunk_events", "chunk_messages", "incomplete_messages")
 
 DECISIONS: dict[str, Tables] = {
@@ -37,6 +38,7 @@ DECISIONS: dict[str, Tables] = {
         **dict.fromkeys(("producer_throttle", "backlog_evictions", "producer_refusals"),
                         of_topic()),
         "backlog_checks": f"{of_topic()} AND t.rule <> 'within_limits'",
+        **dict.fromkeys(("group_lag", "group_states", "lost_messages"), of_topic()),
         "chunk_events": f"{of_topic()} AND t.outcome <> 'COMPLETE'",
     },
     "connection": dict.fromkeys(("throttle_events", "producer_throttle"),
@@ -45,6 +47,7 @@ DECISIONS: dict[str, Tables] = {
     "message": dict.fromkeys(_CHUNKS, "list_contains($names, t.uuid)"),
     "subscription": dict.fromkeys(
         ("backlog_subscriptions", "backlog_evictions", "chunk_events"), _SUBSCRIPTION),
+    "group": dict.fromkeys(("group_lag", "group_states", "lost_messages"), _GROUP),
 }
 """Tables of single decisions about each kind of entity."""
 LEVELS: dict[str, Tables] = {
@@ -62,13 +65,14 @@ LEVELS: dict[str, Tables] = {
     "message": {},
     "subscription": dict.fromkeys(
         ("chunk_messages", "chunk_state", "incomplete_messages", "cache_reads"), _SUBSCRIPTION),
+    "group": {},
 }
 """Tables of windows and levels about it, and those of routine decisions."""
 ARCHIVED: Tables = {
     "topic": of_topic(), "connection": "list_contains($names, t.cnx_id)",
     "principal": "list_contains($names, regexp_replace(t.principal, '^[^:]*:', ''))",
     "message": "list_contains($names, t.uuid)",
-    "subscription": _SUBSCRIPTION,
+    "subscription": _SUBSCRIPTION, "group": "list_contains($names, t.subscription)",
 }
 """The same entity in the archive."""
 
@@ -202,7 +206,7 @@ def archived(reader: Reader, ask: Ask) -> dict[str, Any] | None:
 def unknown(reader: Reader, ask: Ask) -> UserError | None:
     """The error that names the nearest known entities; None if no entity of the kind is known."""
     columns = {"topic": "topic", "connection": "cnx_id", "principal": "user", "message": "uuid",
-               "subscription": "concat_ws(' ', topic, subscription)"}
+               "subscription": "concat_ws(' ', topic, subscription)", "group": 't."group"'}
     wanted = ask.names[-1] + (f" {ask.subscription}" if ask.subscription else "")
     unions = " UNION ".join(
         f"SELECT DISTINCT {_name_column(table, columns[ask.kind])} AS name FROM {table} AS t"

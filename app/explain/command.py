@@ -15,6 +15,7 @@ from app.explain import (
     changes,
     chunks,
     gaps,
+    groups,
     producer_ids,
     reads,
     throttle_commands,
@@ -100,6 +101,8 @@ def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sent
                   lambda: windows.sentences(reader, ask))
     if ask.kind in ("topic", "subscription"):
         kinds += (lambda: backlog.sentences(reader, ask),)
+    if ask.kind in ("topic", "group"):
+        kinds += (lambda: groups.sentences(reader, ask),)
     if ask.kind == "subscription":
         kinds += (lambda: reads.sentences(reader, ask),)
     if ask.kind in ("topic", "subscription", "message"):

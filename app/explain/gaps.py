@@ -16,6 +16,7 @@ JOBS = {
     "principal": ("producer_ids",),
     "message": ("chunks",),
     "subscription": ("backlog", "chunks", "entry_cache"),
+    "group": ("backlog",),
 }
 """The jobs that decide about each kind of entity."""
 _BEGIN = "coalesce(t.gap_from_wall_ms, t.ts_wall_ms)"

@@ -120,7 +120,9 @@ def _shown(table: str) -> list[str]:
 def row_of(table: str, values: Mapping[str, Any]) -> Row:
     """A row with its key and the statement that returns it."""
     job = TABLES[table].job
-    names = DECLARED[job].row_key if job else OTHER_KEYS.get(table, EVENT_KEY)
+    names = OTHER_KEYS.get(table, EVENT_KEY)
+    if job:
+        names = (*DECLARED[job].row_key, *TABLES[table].more_key)
     key = {name: values[name] for name in names}
     conditions = " AND ".join(
         f't."{name}" IS NULL' if value is None else f't."{name}" = {literal(value)}'

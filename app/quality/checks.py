@@ -75,7 +75,7 @@ def derived(table: Table) -> list[Check]:
         return found
     if table.job is not None:
         whose = [WHOSE.name] if table.live else []
-        found.append(unique(*DECLARED[table.job].row_key, *whose))
+        found.append(unique(*DECLARED[table.job].row_key, *table.more_key, *whose))
     found += [*not_null(*ALWAYS), between("row_no", 0)]
     if table.job is not None:
         found.append(values("job", (table.job,)))

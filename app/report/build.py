@@ -15,6 +15,7 @@ from app.report.sections.backlogs import backlogs
 from app.report.sections.cache import cache
 from app.report.sections.configuration import configuration
 from app.report.sections.data_quality import data_quality
+from app.report.sections.groups import groups
 from app.report.sections.large_messages import large_messages
 from app.report.sections.principals import principals
 from app.report.sections.quotas import quotas
@@ -46,7 +47,7 @@ def build(
     first = summary(reader)
     sections = [
         first.section, alerting(reader), blame(reader), timeline(reader), quotas(reader),
-        backlogs(reader), principals(reader), large_messages(reader), cache(reader),
+        backlogs(reader), groups(reader), principals(reader), large_messages(reader), cache(reader),
         data_quality(reader, beside), configuration(reader, kept, manifest),
     ]
     covered = reader.span
@@ -104,6 +105,7 @@ def _covers(reader: Reader, as_of_ms: int | None, made_ms: int) -> str:
     clusters = [row["cluster"] for row in reader.rows(
         "SELECT DISTINCT cluster FROM (SELECT cluster FROM topic_throttle_stats"
         " UNION ALL SELECT cluster FROM backlog_checks"
+        " UNION ALL SELECT cluster FROM group_lag"
         " UNION ALL SELECT cluster FROM producer_id_stats"
         " UNION ALL SELECT cluster FROM chunk_topic_stats"
         " UNION ALL SELECT cluster FROM cache_stats) WHERE cluster IS NOT NULL ORDER BY cluster")]

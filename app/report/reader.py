@@ -31,9 +31,11 @@ FUNCTIONS = "weir_topic_tenant(topic)"
 """A call of one of Weir's functions: some questions need them."""
 REACHED = (
     "topic_throttle_stats", "limiter_stats", "chunk_topic_stats", "producer_id_stats",
-    "cache_stats", "backlog_checks",
+    "cache_stats", "backlog_checks", "group_lag",
 )
 """Tables whose windows and checks say what time a report covers."""
+CHECKS = ("backlog_checks", "group_lag")
+"""Those of checks, which have no length."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class Reader:
             f"SELECT min({start}) AS start_ms, max({start} + {length}) AS end_ms FROM {name}"
             for name in REACHED
             for start, length in [
-                ("pass_ms", "1") if name == "backlog_checks" else ("window_start_ms", "window_ms")
+                ("pass_ms", "1") if name in CHECKS else ("window_start_ms", "window_ms")
             ]
         ]
         found = self.row(f"SELECT min(start_ms) AS start_ms, max(end_ms) AS end_ms"

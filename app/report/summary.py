@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.report.findings import groups as group_findings
 from app.report.findings.backlogs import (
     BACKLOG_CHECK_COLUMNS,
     BACKLOG_EVICTION_COLUMNS,
@@ -13,6 +14,7 @@ from app.report.findings.backlogs import (
     backlog_sentences,
 )
 from app.report.findings.cache import cache_sentence
+from app.report.findings.groups import group_sentences
 from app.report.findings.large_messages import (
     CHUNK_EVENT_COLUMNS,
     INCOMPLETE_COLUMNS,
@@ -28,6 +30,7 @@ from app.report.sections import (
     backlogs,
     cache,
     data_quality,
+    groups,
     large_messages,
     principals,
     quotas,
@@ -96,6 +99,7 @@ def _facts(reader: Reader) -> Row:
         "pauses": reader.row(throttling.TOTALS), "quotas": reader.row(quotas.SUMMARY),
         "backlogs": reader.row(backlogs.SUMMARY),
         "soon": reader.row(backlogs.SOON, within=SOON_S)["topics"],
+        "groups": reader.row(groups.SUMMARY),
         "ids": reader.row(principals.SUMMARY), "large": large_messages.totals(reader),
         "cache": reads["hits"] / reads["reads"] if reads["reads"] else None,
         "quarantined": reader.row(data_quality.QUARANTINED)["records"],
@@ -122,6 +126,9 @@ def _verdict(reader: Reader, facts: Row) -> str:
     if facts["large"][large_messages.FATES[2]]:
         lost = facts["large"][large_messages.FATES[2]]
         parts.append(f"{counted(lost, 'large message')} {'was' if lost == 1 else 'were'} lost")
+    if facts["groups"]["lost"]:
+        losers = facts["groups"]["losers"]
+        parts.append(f"{counted(losers, 'group')} lost {facts['groups']['lost']:,} offsets")
     if not parts:
         return "No quota was breached, and no topic was paused for the limits of others."
     text = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
@@ -132,6 +139,9 @@ def _tiles(reader: Reader, facts: Row) -> list[Tile]:
     pauses, backlog, ids = facts["pauses"], facts["backlogs"], facts["ids"]
     lost, whole = (facts["large"][fate] for fate in reversed(large_messages.FATES[::2]))
     paused = pauses["own_s"] + pauses["shared_s"] + pauses["other_s"]
+    of_kafka = facts["groups"]
+    lag = [Tile("offsets lost unread", f"{of_kafka['lost']:,}", f"a lag of {of_kafka['lag']:,} now",
+                bool(of_kafka["lost"]))] if of_kafka["groups"] else []
     return [
         Tile("alerts firing", str(facts["firing"]) if facts["alerts"] else NONE,
              "" if facts["alerts"] else "none evaluated yet", bool(facts["firing"])),
@@ -143,6 +153,7 @@ def _tiles(reader: Reader, facts: Row) -> list[Tile]:
         Tile("backlogs over quota", f"{backlog['over']:,}" if backlog["topics"] else NONE,
              f"{facts['soon']:,} more within the hour" if backlog["topics"] else "none checked",
              bool(backlog["over"])),
+        *lag,
         Tile("users over id quota", f"{ids['over']:,}" if ids["users"] else NONE,
              f"of {ids['users']:,}" if ids["users"] else "no producer ids seen", bool(ids["over"])),
         Tile("large messages lost", f"{lost:,}" if lost + whole else NONE,
@@ -175,6 +186,9 @@ def _findings(reader: Reader) -> list[str]:
         reader.rows(_AHEAD.format(columns=_listed(BACKLOG_SUBSCRIPTION_COLUMNS)),
                     within=SOON_S),
         reader.columns("backlog_evictions", BACKLOG_EVICTION_COLUMNS))
+    result += group_sentences(
+        reader.rows(group_findings.LOSSES), reader.rows(group_findings.SOON, within=SOON_S),
+        reader.rows(group_findings.AHEAD), reader.rows(group_findings.OTHER_UNIT))
     cached = cache_sentence(reader.rows(cache.TOTALS))
     return [*result, *([] if cached is None else [cached])]
 

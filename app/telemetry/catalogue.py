@@ -118,6 +118,29 @@ _BACKLOGS = (
                "producer_refusals"),
 )
 
+_PARTITION = ("cluster", "group", "topic", "partition")
+
+_GROUPS = (
+    Definition("weir_group_lag", "gauge", _PARTITION,
+               "Kafka: offsets between a group and the end of the log at the newest check, 0 if it"
+               " is ahead. The rest of a group is topic=other.", "group_lag", True),
+    Definition("weir_group_lag_seconds", "gauge", _PARTITION,
+               "Kafka: age of the oldest unread record; absent without one.", "group_lag", True),
+    Definition("weir_group_time_to_loss_seconds", "gauge", _PARTITION,
+               "Kafka: time until unread records may be deleted; 0 = now, absent if not expected.",
+               "group_lag", True),
+    Definition("weir_group_retention_used_ratio", "gauge", _PARTITION,
+               "Kafka: age of the oldest unread record / retention, by a timestamp that was read;"
+               " absent without one.", "group_lag", True),
+    Definition("weir_group_lost_offsets_total", "counter", ("cluster", "group", "topic"),
+               "Kafka: offsets that were deleted before the group read them, each counted once.",
+               "lost_messages"),
+    Definition("weir_group_partitions", "gauge", ("cluster", "state"),
+               "Kafka: partitions of groups by state: committed, ahead, or no_offset where there"
+               " are records.",
+               "group_lag"),
+)
+
 _PRODUCER_IDS = (
     Definition("kafka_server_producerids_rate", "gauge", _USER,
                "Rate of new producer ids (ids per s; kafka.server:type=ProducerIds rate).",
@@ -285,6 +308,7 @@ _EXPORTER = (
 
 SECTIONS: dict[str, tuple[Definition, ...]] = {
     "Publish rate limits": _RATE_LIMITS, "Quotas of every job": _QUOTAS, "Backlogs": _BACKLOGS,
+    "Kafka groups": _GROUPS,
     "Producer ids": _PRODUCER_IDS, "Chunked messages": _CHUNKS, "Entry cache": _CACHES,
     "Owners": _OWNERS, "The stream and its tables": _STREAM, "The exporter itself": _EXPORTER,
 }

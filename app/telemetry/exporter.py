@@ -27,6 +27,7 @@ from app.telemetry.coverage import Coverage
 from app.telemetry.engine import Caches, Checks, Chunks, PolicyVersions
 from app.telemetry.entities import Bounds
 from app.telemetry.forecasts import Forecasts
+from app.telemetry.groups import Groups
 from app.telemetry.hidden import shows_topics, without_topics
 from app.telemetry.owned import owned
 from app.telemetry.part import Part, Sample
@@ -252,8 +253,8 @@ def _parts(settings: Settings, options: MetricsSettings) -> list[Callable[[], Pa
     topic_level = shows_topics(settings)
     return [
         lambda: Throttles(bounds), lambda: Quotas(bounds), lambda: Backlogs(bounds, topic_level),
-        lambda: ProducerIds(bounds), Chunks, Caches, Checks, Coverage, PolicyVersions,
-        Reconciliation, lambda: Forecasts(bounds), Shadows,
+        lambda: Groups(bounds), lambda: ProducerIds(bounds), Chunks, Caches, Checks, Coverage,
+        PolicyVersions, Reconciliation, lambda: Forecasts(bounds), Shadows,
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.warehouse import backlog_views, shadow_views
+from app.warehouse import backlog_views, group_views, shadow_views
 
 
 @dataclass(frozen=True)
@@ -396,6 +396,13 @@ VIEWS: dict[str, View] = {
         "Sizes, ages, limits and evictions of backlogs under the names of Pulsar's own metrics.",
         backlog_views.METRICS,
         reads=("backlog_checks", "backlog_evictions"),
+    ),
+    "group_lag_now": View(
+        "group_lag_now",
+        "Kafka: the newest check of every group and partition that is not gone, with its trend"
+        " and the offsets that it lost.",
+        group_views.GROUP_LAG_NOW,
+        reads=("group_lag", "lost_messages"),
     ),
     "shadow_effects": View(
         "shadow_effects",

@@ -160,11 +160,13 @@ def _outputs() -> tuple[Output, ...]:
         Output("producer_refusals", "Producers that connected while a quota was exceeded.",
                refusals, sort_by=(*place, "ts_wall_ms"), commit_interval_ms=0, shadowed=True),
         Output("group_lag", "Kafka: per check, group and partition its lag, the age of the oldest"
-               " unread record and forecasts.", lag, sort_by=(*of_group, "pass_ms")),
+               " unread record and forecasts.", lag, sort_by=(*of_group, "pass_ms"),
+               more_key=("partition",)),
         Output("group_states", "Kafka: every change of a group's state, in a partition or as a"
-               " whole.", states, sort_by=(*of_group, "pass_ms")),
+               " whole.", states, sort_by=(*of_group, "pass_ms"), more_key=("partition",)),
         Output("lost_messages", "Kafka: records that were deleted before a group read them, each"
-               " counted once.", lost, sort_by=(*of_group, "ts_wall_ms"), commit_interval_ms=0),
+               " counted once.", lost, sort_by=(*of_group, "ts_wall_ms"), commit_interval_ms=0,
+               more_key=("partition",)),
     )
 
 

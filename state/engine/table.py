@@ -43,6 +43,8 @@ class Table:
     """False: written only if `extra_outputs` of the job names the table."""
     commit_interval_ms: int = 0
     """Time over which rows of several micro-batches gather for one commit (ms); 0: none."""
+    more_key: tuple[str, ...] = ()
+    """Columns that name the key of a row beside those of its job."""
     live: str | None = None
     """For a table of shadow policies, the table with the same rows of the live policies."""
 
@@ -91,12 +93,15 @@ class Output:
     """0 for rows that somebody waits for."""
     shadowed: bool = False
     """Whether rows under shadow policies are written to a table of their own."""
+    more_key: tuple[str, ...] = ()
+    """Columns that name the key of a row beside those of the job."""
 
     def of(self, job: str) -> Table:
         """The complete table."""
         return Table(
             self.name, self.meaning, COMMON_OUTPUT + self.columns, sort_by=self.sort_by, job=job,
             default=self.default, commit_interval_ms=self.commit_interval_ms,
+            more_key=self.more_key,
         )
 
 

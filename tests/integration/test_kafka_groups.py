@@ -258,7 +258,10 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     until(lambda: cluster.topic not in cluster.admin.list_topics(timeout=10).topics)
     fifth = records(poller.poll_once(now_ms()))
     assert [r["event_type"] for r in fifth] == [
-        "policy", *["ledger_deleted", "cursor_deleted"] * 2
+        "policy", *["ledger_deleted", "cursor_deleted"] * 2, "group_state"
+    ]
+    assert of_kind(fifth, "group_state", "subscription", "topic", "group_state") == [
+        (cluster.group("fast"), None, "no_offset")
     ]
     ((text,),) = of_kind(fifth, "policy", "policy_json")
     assert json.loads(text)["limits"] == {}
@@ -283,7 +286,7 @@ def test_a_topic_made_anew_between_two_polls(cluster: Cluster, tmp_path: Path) -
     cluster.commit("g", 3)
     second = records(poller.poll_once(now_ms()))
     assert [r["event_type"] for r in second] == [
-        "ledger_deleted", "cursor_deleted", "ledger_deleted",
+        "ledger_deleted", "cursor_deleted", "ledger_deleted", "cursor_deleted",
     ]
     time.sleep(1)  # the interval of the checks
     third = records(poller.poll_once(now_ms()))
@@ -292,7 +295,9 @@ def test_a_topic_made_anew_between_two_polls(cluster: Cluster, tmp_path: Path) -
     (check,) = rows([*first, *second, *third], "group_lag", 0)
     assert check["oldest_timestamp_ms"] == at + 3000, "not that of the old topic"
     gone = judge([*first, *second, *third], PRECISE)["group_states"]
-    assert [(r["partition"], r["state"]) for r in gone] == [(1, "no_offset"), (0, "gone")], gone
+    assert [(r["partition"], r["state"]) for r in gone] == [
+        (0, "gone"), (1, "no_offset"), (1, "gone")
+    ]
 
 
 def test_messages_of_other_kinds(cluster: Cluster, tmp_path: Path) -> None:

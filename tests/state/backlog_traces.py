@@ -47,7 +47,7 @@ KINDS = (
     *("added",) * 18, *("state",) * 4, *("roll",) * 4, *("poll",) * 8, "deleted", "deleted",
     *("move",) * 8, *("jump",) * 4, "gone", *("ack",) * 5, *("upto",) * 3, *("created",) * 4,
     "closed", *("topic",) * 3, *("namespace",) * 3, *("broker",) * 4, "late", "everywhere",
-    "other", "started", "stray", *("gap",) * 2, *("kafka",) * 24,
+    "other", "started", "stray", *("gap",) * 2, *("kafka",) * 6,
 )
 GROUPS = ("g", "h", "g", "\u00e9")
 SIZES = (100, 100, 1, 0, 7, 1000, 589, 2345)
@@ -445,12 +445,14 @@ def settings_of(b: int, c: int) -> dict[str, Any]:
 
 
 OPS = operations(KINDS, STEPS_MS)
+GROUP_OPS = operations((*("kafka",) * 20, "topic", "broker", "gap"), STEPS_MS)
+"""Kafka groups, and what changes their limits and checks."""
 
 
 @st.composite
-def traces(draw: st.DrawFn, most: int = 60, least: int = 20) -> Trace:
+def traces(draw: st.DrawFn, most: int = 60, least: int = 20, ops: Any = OPS) -> Trace:
     """A trace of one or two brokers with one to four topics."""
-    ops = draw(st.lists(OPS, min_size=least, max_size=most))
+    ops = draw(st.lists(ops, min_size=least, max_size=most))
     params = {name: draw(st.sampled_from(values)) for name, values in PARAMS.items()}
     topics = draw(st.lists(st.sampled_from(TOPICS), min_size=1, max_size=4, unique=True))
     plain = clocks(draw)
@@ -476,4 +478,4 @@ def traces(draw: st.DrawFn, most: int = 60, least: int = 20) -> Trace:
     )
 
 
-__all__ = ["Trace", "traces"]
+__all__ = ["GROUP_OPS", "Trace", "traces"]

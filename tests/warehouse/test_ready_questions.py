@@ -20,7 +20,7 @@ THIRD = "persistent://acme/bills/sent"
 MINUTE = 60_000
 NS = 10**9
 START = "2023-11-14T22:14:00Z"
-NEXT = "2023-11-14T22:15:00Z"
+FIRST, NEXT = "2023-11-14T22:14:00Z", "2023-11-14T22:15:00Z"
 AFTER = "2023-11-14T22:16:00Z"
 
 
@@ -78,6 +78,25 @@ def check(topic, pass_ms, **changes):
 def cursor(name, pass_ms, left_s, **changes):
     return {**COMMON, "job": "backlog", "topic": TOPIC, "subscription": name, "backlog_bytes": 80,
             "pass_ms": START_MS + pass_ms, "time_to_quota_s": left_s, "growth_rate": 1.0, **changes}
+
+
+def lag(group, pass_ms, behind, **changes):
+    return {**COMMON, "job": "backlog", "group": group, "topic": "orders", "partition": 1,
+            "pass_ms": START_MS + pass_ms, "ts_wall_ms": START_MS + pass_ms, "state": "committed",
+            "committed": 50, "log_start": 10, "log_end": 59, "lag": behind, "lag_bytes": 900,
+            "age_s": 5, "commit_rate": 0.5, "lag_growth": 0.25, **changes}
+
+
+def changed(group, pass_ms, state, **changes):
+    return {**COMMON, "job": "backlog", "group": group, "topic": "orders", "partition": 1,
+            "pass_ms": START_MS + pass_ms, "ts_wall_ms": START_MS + pass_ms, "state": state,
+            "committed": 50, "log_start": 10, "log_end": 59, **changes}
+
+
+def lost(group, at_ms, begin, end, **changes):
+    return {**COMMON, "job": "backlog", "group": group, "topic": "orders", "partition": 1,
+            "ts_wall_ms": START_MS + at_ms, "committed": 1, "from_offset": begin, "to_offset": end,
+            "offsets": end - begin, "first_sight": False, **changes}
 
 
 def cache(minute, policy, hits, misses, **changes):
@@ -462,13 +481,78 @@ CASES = {
         {"backlog_subscriptions": [
             cursor("a", 0, 1.0), cursor("a", 60_000, 90.0, age_s=3), cursor("b", 60_000, 0.0),
             cursor("c", 60_000, None),
+        ], "group_lag": [
+            lag("g", 60_000, 9, time_to_loss_s=60.0), lag("old", 0, 9, time_to_loss_s=1.0),
+            lag("old", 60_000, None, state="gone"), lag("never", 60_000, 9, time_to_loss_s=1e9),
         ]}, {}, [
-            {**EAST, "topic": TOPIC, "subscription": "b", "time_to_quota_s": 0.0, "expected": NEXT,
-             "backlog_bytes": 80, "age_s": None, "growth_rate": 1.0, "drain_rate": None,
+            {**EAST, "topic": TOPIC, "partition": None, "group_or_subscription": "b",
+             "time_to_quota_s": 0.0, "expected": NEXT, "backlog_bytes": 80, "age_s": None,
+             "growth_rate": 1.0, "drain_rate": None,
              "checked": NEXT},
-            {**EAST, "topic": TOPIC, "subscription": "a", "time_to_quota_s": 90.0,
-             "expected": "2023-11-14T22:16:30Z", "backlog_bytes": 80, "age_s": 3,
+            {**EAST, "topic": "orders", "partition": 1, "group_or_subscription": "g",
+             "time_to_quota_s": 60.0, "expected": "2023-11-14T22:16:00Z", "backlog_bytes": 900,
+             "age_s": 5, "growth_rate": None, "drain_rate": 0.5, "checked": NEXT},
+            {**EAST, "topic": TOPIC, "partition": None, "group_or_subscription": "a",
+             "time_to_quota_s": 90.0, "expected": "2023-11-14T22:16:30Z", "backlog_bytes": 80,
+             "age_s": 3,
              "growth_rate": 1.0, "drain_rate": None, "checked": NEXT},
+        ],
+    ),
+    "lag": (
+        {"group_lag": [
+            lag("g", 0, 5), lag("g", 60_000, 9, lag_records=4), lag("gone", 0, 7),
+            lag("gone", 60_000, None, state="gone"),
+            lag("h", 60_000, -3, state="ahead", lag_records=0, age_s=None, commit_rate=None,
+                lag_growth=None),
+        ], "lost_messages": [lost("g", 0, 1, 5), lost("g", 60_000, 5, 6)]}, {}, [
+            {**EAST, "group": "g", "topic": "orders", "partition": 1, "state": "committed",
+             "lag": 9, "records": 4, "oldest_s": 5, "trend": "falls behind", "growth": 0.25,
+             "commits": 0.5, "time_to_loss_s": None, "lost": 5, "committed": 50, "log_start": 10,
+             "log_end": 59, "checked": NEXT},
+            {**EAST, "group": "h", "topic": "orders", "partition": 1, "state": "ahead",
+             "lag": -3, "records": 0, "oldest_s": None, "trend": None, "growth": None,
+             "commits": None, "time_to_loss_s": None, "lost": 0, "committed": 50, "log_start": 10,
+             "log_end": 59, "checked": NEXT},
+        ],
+    ),
+    "lag,by group": (
+        {"group_lag": [
+            lag("g", 60_000, 9), lag("g", 60_000, 4, partition=2, lag_growth=-1.0),
+            lag("g", 60_000, -7, partition=3, state="ahead", age_s=None, commit_rate=None,
+                lag_growth=None),
+        ]}, {"by": "group"}, [
+            {**EAST, "group": "g", "topic": None, "partition": None, "state": "ahead, committed",
+             "lag": 13, "records": None, "oldest_s": 5, "trend": "catches up, falls behind",
+             "growth": -0.75, "commits": 1.0, "time_to_loss_s": None, "lost": 0,
+             "committed": None, "log_start": None, "log_end": None, "checked": NEXT},
+        ],
+    ),
+    "group-states": (
+        {"group_states": [
+            changed("a", 0, "no_offset", unread=49), changed("b", 0, "ahead"),
+            changed("b", 60_000, "committed", before="ahead"),
+            changed("c", 60_000, "gone", before="committed"), changed("typo", 0, "unknown_group",
+                                                                      topic=None, partition=None),
+            changed("d", 0, "unknown_group"), changed("d", 60_000, "known"),
+        ]}, {}, [
+            {**EAST, "group": "a", "topic": "orders", "partition": 1, "state": "no_offset",
+             "unread": 49, "committed": 50, "log_start": 10, "log_end": 59, "since": FIRST,
+             "before": None},
+            {**EAST, "group": "typo", "topic": None, "partition": None, "state": "unknown_group",
+             "unread": None, "committed": 50, "log_start": 10, "log_end": 59, "since": FIRST,
+             "before": None},
+            {**EAST, "group": "c", "topic": "orders", "partition": 1, "state": "gone",
+             "unread": None, "committed": 50, "log_start": 10, "log_end": 59, "since": NEXT,
+             "before": "committed"},
+        ],
+    ),
+    "group-losses": (
+        {"lost_messages": [lost("g", 0, 1, 5, first_sight=True), lost("g", 60_000, 5, 25),
+                           lost("h", 0, 1, 2)]}, {}, [
+            {**EAST, "group": "g", "topic": "orders", "partition": 1, "offsets": 24,
+             "at_first_sight": 4, "from_offset": 1, "to_offset": 25, "first": FIRST, "last": NEXT},
+            {**EAST, "group": "h", "topic": "orders", "partition": 1, "offsets": 1,
+             "at_first_sight": 0, "from_offset": 1, "to_offset": 2, "first": FIRST, "last": FIRST},
         ],
     ),
     "cache-hit-ratio": (

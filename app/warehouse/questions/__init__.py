@@ -8,6 +8,7 @@ from app.warehouse.questions import (
     chunks,
     entry_cache,
     forecasts,
+    groups,
     principals,
     producer_ids,
     rate_limits,
@@ -21,7 +22,7 @@ from app.warehouse.tables import TABLES, VIEWS
 _ALL = (
     *rate_limits.QUESTIONS, *chunks.QUESTIONS, *producer_ids.QUESTIONS, *backlog.QUESTIONS,
     *entry_cache.QUESTIONS, *charges.QUESTIONS, *principals.QUESTIONS, *forecasts.QUESTIONS,
-    *shadows.QUESTIONS, *warehouse.QUESTIONS,
+    *groups.QUESTIONS, *shadows.QUESTIONS, *warehouse.QUESTIONS,
 )
 QUESTIONS: dict[str, Question] = {
     question.name: question

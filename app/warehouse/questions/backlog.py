@@ -28,13 +28,22 @@ WITH ranked AS (
       ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
     ) AS place
   FROM backlog_subscriptions
+), predicted AS (
+  SELECT cluster, topic, CAST(NULL AS INTEGER) AS partition, subscription AS reader,
+    time_to_quota_s AS left_s, backlog_bytes, age_s, growth_rate, drain_rate, pass_ms
+  FROM ranked WHERE place = 1
+  UNION ALL
+  SELECT cluster, topic, partition, "group", time_to_loss_s, lag_bytes, age_s,
+    CAST(NULL AS DOUBLE), commit_rate, pass_ms
+  FROM group_lag_now
 )
-SELECT cluster, topic, subscription, round(time_to_quota_s, 1) AS time_to_quota_s,
-  epoch_ms(pass_ms + CAST(least(time_to_quota_s, 1e9) * 1000 AS BIGINT)) AS expected,
+SELECT cluster, topic, partition, reader AS group_or_subscription,
+  round(left_s, 1) AS time_to_quota_s,
+  epoch_ms(pass_ms + CAST(left_s * 1000 AS BIGINT)) AS expected,
   backlog_bytes, age_s, growth_rate, drain_rate, epoch_ms(pass_ms) AS checked
-FROM ranked
-WHERE place = 1 AND time_to_quota_s IS NOT NULL
-ORDER BY ranked.time_to_quota_s, cluster, topic, subscription
+FROM predicted
+WHERE left_s < 1e9
+ORDER BY left_s, cluster, topic, partition, reader
 LIMIT $rows
 """.strip()
 
@@ -62,8 +71,12 @@ QUESTIONS = (
         " at their newest check.", ("backlog_checks",), _NEAR_QUOTA, (ROWS,),
     ),
     Question(
-        "predicted-breaches", "Subscriptions whose backlog will reach a quota, the soonest first;"
-        " 0 s = it has.", ("backlog_subscriptions",), _PREDICTED, (ROWS,),
+        "predicted-breaches", "Subscriptions whose backlog will reach a quota, and Kafka groups"
+        " whose unread records will be deleted, the soonest first; 0 s = now.",
+        ("backlog_subscriptions", "group_lag_now"), _PREDICTED, (ROWS,),
+        needs="a row needs unread messages and a limit: a limit of age from the first check of a"
+              " Kafka group and the third of a subscription on, one of size from the third check"
+              " on",
     ),
     Question(
         "expiring-messages", "Subscriptions whose messages expire unread by the TTL, the soonest"

@@ -1,0 +1,85 @@
+"""Metrics of Kafka groups: lag by partition, what was lost, and the time until that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+
+from app.telemetry.entities import OTHER, Bounds
+from app.telemetry.part import Part, Sample, Sums, labels, rows
+
+LAG = "weir_group_lag"
+AGE = "weir_group_lag_seconds"
+TIME_TO_LOSS = "weir_group_time_to_loss_seconds"
+LOST = "weir_group_lost_offsets_total"
+USED = "weir_group_retention_used_ratio"
+IN_STATE = "weir_group_partitions"
+_COLUMNS = """cluster, "group", topic, partition, pass_ms, row_no, state, lag, age_s,
+  time_to_loss_s, CASE WHEN age_state = 'known' THEN time_usage END AS used,
+  coalesce(log_end > coalesce(log_start, 0), false) AS has_records"""
+_NEWEST = """
+QUALIFY row_number() OVER (
+  PARTITION BY cluster, "group", topic, partition ORDER BY pass_ms DESC, row_no DESC
+) = 1
+"""
+# The largest have series of their own; the rest of a group is one, so that sums over a group hold.
+_RANKED = """
+SELECT cluster, "group", topic, partition, greatest(lag, 0) AS lag, age_s, time_to_loss_s, used,
+  row_number() OVER (ORDER BY greatest(lag, 0) DESC, cluster, "group", topic, partition) AS place
+FROM newest WHERE state IN ('committed', 'ahead')
+"""
+_STATES = """
+SELECT cluster, state, count(*) FROM newest
+WHERE state NOT IN ('gone', 'offsets_expired') AND (state <> 'no_offset' OR has_records)
+GROUP BY ALL
+"""
+_LOST = """
+SELECT cluster, "group", topic, CAST(sum(offsets) AS BIGINT) FROM lost_messages GROUP BY ALL
+"""
+
+
+class Groups(Part):
+    """Lag of groups at the newest check of each partition."""
+
+    reads = ("group_lag", "lost_messages")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._top = bounds.top
+        self._lost = Sums(LOST)
+        self._kept = duckdb.connect()
+        self._kept.execute(
+            'CREATE TABLE newest (cluster VARCHAR, "group" VARCHAR, topic VARCHAR,'
+            " partition INTEGER, pass_ms BIGINT, row_no INTEGER, state VARCHAR, lag BIGINT,"
+            " age_s BIGINT, time_to_loss_s DOUBLE, used DOUBLE, has_records BOOLEAN)"
+        )
+
+    def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        self._lost.add(rows(fresh, _LOST))
+        self._kept.register(
+            "fresh", fresh.sql(f"SELECT {_COLUMNS} FROM group_lag {_NEWEST}").to_arrow_table()
+        )
+        # A row that ends a group stays for the next call, since it is the newest of its group.
+        self._kept.execute(
+            "CREATE OR REPLACE TABLE newest AS SELECT * FROM (FROM newest UNION ALL FROM fresh)"
+            + _NEWEST
+        )
+        self._kept.unregister("fresh")
+
+    def samples(self) -> Iterator[Sample]:
+        yield from self._lost.samples()
+        rest: dict[tuple[str, ...], int] = {}
+        for *names, lag, age_s, left_s, used, place in rows(self._kept, _RANKED):
+            key = labels(names)
+            if place > self._top:
+                of_group = (*key[:2], OTHER, "")
+                rest[of_group] = rest.get(of_group, 0) + lag
+                continue
+            yield LAG, key, lag
+            for name, value in ((AGE, age_s), (TIME_TO_LOSS, left_s), (USED, used)):
+                if value is not None:
+                    yield name, key, value
+        for key, lag in rest.items():
+            yield LAG, key, lag
+        for cluster, state, count in rows(self._kept, _STATES):
+            yield IN_STATE, labels((cluster, state)), count

@@ -1,0 +1,75 @@
+"""Questions about Kafka groups: lag, states, losses."""
+
+from __future__ import annotations
+
+from app.warehouse.questions.question import ROWS, USUAL, Param, Question
+
+BY = Param("by", "a row per partition, topic or group", "partition",
+           ("partition", "topic", "group"))
+
+# An offset ahead of its log has a lag below 0, which counts as 0 in a sum.
+_LAG = """
+SELECT cluster, "group", CASE WHEN $by <> 'group' THEN topic END AS topic,
+  CASE WHEN $by = 'partition' THEN partition END AS partition,
+  string_agg(DISTINCT state, ', ' ORDER BY state) AS state,
+  CAST(CASE WHEN $by = 'partition' THEN max(lag) ELSE sum(greatest(lag, 0)) END AS BIGINT) AS lag,
+  CAST(CASE WHEN bool_and(lag_records IS NOT NULL) THEN sum(lag_records) END AS BIGINT) AS records,
+  max(age_s) AS oldest_s, string_agg(DISTINCT trend, ', ' ORDER BY trend) AS trend,
+  round(sum(lag_growth), 2) AS growth, round(sum(commit_rate), 2) AS commits,
+  round(min(time_to_loss_s), 1) AS time_to_loss_s, CAST(sum(lost) AS BIGINT) AS lost,
+  CASE WHEN $by = 'partition' THEN max(committed) END AS committed,
+  CASE WHEN $by = 'partition' THEN max(log_start) END AS log_start,
+  CASE WHEN $by = 'partition' THEN max(log_end) END AS log_end, epoch_ms(max(pass_ms)) AS checked
+FROM group_lag_now
+GROUP BY ALL
+ORDER BY lag DESC NULLS LAST, cluster, "group", topic, partition
+LIMIT $rows
+""".strip()
+
+# States that are over, and those in which nothing is amiss, are left out.
+_STATES = """
+WITH ranked AS (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, "group", topic, partition
+      ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
+    ) AS place
+  FROM group_states
+)
+SELECT cluster, "group", topic, partition, state, unread, committed, log_start, log_end,
+  epoch_ms(pass_ms) AS since, before
+FROM ranked
+WHERE place = 1 AND state NOT IN ('committed', 'known') AND pass_ms >= $since AND pass_ms < $until
+ORDER BY state = 'gone', unread DESC NULLS LAST, pass_ms DESC, cluster, "group", topic, partition
+LIMIT $rows
+""".strip()
+
+_LOST = """
+SELECT cluster, "group", topic, partition, CAST(sum(offsets) AS BIGINT) AS offsets,
+  CAST(coalesce(sum(offsets) FILTER (WHERE first_sight), 0) AS BIGINT) AS at_first_sight,
+  min(from_offset) AS from_offset, max(to_offset) AS to_offset,
+  epoch_ms(min(ts_wall_ms)) AS first, epoch_ms(max(ts_wall_ms)) AS last
+FROM lost_messages
+WHERE ts_wall_ms >= $since AND ts_wall_ms < $until
+GROUP BY ALL
+ORDER BY offsets DESC, cluster, "group", topic, partition
+LIMIT $rows
+""".strip()
+
+QUESTIONS = (
+    Question(
+        "lag", "Kafka: lag of every group and partition at its newest check, the largest first.",
+        ("group_lag_now",), _LAG, (BY, ROWS),
+        needs="a row needs a poll of source.format kafka_groups, and a check after it",
+    ),
+    Question(
+        "group-states", "Kafka: groups ahead of their log, without an offset, expired, unknown or"
+        " gone, and since when.", ("group_states",), _STATES, USUAL,
+        needs="a row needs a group that is ahead of its log, without an offset, unknown or gone",
+    ),
+    Question(
+        "group-losses", "Kafka: records that were deleted before a group read them.",
+        ("lost_messages",), _LOST, USUAL,
+        needs="a row needs records that retention or DeleteRecords removed before a group read"
+              " them",
+    ),
+)
