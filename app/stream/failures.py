@@ -98,6 +98,14 @@ class Passing(Exception):
     """Whether a run without an end restarts the query any number of times."""
 
 
+class BeginsLater(Passing):
+    """Records were deleted between the plan of a query's first batch and its reading."""
+
+    what = "the first records were deleted before they were read"
+    remedy = "give the topic a longer retention, or start at the latest offset"
+    endless = False
+
+
 class PulsarPassing(Passing):
     """A streaming query ended because Pulsar did not answer; it can start again."""
 

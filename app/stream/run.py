@@ -20,7 +20,7 @@ from app.reconcile.beside import beside as comparisons
 from app.stream import archive, assignment, govern, integrity
 from app.stream.assignment import Plan
 from app.stream.clock_watch import ClockWatch
-from app.stream.failures import Passing, QueryFailed, RecordsGone, failure
+from app.stream.failures import BeginsLater, Passing, QueryFailed, RecordsGone, failure
 from app.stream.gatherers import Gatherers
 from app.stream.policy_watch import Origin, PolicyWatch
 from app.stream.preflight import refuse
@@ -32,7 +32,7 @@ from app.stream.source_watch import SourceWatch
 from app.telemetry.health import Health
 from app.terminal import log
 from app.terminal.interrupt import stoppable
-from app.warehouse import formats, gathering, last_configuration, manifest
+from app.warehouse import checkpoints, formats, gathering, last_configuration, manifest
 from app.warehouse.checkpoints import ARCHIVE
 from app.warehouse.run_lock import only_run
 
@@ -328,6 +328,8 @@ class Service:
             integrity.check(self._settings, self._groups)
         if isinstance(reason, RecordsGone):
             sources.check(self._settings)
+            if checkpoints.plan_anew(self._settings, name):
+                reason = BeginsLater("the query begins at the new beginning")
         if not isinstance(reason, Passing):
             raise reason
         if not due:

@@ -90,6 +90,21 @@ def planned(settings: Settings, query: str) -> int | None:
     return None if newest == last_ended(settings, query) else newest
 
 
+def plan_anew(settings: Settings, query: str) -> bool:
+    """Forget the first batch that a query has planned, if it has not ended: nothing has been read,
+    so the query plans from the beginning that the source has now. False if a batch has ended, or in
+    an object store.
+    """
+    local = local_path(settings.warehouse)
+    if local is None or last_ended(settings, query) >= 0:
+        return False
+    folder = local / FOLDER / query
+    for log in ("offsets", "sources/0"):
+        for name in ("0", ".0.crc"):
+            (folder / log / name).unlink(missing_ok=True)
+    return True
+
+
 def offsets(settings: Settings, query: str, batch: int) -> dict[str, Any]:
     """The end of a batch in the source, as Spark records it; for batch -1 the start of the first
     batch.
