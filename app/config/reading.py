@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from app.config.base import MASK, SECRET, without_users
+from app.config.documents import composed, parsed, text_of, why
 from app.config.shipped import Place
 from app.errors import UserError, did_you_mean
 
@@ -27,34 +28,13 @@ SECRET_SECTIONS = frozenset({"options", "headers", "storage_options"})
 """Sections in which any value may be a secret."""
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML itself silently keeps the last of repeated keys."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in seen:
-                line = key_node.start_mark.line + 1
-                raise yaml.MarkedYAMLError(problem=f"{key} is given twice, again in line {line}")
-            if isinstance(key, str):
-                seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
 def read_yaml(path: Place, shape: type) -> Any:
     """The document in a YAML file; an empty file is an empty document. It must be of `shape`."""
+    text = text_of(path)
     try:
-        # The loader is SafeLoader with one more check.
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: is not UTF-8 text") from error
+        document = parsed(text)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
-        raise UserError(f"{path}: {line}{getattr(error, 'problem', None) or error}") from error
+        raise UserError(f"{path}: {why(error, text)}") from error
     if document is None:
         return shape()
     if not isinstance(document, shape):
@@ -68,8 +48,8 @@ def lines_of(path: Place, key: str | None = None) -> list[dict[str, int]]:
     keys.
     """
     try:
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, ValueError, yaml.YAMLError):
+        node = composed(text_of(path))
+    except (UserError, yaml.YAMLError):
         return []
     while key and isinstance(node, yaml.MappingNode):
         first, _, key = key.partition(".")

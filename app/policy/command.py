@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.config.documents import composed, text_of
 from app.config.levels import source_of
 from app.config.policies import without_effect
 from app.config.policy_files import (
@@ -54,8 +55,8 @@ def _is_list(path: Path) -> bool:
     import yaml
 
     try:
-        return isinstance(yaml.compose(path.read_text("utf-8"), yaml.SafeLoader), yaml.SequenceNode)
-    except (OSError, ValueError, yaml.YAMLError):
+        return isinstance(composed(text_of(path)), yaml.SequenceNode)
+    except (UserError, yaml.YAMLError):
         return False  # read_yaml names the mistake
 
 

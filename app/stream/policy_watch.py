@@ -82,9 +82,10 @@ class PolicyWatch:
         try:
             found = self.origin.reload()
         except UserError as error:
-            reason = error.problems[0] if error.problems else str(error).splitlines()[0]
-            self.refused.append(Refusal(_now_ms(), reason))
-            self.warn(f"policies: the edit is refused, what was in force stays: {reason}")
+            self._refuse(error.problems[0] if error.problems else str(error).splitlines()[0])
+            return
+        except Exception as error:  # noqa: BLE001 - no file of a user ends a running service
+            self._refuse(f"internal error: {error!r:.200}")
             return
         if (others := _others(found)) != self._others:
             self._others = others
@@ -95,6 +96,10 @@ class PolicyWatch:
         if (now.policies, now.shadows) != (self.now.policies, self.now.shadows):
             self.now = now
             self.say("policies: read again; the next batch judges by them")
+
+    def _refuse(self, reason: str) -> None:
+        self.refused.append(Refusal(_now_ms(), reason))
+        self.warn(f"policies: the edit is refused, what was in force stays: {reason}")
 
     def _read(self, settings: Settings) -> Read:
         """The policies of a configuration, and those of the shadows that the run has."""

@@ -17,6 +17,7 @@ from typing import Any
 import duckdb
 
 from app.errors import UserError
+from app.warehouse.sql_functions import is_allowed
 
 NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 """Nodes of a query that only read; COPY, INSERT, UPDATE, DELETE and MERGE are others."""
@@ -50,6 +51,12 @@ def only_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
         kind = node.get("type")
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in NODES:
             raise UserError(f"{where}: {ALLOWED}")
+        name = node.get("function_name")
+        if isinstance(name, str) and kind != "TABLE_FUNCTION" and not is_allowed(name):
+            raise UserError(
+                f"{where}: the function {name} is not allowed: SQL computes values from the tables"
+                " and views of the warehouse"
+            )
         if kind in ("BASE_TABLE", "SHOW_REF"):
             _require_table(node, where)
         if kind == "TABLE_FUNCTION":

@@ -18,7 +18,9 @@ from app.errors import UserError
 from app.warehouse.query import query
 from app.warehouse.read_only import TABLE_FUNCTIONS, only_select
 from app.warehouse.relations import Warehouse, connect
+from app.warehouse.sql_functions import FUNCTIONS
 from tests.throttle_rows import event, write
+from udfs.functions import FUNCTIONS as OWN
 
 SECRET = "0f3c-not-for-you"
 
@@ -181,6 +183,52 @@ def test_nothing_is_written_by_statement_clause_or_function(place, settings, sql
 def test_neither_environment_nor_secrets_nor_settings_are_shown(settings, sql):
     with pytest.raises(UserError):
         query(settings, sql)
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT json_serialize_plan('SELECT * FROM read_text(''secret.txt'')')",
+    "SELECT json_serialize_sql('SELECT 1')", "SELECT current_setting('s3_secret_access_key')",
+    "SELECT nextval('s')", "SELECT write_log('x')", "SELECT pg_sleep(9)", "SELECT sleep_ms(9)",
+    "SELECT getvariable('x')", "SELECT current_query()", "SELECT 1 WHERE 'x' = getenv('HOME')",
+    "SELECT list_transform([1], x -> getenv('HOME'))", "SELECT max(getenv('HOME')) OVER ()",
+    "SELECT JSON_SERIALIZE_PLAN('SELECT 1')", "SELECT main.getenv('HOME')",
+])
+def test_scalar_functions_are_on_a_list_too(settings, sql):
+    with pytest.raises(UserError, match="is not allowed|does not exist"):
+        query(settings, sql)
+
+
+def test_every_function_of_this_duckdb_is_listed_or_refused(place, settings):
+    connection = connect(Warehouse.of(settings), "throttle_events")
+    functions = {
+        name for (name,) in connection.execute(
+            "SELECT function_name FROM duckdb_functions()"
+            " WHERE function_type IN ('scalar', 'aggregate', 'macro')"
+        ).fetchall()
+    }
+    windows = {
+        "row_number", "rank", "dense_rank", "rank_dense", "percent_rank", "cume_dist", "ntile",
+        "lag", "lead", "first_value", "last_value", "nth_value", "fill",
+    }
+    assert FUNCTIONS - functions <= windows | set(OWN), "a listed function is gone"
+    for name in sorted(functions - FUNCTIONS):
+        if name.isidentifier():
+            with pytest.raises(UserError):
+                only_select(connection, f"SELECT {name}('x')", "query")
+
+
+def test_ordinary_expressions_are_allowed(settings):
+    only_select(connect(Warehouse.of(settings), "throttle_events"), """
+        SELECT topic, count(*) FILTER (WHERE reads_paused) AS n, sum(balance_msgs) + 1 - -2,
+          CASE WHEN topic LIKE 'a%' OR topic NOT ILIKE '%b' THEN 1 END, coalesce(topic, ''),
+          collateral_topics[1], struct_pack(a := 1).a, {'a': 1}, [1, 2][1:2], map {'a': 1}['a'],
+          lag(topic) OVER (ORDER BY topic), rank() OVER (ORDER BY topic), extract(hour FROM now()),
+          ts_wall_ms::VARCHAR || 'x', ts_wall_ms BETWEEN 1 AND 2, topic IN ('a', 'b'),
+          topic IS NOT DISTINCT FROM 'a', NOT true, list_transform([1], lambda x: x + 1),
+          [x for x in [1, 2] if x > 1], strftime(epoch_ms(ts_wall_ms), '%Y'), CAST('1' AS INT),
+          topic SIMILAR TO 'a.*', current_date, interval 1 day, json_extract('{}', '$.a'),
+          date_trunc('day', epoch_ms(0)), quantile_cont(ts_wall_ms, 0.5), 5 // 2, 2 ** 3, 7 % 2
+        FROM throttle_events GROUP BY ALL""", "query")
 
 
 def test_variables_of_python_are_no_tables(settings):

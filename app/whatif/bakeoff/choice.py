@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from app.config.base import in_units
+from app.config.documents import parsed
 from app.config.reading import describe
 from app.errors import UserError, did_you_mean
 from app.terminal.sizes import read_size
@@ -98,7 +99,7 @@ def _varied(text: str) -> tuple[str, list[Any]]:
     found = []
     for word in words:
         try:
-            variant = CacheVariant.model_validate(in_units({name: yaml.safe_load(word)}))
+            variant = CacheVariant.model_validate(in_units({name: parsed(word)}))
         except yaml.YAMLError as error:
             raise UserError(f"--vary {text}: {word} is not a value") from error
         except ValidationError as error:

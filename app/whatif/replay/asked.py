@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from app.config import documents
 from app.config.policy_files import paths
 from app.config.settings import Settings, load_settings
 from app.errors import UserError, did_you_mean
@@ -124,9 +125,9 @@ def _put(overrides: dict[str, Any], text: str) -> None:
     if not equals or not job:
         raise UserError(f"--param {text}: is not job.key=value")
     try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError:
-        raise UserError(f"--param {text}: the value is not YAML") from None
+        parsed = documents.parsed(value)
+    except yaml.YAMLError as error:
+        raise UserError(f"--param {text}: {documents.why(error, value)}") from None
     if not dot:
         if job not in SHARED:
             raise UserError(f"--param {text}: {job} is not shared by the jobs "
