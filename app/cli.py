@@ -375,6 +375,9 @@ def query(
     every: Annotated[bool, typer.Option("--list", help="List the ready questions.")] = False,
     as_json: Json = False,
     csv: Annotated[bool, typer.Option("--csv", help="Answer as CSV.")] = False,
+    spreadsheet: Annotated[bool, typer.Option(
+        "--spreadsheet", help="Answer as CSV without formulas: = + - @ get an apostrophe."
+    )] = False,
     timeout: Annotated[
         str | None, typer.Option(help="Time limit, such as 30s. Default: none.")
     ] = None,
@@ -390,9 +393,11 @@ def query(
     from app.warehouse.query import list_questions
     from app.warehouse.query import query as run_query
 
-    if as_json and csv:
-        raise UserError("query: --json and --csv exclude each other")
-    output = "json" if as_json else "csv" if csv else "table"
+    forms: dict[Any, bool] = {"json": as_json, "csv": csv, "spreadsheet": spreadsheet}
+    chosen = [form for form, wanted in forms.items() if wanted]
+    if len(chosen) > 1:
+        raise UserError(f"query: --{chosen[0]} and --{chosen[1]} exclude each other")
+    output = chosen[0] if chosen else "table"
     if every:
         _found(list_questions(output))
         return

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
 from app.config.metrics import MetricsSettings, address
 from app.telemetry import say as say_to_log
 from app.telemetry.endpoints import endpoints
 from app.telemetry.exporter import Exporter
 from app.telemetry.listen import OF_METRICS, OF_RUN, taken
+from app.telemetry.server import start
 from app.terminal.rows import plain
 from app.warehouse import manifest
 from app.warehouse.relations import Warehouse
@@ -70,11 +71,11 @@ def exporting(
     exporter = Exporter(settings, say)
     listen = (settings.metrics or MetricsSettings()).listen
     host, port = address(listen)
+    app = endpoints(make_wsgi_app(_registry(exporter)), obstacle or exporter.obstacle)
     try:
-        server, thread = start_http_server(port, host, _registry(exporter))
+        server, thread = start(host, port, app)
     except OSError as error:
         raise taken(listen, error, remedy) from error
-    server.set_app(endpoints(server.get_app(), obstacle or exporter.obstacle))
     shown = f"[{host}]" if ":" in host else host
     say(f"metrics of {settings.warehouse} on http://{shown}:{server.server_port}/metrics")
     stop = threading.Event()

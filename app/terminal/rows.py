@@ -65,6 +65,19 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) 
         writer.writerow([_cell(value) for value in row])
 
 
+def write_spreadsheet(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
+    """CSV in which a text that a spreadsheet takes for a formula begins with an apostrophe."""
+    def quoted(value: Any) -> str:
+        text = _cell(value)
+        is_text = not isinstance(value, int | float | Decimal)
+        return f"'{text}" if is_text and text.startswith(FORMULAS) else text
+
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([quoted(name) for name in names])
+    for row in rows:
+        writer.writerow([quoted(value) for value in row])
+
+
 def write_table(
     names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO,
     shown_rows: int | None = SHOWN_ROWS, more: str = "--rows N shows more",
@@ -155,4 +168,7 @@ def _cell(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-WRITERS = {"table": write_table, "json": write_json, "csv": write_csv}
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+WRITERS = {
+    "table": write_table, "json": write_json, "csv": write_csv, "spreadsheet": write_spreadsheet,
+}

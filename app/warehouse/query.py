@@ -38,7 +38,7 @@ from app.warehouse.tables import TABLES, VIEWS
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-Output = Literal["table", "json", "csv"]
+Output = Literal["table", "json", "csv", "spreadsheet"]
 FIRST_WORDS = frozenset({"from", "select", "with", "describe", "show", "summarize", "values"})
 """Words that begin SQL and no question."""
 

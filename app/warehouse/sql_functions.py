@@ -75,7 +75,7 @@ sum sum_no_overflow sumkahan tan tanh time_bucket timezone timezone_hour timezon
 to_base64 to_binary to_centuries to_days to_decades to_hex to_hours to_json to_microseconds
 to_millennia to_milliseconds to_minutes to_months to_quarters to_seconds to_timestamp to_weeks
 to_years today translate trim trunc try_strptime typeof ucase unbin unhex unicode union_extract
-union_tag union_value upper url_decode url_encode uuid uuid_extract_timestamp
+union_tag union_value unnest upper url_decode url_encode uuid uuid_extract_timestamp
 uuid_extract_version uuidv4 uuidv7 var_pop var_samp variance variant_array_length
 variant_contains variant_exists variant_extract variant_extract_string variant_group_array
 variant_group_object variant_keys variant_type variant_typeof wavg week weekday weekofyear

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from app.alerts.rule_files import rules_of
 from app.config.alerts import AlertSettings
 from app.config.documents import DEEPEST, MOST_BYTES, MOST_COPIES
-from app.policy.command import documents_of
 from app.config.reading import lines_of, read_yaml
 from app.config.settings import load_settings
 from app.errors import UserError
+from app.policy.command import documents_of
 
 BOMB = "\n".join(
     ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
@@ -29,8 +29,8 @@ MERGES = "\n".join(
 )
 HOSTILE = [
     pytest.param(text, message, id=name) for name, text, message in [
-        ("a date that does not exist", "a: 1\nb: 2026-13-45", "line 2: '2026-13-45' is not a valid"),
-        ("an hour that does not exist", "a: 2026-01-01T25:00:00Z", "line 1: .* is not a valid times"),
+        ("a date that does not exist", "a: 1\nb: 2026-13-45", "line 2: '2026-13-45' is not"),
+        ("an hour that does not exist", "a: 2026-01-01T25:00:00Z", "line 1: .* is not a valid t"),
         ("a number of 5,000 digits", f"a: {'9' * 5000}", "line 1: .* has more than 100 characters"),
         ("a number of 30 digits", f"a: {'9' * 30}", "line 1: .* is not a number of 64 bits"),
         ("a sexagesimal number", "a: 1" + ":59" * 20, "line 1: .* is not a number of 64 bits"),
@@ -44,10 +44,10 @@ HOSTILE = [
         ("no time", "a: !!timestamp x", "line 1: 'x' is not a valid timestamp"),
         ("no bytes", "a: !!binary x", "line 1: "),
         ("no pairs", "a: !!omap [1]", "line 1: "),
-        ("an object of Python", "a: !!python/object/apply:os.getcwd []", "line 1: could not determ"),
-        ("deep lists", "a: " + "[" * 100_000, f"line 1: values are nested more than {DEEPEST} deep"),
-        ("deep mappings", "".join(f"{'  ' * i}a:\n" for i in range(300)), "nested more than 50 deep"),
-        ("an alias in itself", "a: &a [1, *a]", r"line 1: the alias \*a is a part of what it stands"),
+        ("an object of Python", "a: !!python/object/apply:os.getcwd []", "line 1: could not"),
+        ("deep lists", "a: " + "[" * 100_000, f"line 1: .* more than {DEEPEST} deep"),
+        ("deep mappings", "".join(f"{'  ' * i}a:\n" for i in range(300)), "more than 50 deep"),
+        ("an alias in itself", "a: &a [1, *a]", r"line 1: the alias \*a is a part"),
         ("a mapping in itself", "a: &a\n  b: *a", r"line 2: the alias \*a is a part of"),
         ("a key that is itself", "&a [1, *a]: 1", r"line 1: the alias \*a is a part of"),
         ("an anchor bomb", BOMB, f"line 5: aliases stand for more than {MOST_COPIES} values"),

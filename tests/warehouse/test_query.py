@@ -209,6 +209,16 @@ def test_tables_describes_one_table_or_view_and_prints_the_text_of_a_view(settin
         tables(settings, "throttle_event")
 
 
+def test_a_spreadsheet_computes_nothing(settings, capsys):
+    sql = """SELECT '=1+1' AS "=a", '@x' AS b, '+x' AS c, '-x' AS d, -1 AS e, 'a=b' AS f,
+        -1.5::DECIMAL(4,1) AS g, NULL AS h, chr(9) || '=1' AS i"""
+    assert query(settings, sql, "spreadsheet") == 0
+    assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [
+        ["'=a", "b", "c", "d", "e", "f", "g", "h", "i"],
+        ["'=1+1", "'@x", "'+x", "'-x", "-1", "a=b", "-1.5", "", "'\t=1"],
+    ]
+
+
 def test_rows_bounds_every_form_and_without_it_json_and_csv_have_all(settings, capsys):
     sql = "SELECT i AS n FROM range(300) t(i)"
     for form, lines in (("json", 302), ("csv", 301)):
