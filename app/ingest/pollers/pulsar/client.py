@@ -21,11 +21,16 @@ from app.config.pulsar_access import PulsarWeb
 from app.errors import UserError
 from app.http import NoAnswer, attempts, connections, exchange
 from app.ingest.pollers.polling import Unanswered
+from app.terminal.printable import printable
 
 ADMIN = "/admin/v2"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 MOST_BYTES = 64 << 20
+MOST_LISTED = 4 << 20
+"""Bytes of the list of brokers."""
 MOST_HOPS = 5
+LIST_S = 60.0
+"""Age up to which the cluster's list of brokers is used again."""
 REFUSED = (401, 403)
 NO_ENTRY = re.compile("No such entry|LastConfirmedEntry is")
 """What Pulsar calls an unexpected error, of an entry behind the end of its ledger."""
@@ -58,6 +63,9 @@ class Client:
         self.preferred = 0
         """Number of the address that answered last."""
         self.connections = connections(maxsize=settings.threads, ssl_context=self._tls())
+        self._hosts = frozenset(map(_host, settings.url))
+        self._brokers: frozenset[str | None] = frozenset()
+        self._listed_s = float("-inf")
 
     def session(self, deadline: float | None = None) -> Session:
         """Requests one after the other; none begins after `deadline` (monotonic seconds)."""
@@ -68,6 +76,34 @@ class Client:
         urls = self.settings.url
         if address in urls:
             self.preferred = (urls.index(address) + 1) % len(urls)
+
+    def is_broker(self, url: str, listing: str) -> bool:
+        """Whether an address is of a configured host, or of one in the list of brokers that
+        `listing`, a broker's own address, answers. Nobody else receives a request or the token."""
+        host = _host(url)
+        if host is None:
+            return False
+        if host in self._hosts:
+            return True
+        if time.monotonic() > self._listed_s + LIST_S:
+            self._listed_s = time.monotonic()
+            self._brokers = self._list(listing)
+        return host in self._brokers
+
+    def _list(self, base: str) -> frozenset[str | None]:
+        """Hosts of the active brokers; none without an answer."""
+        seconds, body = self.settings.timeout_ms / 1000, b""
+        try:
+            with exchange(
+                self.connections, "GET", f"{base}{ADMIN}/brokers", seconds, headers=self.headers()
+            ) as answer:
+                if answer.status == 200:
+                    body = answer.read(MOST_LISTED)
+            listed = json.loads(body)
+        except (NoAnswer, ValueError, RecursionError):
+            return frozenset()
+        names = listed if isinstance(listed, list) else []
+        return frozenset(_host(f"//{name}") for name in names if isinstance(name, str))
 
     def headers(self) -> dict[str, str]:
         """The headers of every request."""
@@ -153,7 +189,7 @@ class Session:
     def _once(
         self, base: str, path: str, read: Callable[[bytes, Mapping[str, str]], Any]
     ) -> Any:
-        """One attempt, redirects followed; the token goes with them."""
+        """One attempt; redirects are followed to brokers, and the token goes with them."""
         client = self._client
         url = f"{base}{client.root}/{path}"
         headers, seconds = client.headers(), client.settings.timeout_ms / 1000
@@ -170,11 +206,17 @@ class Session:
                 self._base = f"{parts.scheme}://{parts.netloc}"
                 self._require_success(answer.status, body, path)
                 return read(bytes(body), answer.headers)
-            there = urljoin(url, location)
+            there = _joined(url, location)
+            shown = printable(there)[:200]
             if not there.startswith(("http://", "https://")):
-                raise NoAnswer(f"redirected to {there}, which is not an HTTP address")
+                raise NoAnswer(f"redirected to {shown}, which is not an HTTP address")
             if url.startswith("https:") and not there.startswith("https:"):
-                raise NoAnswer(f"redirected to {there}, without TLS")
+                raise NoAnswer(f"redirected to {shown}, without TLS")
+            if not client.is_broker(there, base):
+                raise NoAnswer(
+                    f"redirected to {shown}, whose host is neither in {client.where}.url nor in the"
+                    " cluster's list of brokers"
+                )
             url = there
         raise NoAnswer(f"redirected more than {MOST_HOPS} times")
 
@@ -191,6 +233,22 @@ class Session:
         if status == 500 and reason is not None and NO_ENTRY.search(reason):
             raise NotThere(reason)
         raise NoAnswer(f"status {status}" + (f" ({reason})" if reason else ""))
+
+
+def _host(url: str) -> str | None:
+    """The host of an address; None for what has none."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _joined(url: str, location: str) -> str:
+    """The address that a redirect names; the location itself where it is no address."""
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        return location
 
 
 def _document(body: bytes) -> Any:

@@ -175,9 +175,44 @@ def test_the_owner_of_a_topic_is_followed(server: AdminServer, make_admin: MakeA
         assert owner.headers[0]["Authorization"] == "Bearer t"
 
 
+@pytest.mark.parametrize(("listed", "followed"), [
+    (["localhost:8080", "pulsar-2:8080"], True),
+    (["pulsar-2:8080"], False), ([], False), ({"localhost": 1}, False), ("localhost", False),
+    ([None, 1, "[::1", "localhost"], True), (status(403, {"reason": "no"}), False), (hang, False),
+    (status(307, Location="http://localhost:1/"), False),
+])
+def test_a_token_goes_only_to_brokers(
+    server: AdminServer, make_admin: MakeAdmin, listed: Any, followed: bool
+) -> None:
+    with AdminServer() as other:
+        other.answers["a"] = 1
+        elsewhere = other.url.replace("127.0.0.1", "localhost")
+        server.answers.update({
+            "a": status(307, Location=f"{elsewhere}/admin/v2/a"), "brokers": listed,
+        })
+        session = Client(make_admin(token="t", retries=0, timeout_ms=1000)).session()
+        if followed:
+            assert [session.get("a"), session.get("a")] == [1, 1]
+        else:
+            for _ in range(2):
+                with pytest.raises(Unanswered, match="nor in the cluster's list of brokers"):
+                    session.get("a")
+            assert other.asked == []
+        assert server.asked.count("brokers") == 1, "the list is used again"
+
+
+def test_control_characters_of_a_redirect_are_not_printed(
+    server: AdminServer, make_admin: MakeAdmin
+) -> None:
+    server.answers[PATH] = status(307, Location="http://evil.example/\x1b[2J")
+    with pytest.raises(Unanswered) as error:
+        get(make_admin(retries=0))
+    assert "\x1b" not in str(error.value)
+
+
 @pytest.mark.parametrize(("location", "said"), [
     ("/admin/v2/clusters", "more than 5 times"), ("file:///etc/passwd", "not an HTTP address"),
-    ("http://127.0.0.1:1/", "Connection refused"),
+    ("http://127.0.0.1:1/", "Connection refused"), ("http://[::1", "nor in the cluster's list of"),
 ])
 def test_redirects_that_lead_nowhere(
     server: AdminServer, make_admin: MakeAdmin, location: str, said: str
