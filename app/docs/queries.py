@@ -59,8 +59,8 @@ newest that has ended, and `is_open`, whether the newest has not.
 
 **Output.** The printed table has 20 rows of a question and 200 of SQL, and the total number;
 `--rows N` prints more. `--json` and `--csv` have every row unless `--rows` is given. Names come
-from clients: `--spreadsheet` writes CSV in which a text that begins with `=`, `+`, `-` or `@`, which
-a spreadsheet would compute, begins with an apostrophe. On a terminal
+from clients: `--spreadsheet` writes CSV in which a text that begins with `=`, `+`, `-` or `@`,
+which a spreadsheet would compute, begins with an apostrophe. On a terminal
 a table that is too wide is printed with a line per column. Times are UTC:
 `2026-01-05T14:03:07Z`, and `2026-01-05T14:03:07.120Z` where it is no whole second.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -35,21 +34,6 @@ SLICE_BYTES = 32 << 20
 """Payload bytes of messages that are joined and written at once; a larger message is written alone.
 """
 OPEN_FILES = 16
-_TEXT = re.compile(rb'("payload"\s*:\s*)"((?:[^"\\]|\\.)*)"?')
-_OTHER = re.compile(rb'("payload"\s*:\s*)(?!")([^,}\s][^,}]*)')
-
-
-def redact(raw: bytes) -> bytes:
-    """The text of a record with its payload replaced by its length and CRC-32."""
-
-    def digest(match: re.Match[bytes]) -> bytes:
-        text = match[2]
-        if text == b"null":
-            return match[0]
-        note = f'"{len(text)} characters left out, CRC-32 {zlib.crc32(text):08x}"'
-        return match[1] + note.encode()
-
-    return _OTHER.sub(digest, _TEXT.sub(digest, raw))
 
 
 @dataclass

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from app.ingest.batches import regrouped
 from app.ingest.contract import DIGESTS, Limits, Parsed, parse_batch
 from app.ingest.coverage import COUNTS, GAPS, Coverage
-from app.ingest.payloads import redact
+from app.ingest.redaction import redact
 from app.ingest.sources import open_stream
 from app.stream.step import ANSWERS, decode, encode
 from app.warehouse import checkpoints
@@ -96,29 +96,33 @@ def quarantine_rows(
         columns[name] = parsed.table.column(name).take(row)
     for name in ("source_partition", "source_offset"):
         columns[name] = batch.column(name).take(row)
-    values = _texts(parsed, batch, row)
-    if not with_payload:
-        values = [v if v is None or b"payload" not in v else redact(v) for v in values]
-    columns["raw"] = pa.array(
-        [None if v is None else v.decode("utf-8", "backslashreplace") for v in values],
-        pa.string(),
-    )
-    columns["ingest_ms"] = pa.array(np.full(len(values), ingest_ms, np.int64))
+    columns["raw"] = pa.array(_texts(parsed, batch, row, with_payload), pa.string())
+    columns["ingest_ms"] = pa.array(np.full(len(row), ingest_ms, np.int64))
     schema = TABLES["quarantine"].schema
     return pa.table({f.name: _plain(columns[f.name]).cast(f.type) for f in schema}, schema=schema)
 
 
-def _texts(parsed: Parsed, batch: pa.RecordBatch, rows: pa.Array) -> list[bytes | None]:
-    """The text of some records. Records that arrived as columns get a text without the payload."""
+def _texts(
+    parsed: Parsed, batch: pa.RecordBatch, rows: pa.Array, with_payload: bool
+) -> Iterator[str | None]:
+    """The text of some records, one at a time. Records that arrived as columns get a text without
+    the payload.
+    """
     if "value" in batch.schema.names:
-        texts: list[bytes | None] = batch.column("value").take(rows).to_pylist()
-        return texts
+        column = batch.column("value")
+        for row in rows.to_pylist():
+            buffer = column[row].as_buffer()
+            if buffer is None:
+                yield None
+                continue
+            text = buffer.to_pybytes() if with_payload else redact(memoryview(buffer))
+            yield text.decode("utf-8", "backslashreplace")
+        return
     names = [name for name in batch.schema.names if name != "payload"]
     found = pa.table([batch.column(name) for name in names], names).take(rows).to_pylist()
-    return [
-        json.dumps({k: v for k, v in record.items() if v is not None}).encode()
-        for record in found
-    ]
+    yield from (
+        json.dumps({k: v for k, v in record.items() if v is not None}) for record in found
+    )
 
 
 def _plain(column: Any) -> Any:

@@ -86,7 +86,9 @@ def _quarantine() -> Table:
             TableColumn("seq", LONG, "position in the feed"),
             TableColumn("ts_wall_ms", LONG, "wall time of the record (ms since the epoch)"),
             *IDENTITY,
-            TableColumn("raw", TEXT, "text of the record; null for late and repeated records"),
+            TableColumn("raw", TEXT, "text of the record without its payload, 1 MiB at most (no"
+                        " JSON: 10,000 bytes, up to where a payload may be); null for late and"
+                        " repeated records"),
             INGEST,
         ),
         sort_by=("reason_code", "ts_wall_ms"), commit_interval_ms=CAN_WAIT_MS,

@@ -87,10 +87,29 @@ class _Payloads:
             block.present[rows] &= ~here
         if not self._rows:
             return None
-        place = np.full(self._n, -1, np.int64)
-        rows = np.concatenate(self._rows)
-        place[rows] = np.arange(len(rows))
-        return pa.concat_arrays(self._values).take(pa.array(place, mask=place < 0))
+        rows, values = np.concatenate(self._rows), pa.concat_arrays(self._values)
+        if (np.diff(rows) < 0).any():
+            order = np.argsort(rows)
+            rows, values = rows[order], values.take(pa.array(order))
+        return _spread(values, rows, self._n)
+
+
+def _spread(values: pa.BinaryArray, rows: Array, n: int) -> pa.BinaryArray:
+    """Values without nulls at ascending rows of n, null at the others; their bytes are not copied.
+
+    `take` would reserve n times their mean length.
+    """
+    offsets = offsets_of(values)
+    ends = np.full(n + 1, offsets[0], np.int32)
+    ends[rows + 1] = offsets[1:]
+    here = np.zeros(n, np.bool_)
+    here[rows] = True
+    return pa.BinaryArray.from_buffers(
+        values.type, n,
+        [pa.py_buffer(np.packbits(here, bitorder="little")),
+         pa.py_buffer(np.maximum.accumulate(ends)), values.buffers()[2] or pa.py_buffer(b"")],
+        null_count=n - len(rows),
+    )
 
 
 def _decode_rows(block: Block, strings: Any, status: Array, payloads: _Payloads) -> None:
@@ -111,17 +130,24 @@ def _decode_rows(block: Block, strings: Any, status: Array, payloads: _Payloads)
 
 def _decode_part(block: Block, strings: Any, status: Array, rows: Array) -> list[pa.Array]:
     """Columns of some rows, `payload` still as text; mistakes are recorded in the block."""
-    declined = pa.array(rows[status[rows] == DECLINED])
-    texts = iter(strings.take(declined).cast(pa.large_binary()).to_pylist())
+    # One text at a time: together they would be in memory three times.
+    data, offsets = memoryview(bytes_of(strings)), offsets_of(strings)
     decoded = [
-        decoder.decode(next(texts)) if status[row] == DECLINED else decoder.NO_VALUE for row in rows
+        decoder.decode(bytes(data[offsets[row] : offsets[row + 1]]))
+        if status[row] == DECLINED else decoder.NO_VALUE for row in rows
     ]
     for row, line in zip(rows.tolist(), decoded, strict=True):
         if line.reason is not None:
             block.unparseable[row] = line.reason
     block.bad_type[rows] = np.array([line.bad_type for line in decoded], np.uint64)
-    values = zip(*(line.values for line in decoded), strict=True)
+    values = list(zip(*(line.values for line in decoded), strict=True))
+    values[_PAYLOAD] = tuple(map(_base64_or_not, values[_PAYLOAD]))
     return [pa.array(column, kind) for column, kind in zip(values, _ARRIVE_AS, strict=True)]
+
+
+def _base64_or_not(text: str | None) -> str | None:
+    """A payload's text. What cannot be base64 is not copied: its UTF-8 would be kept beside it."""
+    return text if text is None or text.isascii() else "!"
 
 
 def _put_payloads(block: Block, rows: Array, texts: pa.Array, payloads: _Payloads) -> None:
