@@ -70,3 +70,25 @@ def write(warehouse: str, name: str, rows: list[dict[str, Any]]) -> None:
     Path(warehouse).mkdir(parents=True, exist_ok=True)
     deltalake.write_deltalake(f"{warehouse}/{name}", frame(name, rows), mode="append",
                               partition_by=list(TABLES[name].partition_by) or None)
+
+
+def limiter_of(topic: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The row of limiter_stats of a topic's own limiter in the window of a row of
+    topic_throttle_stats."""
+    window_of = ("window_start_ms", "window_ms", "messages", "bytes", "limit_msgs", "limit_bytes")
+    kept = (*COMMON, *window_of)
+    left = 0 if topic["culprit_ns"] else 50
+    return {
+        **{name: topic[name] for name in kept}, "limiter": "topic", "limiter_name": topic["topic"],
+        "max_level": None, "limit_level": None,
+        "min_balance_msgs": None if topic["limit_msgs"] is None else left,
+        "min_balance_bytes": None if topic["limit_bytes"] is None else left,
+        "throttles": topic["culprit_times"], "max_waiting": 0, "utilisation": None, **changes,
+    }
+
+
+def write_windows(warehouse: str, rows: list[dict[str, Any]]) -> None:
+    """Append rows of topic_throttle_stats, and those of limiter_stats that come with them."""
+    write(warehouse, "topic_throttle_stats", rows)
+    limited = [row for row in rows if (row["limit_msgs"], row["limit_bytes"]) != (None, None)]
+    write(warehouse, "limiter_stats", [limiter_of(row) for row in limited])

@@ -11,9 +11,9 @@ import pytest
 from app import alerts
 from app.errors import UserError
 from app.warehouse.relations import Warehouse
-from tests.throttle_rows import OTHER, START_MS, TOPIC, window, write
+from tests.throttle_rows import OTHER, START_MS, TOPIC, window, write, write_windows
 
-LABELS = {"broker": "b1", "cluster": "east", "topic": TOPIC}
+LABELS = {"broker": "b1", "cluster": "east", "limiter": "topic", "entity": TOPIC}
 OVER = {"culprit_times": 9, "limited_times": 9, "culprit_ns": 10**9, "messages": 9000}
 QUIET = {"topic": OTHER}
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def answer(capsys):
 
 def kept(warehouse):
     rows = Warehouse(warehouse).open("alerts").to_pyarrow_table().to_pylist()
-    return sorted((row["at_ms"] - START_MS, row["state"], dict(row["labels"])["topic"])
+    return sorted((row["at_ms"] - START_MS, row["state"], dict(row["labels"])["entity"])
                   for row in rows)
 
 
@@ -51,25 +51,25 @@ def test_a_topic_over_its_limit_for_a_minute_fires_and_is_resolved_when_it_stops
     make_settings, tmp_warehouse, capsys
 ):
     settings = make_settings()
-    write(tmp_warehouse, "topic_throttle_stats", [window(0, **OVER), window(0, **QUIET)])
+    write_windows(tmp_warehouse, [window(0, **OVER), window(0, **QUIET)])
     assert alerts.check(settings, as_json=True) == 1
     (row,) = answer(capsys)["firing"]
     checked = row.pop("checked_ms")
     assert checked > START_MS
     assert row == {
-        "alert": "topic-over-limit", "labels": LABELS, "state": "firing",
-        "at_ms": START_MS + 60_000, "since_ms": START_MS, "value": 1.5, "severity": "warning",
-        "summary": f"{TOPIC} on b1 (east) is over its limit since 2023-11-14T22:14:00Z,"
-                   " at 1.5 times it at most",
-        "runbook": "docs/runbooks/topic-over-limit.md", "number": None,
+        "alert": "publish-limit", "labels": LABELS, "state": "firing",
+        "at_ms": START_MS, "since_ms": START_MS, "value": 1.5, "severity": "warning",
+        "summary": f"topic {TOPIC} on b1 (east) publishes at its limit or is held back by it, since"
+                   " 2023-11-14T22:14:00Z; lately 150.0 of 100.0 messages per s",
+        "runbook": "docs/runbooks/publish-limit.md", "number": None,
     }
     assert alerts.check(settings) == 1, "the same data fires as before"
-    assert kept(tmp_warehouse) == [(0, "pending", TOPIC), (60_000, "firing", TOPIC)]
-    write(tmp_warehouse, "topic_throttle_stats", [window(1)])
+    assert kept(tmp_warehouse) == [(0, "firing", TOPIC)]
+    write_windows(tmp_warehouse, [window(1)])
     capsys.readouterr()
     assert alerts.check(settings) == 0
-    assert capsys.readouterr().out.splitlines()[0].startswith("resolved  topic-over-limit at 2023")
-    recorded = [(0, "pending", TOPIC), (60_000, "firing", TOPIC), (60_000, "resolved", TOPIC)]
+    assert capsys.readouterr().out.splitlines()[0].startswith("resolved  publish-limit at 2023")
+    recorded = [(0, "firing", TOPIC), (60_000, "resolved", TOPIC)]
     assert kept(tmp_warehouse) == recorded
     assert alerts.check(settings, at_ms=START_MS + 60_000) == 1, "as it stood then"
     assert kept(tmp_warehouse) == recorded, "a look back records nothing"
@@ -82,28 +82,29 @@ def test_a_topic_over_its_limit_for_a_minute_fires_and_is_resolved_when_it_stops
     ({**OVER, "messages": 10, "culprit_ns": 29_999_999_999}, 0),
     ({**OVER, "limit_msgs": None, "limit_bytes": 100.0}, 1),
     ({**OVER, "limit_msgs": None, "culprit_ns": 10**12}, 0),
-    ({**OVER, "culprit_ns": 0}, 0),
+    ({**OVER, "culprit_ns": 0}, 1),
+    ({**OVER, "culprit_ns": 0, "messages": 5999}, 0),
 ])
 def test_over_the_limit_means_the_whole_minute_or_held_back_for_half_of_it(
     make_settings, tmp_warehouse, changes, code
 ):
-    write(tmp_warehouse, "topic_throttle_stats", [window(0, **changes)])
+    write_windows(tmp_warehouse, [window(0, **changes)])
     assert alerts.check(make_settings()) == code
 
 
 def test_a_broker_one_window_behind_the_newest_is_not_taken_for_quiet(
     make_settings, tmp_warehouse
 ):
-    write(tmp_warehouse, "topic_throttle_stats", [
+    write_windows(tmp_warehouse, [
         window(0, **OVER), window(1, **QUIET, broker="b2"),
     ])
     assert alerts.check(make_settings()) == 1
-    write(tmp_warehouse, "topic_throttle_stats", [window(2, **QUIET, broker="b2")])
+    write_windows(tmp_warehouse, [window(2, **QUIET, broker="b2")])
     assert alerts.check(make_settings()) == 0
 
 
 def test_the_owner_of_what_an_alert_is_about_is_printed(make_settings, tmp_warehouse, capsys):
-    write(tmp_warehouse, "topic_throttle_stats", [window(0, **OVER)])
+    write_windows(tmp_warehouse, [window(0, **OVER)])
     owner = {"team": "shop", "contact": "#shop-oncall"}
     settings = make_settings(owners=[{"topic": "acme/orders/created", **owner}])
     assert alerts.check(settings) == 1

@@ -16,7 +16,7 @@ from app.config.alerts import AlertSettings
 from app.config.settings import load_settings
 from app.warehouse.relations import QUERIES, STATES, Warehouse, connect
 from app.warehouse.tables import TABLES, VIEWS
-from tests.throttle_rows import COMMON, START_MS, TOPIC, window, write
+from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
 from tests.warehouse.test_ready_questions import predicted
 
 MINUTE = 60_000
@@ -60,23 +60,66 @@ def limiters(minutes, **changes):
     return [limiter(minute, **changes) for minute in minutes]
 
 
+ABOUT = {"limiter": "topic", "entity": TOPIC}
+
+
 def test_a_limit_that_is_nearly_used_up_for_five_minutes_fires(firing):
-    about = {"kind": "topic_msgs", "entity": TOPIC}
     near = {"messages": 4800}
-    assert firing("quota-utilisation", limiter_stats=limiters(range(4), **near)) == []
-    ((labels, since, summary),) = firing("quota-utilisation", limiter_stats=limiters([4], **near))
-    assert (labels, since) == (about, 0)
-    assert "uses 80% of its limit of topic_msgs at most" in summary
-    assert summary.endswith("lately 80.0 of 100.0")
-    assert firing("quota-utilisation", limiter_stats=limiters([5], messages=4799)) == []
+    assert firing("publish-limit", limiter_stats=limiters(range(4), **near)) == []
+    ((labels, since, summary),) = firing("publish-limit", limiter_stats=limiters([4], **near))
+    assert (labels, since) == (ABOUT, 0)
+    assert summary == (
+        f"topic {TOPIC} on b1 (east) uses most of its limit, since 2023-11-14T22:14:00Z; lately"
+        " 80.0 of 100.0 messages per s"
+    )
+    assert len(firing("publish-limit", limiter_stats=limiters([5], **near))) == 1
+    assert firing("publish-limit", limiter_stats=limiters([6], messages=4799)) == []
 
 
-def test_a_limit_that_is_reached_in_every_window_of_ten_minutes_fires(firing):
+def test_a_limit_that_is_reached_in_every_window_of_ten_minutes_is_critical(firing):
     empty = {"min_balance_msgs": 0}
-    assert firing("quota-breach-sustained", limiter_stats=limiters(range(9), **empty)) == []
-    ((labels, since, _),) = firing("quota-breach-sustained", limiter_stats=limiters([9], **empty))
-    assert (labels, since) == ({"kind": "topic_msgs", "entity": TOPIC}, 0)
-    assert firing("quota-breach-sustained", limiter_stats=limiters([10])) == []
+    assert firing("publish-limit", limiter_stats=limiters(range(4), **empty)) == []
+    ((*_, summary),) = firing("publish-limit", limiter_stats=limiters(range(4, 9), **empty))
+    assert "uses most of its limit, since" in summary
+    ((labels, since, summary),) = firing("publish-limit", limiter_stats=limiters([9], **empty))
+    assert (labels, since) == (ABOUT, 0)
+    assert "has reached its limit in every window of ten minutes, since" in summary
+    assert firing("publish-limit", limiter_stats=limiters([10])) == []
+
+
+@pytest.mark.parametrize(("limit", "topic", "fires"), [
+    ({"messages": 6000}, {}, True),
+    ({"messages": 5999}, {}, False),
+    ({"min_balance_msgs": 0}, {"culprit_ns": 30 * 10**9}, True),
+    ({"min_balance_msgs": 0}, {"culprit_ns": 30 * 10**9 - 1}, False),
+    ({"limiter": "connection", "limiter_name": "c1", "messages": None, "limit_msgs": None,
+      "max_level": 9, "limit_level": 9}, {}, False),
+])
+def test_a_window_at_its_limit_fires_at_once(firing, limit, topic, fires):
+    found = firing("publish-limit", limiter_stats=[limiter(0, **limit)],
+                   topic_throttle_stats=[window(0, **topic)])
+    assert [(labels, since) for labels, since, _ in found] == ([(ABOUT, 0)] if fires else [])
+
+
+@pytest.mark.parametrize(("kind", "marks", "named"), [
+    ("topic", [{"producer_name": "p"}, {"producer_name": "p"}, {"producer_name": "q"}],
+     "; mostly producer p"),
+    ("resource_group", [{"trigger_topic": OTHER}], f"; mostly topic {OTHER}"),
+    ("broker", [], f"; mostly topic {TOPIC}"),
+    ("broker", [{"trigger_topic": OTHER}], f"; mostly topic {OTHER}"),
+    ("resource_group", [], "per s"),
+])
+def test_who_uses_a_limit_is_named(firing, kind, marks, named):
+    rows = [
+        event(1000 + i, "mark", limiter=kind, limiter_name=TOPIC, **changes)
+        for i, changes in enumerate(marks)
+    ]
+    ((*_, summary),) = firing(
+        "publish-limit", limiter_stats=[limiter(0, limiter=kind, messages=6000)],
+        topic_throttle_stats=[window(0), window(0, topic=OTHER, messages=1)],
+        throttle_events=rows,
+    )
+    assert summary.endswith(named)
 
 
 @pytest.mark.parametrize(("changes", "fires"), [
@@ -86,11 +129,15 @@ def test_a_limit_that_is_reached_in_every_window_of_ten_minutes_fires(firing):
 ])
 def test_a_topic_that_waits_for_others_fires_after_two_minutes(firing, changes, fires):
     rows = [window(0, **changes)]
-    assert firing("noisy-neighbour-victim", topic_throttle_stats=rows) == []
+    pauses = [event(1000, "mark", culprit_topic="c", collateral_topics=[TOPIC])]
+    assert firing(
+        "noisy-neighbour-victim", topic_throttle_stats=rows, throttle_events=pauses
+    ) == []
     found = firing("noisy-neighbour-victim", topic_throttle_stats=[window(1, **changes)])
     assert [(labels, since) for labels, since, _ in found] == (
         [({"topic": TOPIC}, 0)] if fires else []
     )
+    assert all(summary.endswith("; lately because of c") for *_, summary in found)
     assert firing("noisy-neighbour-victim", topic_throttle_stats=[window(2)]) == []
 
 

@@ -30,8 +30,8 @@ def topic_window(minute: int, topic: str, role: str, times: int, **changes: Any)
 
 
 def alert(at_ms: int, state: str, topic: str = TOPIC) -> dict[str, Any]:
-    """A change of topic-over-limit."""
-    return {"alert": "topic-over-limit", "labels": [("cluster", "east"), ("topic", topic)],
+    """A change of publish-limit."""
+    return {"alert": "publish-limit", "labels": [("cluster", "east"), ("topic", topic)],
             "state": state, "at_ms": START_MS + at_ms, "since_ms": START_MS, "value": 1.5,
             "severity": "warning", "summary": "", "runbook": "", "checked_ms": START_MS + at_ms}
 

@@ -158,7 +158,7 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
     late = {"reason_code": "TOO_LATE"}
     assert value(found, "weir_quarantine_rows_total", job="rate_limits", **late) == 1
     assert value(found, "weir_quarantine_rows_total", job="chunks", **late) == 0
-    assert value(found, "weir_alerts_firing", alert="topic-over-limit", severity="warning") == 1
+    assert value(found, "weir_alerts_firing", alert="publish-limit", severity="warning") == 1
     assert value(found, "weir_producer_id_heap_bytes", broker="1") == 6000
     assert value(found, "weir_producer_id_heap_bytes", broker="2") == 400
     assert value(found, "weir_quality_expectations", result="held") == 2
