@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.explain.ask import IN_WINDOW, Ask
 from app.explain.reader import Reader
 from app.explain.sentence import Row, Sentence, compose
+from app.terminal.counts import gone_chunks
 
 _NEAREST = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
 _CHUNK = "Chunk {event.chunk_id:n} (of {event.num_chunks:n}) of {event.uuid}"
@@ -61,10 +62,55 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
         if table in ask.entity:
             # A complete message has a row in both tables; that of chunk_messages has all columns.
             more = " AND t.outcome <> 'COMPLETE'" if table == "chunk_events" else ""
+            if table == "incomplete_messages":
+                more = " AND t.state = 'assembling'"
             rows = reader.rows(table, f"{ask.where(table)} AND {_when(table)}{more}", ask.params,
                                _NEAREST)
             result += [describe(row) for row in rows]
-    return result
+    return result + _stalled(reader, ask)
+
+
+def _stalled(reader: Reader, ask: Ask) -> list[Sentence]:
+    """Where subscriptions stand: one sentence each and window, about the message at which they do;
+    of a single message its own."""
+    table = "incomplete_messages"
+    if table not in ask.entity:
+        return []
+    which = "" if ask.kind == "message" else " AND t.first_position = t.stalled_at"
+    found = []
+    for row in reader.rows(
+        table, f"{ask.where(table)} AND {_when(table)} AND t.state = 'stalled'{which}", ask.params,
+        _NEAREST,
+    ):
+        if ask.kind == "message":
+            found.append(_behind(row))
+            continue
+        same = " AND ".join(f"t.{name} = ${name}" for name in _WINDOW)
+        behind = reader.summary(
+            table, "count(*) AS messages", f"{same} AND t.state = 'stalled'",
+            {name: row[name] for name in _WINDOW},
+        )
+        text = "At the end of the window {behind.messages:n large message} stalled behind" \
+            " {wait.stalled_at}, whose " + gone_chunks(row["missing_chunks"]) + ": it is of" \
+            " {wait.uuid} of producer {wait.producer_name}, and subscription {wait.subscription}" \
+            " has been sent nothing since it was stored, {wait.age_ms:ms} before."
+        found.append(compose(row["ts_wall_ms"], row["rule"], text, (1, row["row_no"]),
+                             wait=row, behind=behind))
+    return found
+
+
+_WINDOW = ("cluster", "topic", "subscription", "window_start_ms")
+
+
+def _behind(row: Row) -> Sentence:
+    text = "At the end of the window {wait.uuid} of producer {wait.producer_name} has been stored" \
+        " for {wait.age_ms:ms}, from {wait.first_position} to {wait.last_position}, and" \
+        " subscription {wait.subscription} has not been sent it: the subscription is stalled at" \
+        " {wait.stalled_at}"
+    if row["missing_chunks"]:
+        text += ", whose " if row["first_position"] == row["stalled_at"] else "; of this message "
+        text += gone_chunks(row["missing_chunks"])
+    return compose(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), wait=row)
 
 
 def _when(table: str) -> str:

@@ -35,6 +35,8 @@ from udfs.topics import normal_topic
 Array = np.ndarray
 DIGESTS = ("payload_bytes", "payload_crc32")
 """Columns that the archive adds to the contract's: length and checksum of a payload."""
+PROBLEM = "problem"
+"""Column beside `value`: why a source could not parse a line that it passes on."""
 _INTEGER = r"^-?(0|[1-9][0-9]{0,18})$"
 
 
@@ -163,7 +165,11 @@ def parse_batch(
 ) -> Parsed:
     """Parse and validate what a source gives: JSON records in `value`, or columns."""
     if "value" in batch.schema.names:
-        return parse(batch.column("value"), limits, ingest_ms, jobs)
+        block = parse_block(batch.column("value"))
+        if PROBLEM in batch.schema.names:
+            problems = enumerate(batch.column(PROBLEM).to_pylist())
+            block.unparseable |= {row: text for row, text in problems if text is not None}
+        return _validated(block, limits, ingest_ms, jobs)
     return from_table(batch, jobs, limits, ingest_ms, text_numbers=True)
 
 

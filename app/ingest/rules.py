@@ -24,7 +24,8 @@ RULES: tuple[tuple[str, str], ...] = (
     ("BAD_POSITION",
      "a ledger, an entry, a position `ledger:entry` or a range of `acked_ranges` is not one"),
     ("BAD_PRODUCER_ID", "`producer_id` is below -1, or below 0 on a Pulsar kind"),
-    ("BAD_TOPIC", "a Pulsar topic without tenant, namespace and name"),
+    ("BAD_TOPIC", "a Pulsar topic without tenant, namespace and name; a topic is Kafka's on a Kafka"
+     " kind and where `source_feed` begins with `kafka`"),
     ("BAD_SUB_TYPE", "`sub_type` is not exclusive, failover, shared or key_shared"),
     ("CHUNK_FIELDS_INCOMPLETE", "chunked, and `uuid`, `chunk_id` or `total_chunk_bytes` is null"),
     ("CHUNK_ID_OUT_OF_RANGE", "chunked, and not 0 <= `chunk_id` < `num_chunks`"),

@@ -21,6 +21,7 @@ CHUNK_OUTCOMES = (
     "LOST_TO_SIGHT", "FIRST_UNSEEN",
 )
 DEFECTS = ("B1", "B2", "B3", "B4", "B7", "B8")
+STATES = ("assembling", "stalled")
 INTEGRITY = ("exact", "short", "unknown", "too_large")
 LARGEST_CRC = 2**32 - 1
 _POSITION = "^[0-9]+:[0-9]+$"
@@ -60,13 +61,19 @@ _STATE_UNLIKE_MESSAGES = f"""
 SELECT s.* FROM {{batch}} AS s LEFT JOIN (
   SELECT {", ".join(_CONSUMER)}, window_start_ms, count(*) AS contexts,
     sum(buffered_bytes) AS buffered_bytes, sum(declared_bytes) AS declared_bytes
-  FROM incomplete_messages GROUP BY ALL
+  FROM incomplete_messages WHERE state = 'assembling' GROUP BY ALL
 ) AS i ON {_same("s", "i", "window_start_ms")}
 WHERE {" OR ".join(f"s.{c} <> coalesce(i.{c}, 0)" for c in (
     "contexts", "buffered_bytes", "declared_bytes"))}
 """
 _MESSAGE_WITHOUT_STATE = f"""
 SELECT i.* FROM {{batch}} AS i ANTI JOIN chunk_state AS s ON {_same("s", "i", "window_start_ms")}
+WHERE i.state = 'assembling'
+"""
+_STALLED_WITHOUT_HEAD = f"""
+SELECT i.* FROM {{batch}} AS i ANTI JOIN incomplete_messages AS h
+ON {_same("i", "h", "window_start_ms", "stalled_at")} AND h.first_position = h.stalled_at
+WHERE i.state = 'stalled'
 """
 
 
@@ -176,13 +183,23 @@ def _suites() -> dict[str, list[Check]]:
         "incomplete_messages": [
             *_chunk_table(
                 "incomplete_messages",
-                ("subscription", "consumer", "uuid", "num_chunks", "next_chunk_id",
+                ("subscription", "state", "uuid", "num_chunks", "next_chunk_id",
                  "first_position", "last_position", "first_chunk_ms", "last_chunk_ms", "age_ms",
                  "buffered_bytes", "declared_bytes"),
                 ("next_chunk_id", "age_ms", "buffered_bytes", "declared_bytes"),
             ),
-            *window_checks("cluster", "topic", "subscription", "consumer", "uuid"),
+            *window_checks("cluster", "topic", "subscription", "consumer", "uuid",
+                           "first_position"),
             between("num_chunks", 2),
+            values("state", STATES),
+            rows_that(
+                "only a stalled message has no consumer and a place where its subscription stands",
+                "(state = 'stalled') <> (stalled_at IS NOT NULL)"
+                " OR (state = 'stalled') <> (missing_chunks IS NOT NULL)"
+                " OR (state = 'stalled') <> (consumer IS NULL)"
+                " OR (state = 'stalled' AND expires_ms IS NOT NULL)"
+                " OR (first_position = stalled_at AND len(missing_chunks) = 0)",
+            ),
             rows_that("a message waits for one of its chunks", "next_chunk_id > num_chunks"),
             rows_that(
                 "the times of a message follow each other",
@@ -223,5 +240,7 @@ ACROSS: dict[str, list[Check]] = {
     "incomplete_messages": [
         no_rows("every incomplete message has the state of its consumer", _MESSAGE_WITHOUT_STATE,
                 "chunk_state"),
+        no_rows("a stalled subscription stands at a chunk of a stalled message",
+                _STALLED_WITHOUT_HEAD, "incomplete_messages"),
     ],
 }

@@ -32,6 +32,7 @@ from app.stream.source_watch import SourceWatch
 from app.telemetry.health import Health
 from app.terminal import log
 from app.terminal.interrupt import stoppable
+from app.terminal.moments import instant_of
 from app.warehouse import checkpoints, formats, gathering, last_configuration, manifest
 from app.warehouse.checkpoints import ARCHIVE
 from app.warehouse.run_lock import only_run
@@ -248,9 +249,22 @@ class Service:
                 self._progress.warn(f"{name}: batch interrupted; the next start repeats it")
             self._progress.look(queries)
             self._health.look(self._progress.figures, last=True)
+            if not interrupted and not self._endless and not self._stopping.asked:
+                self._say_what_waits()
             if not interrupted:
                 self._states.end()
                 self._sweep()
+
+    def _say_what_waits(self) -> None:
+        """Say that the newest records are stored and not decided: clocks follow the records."""
+        newest = max((f.latest_event_s or 0.0 for f in self._progress.figures), default=0.0)
+        if newest > 0:
+            ms = round(newest * 1000)
+            self._progress.say(
+                f"end of the input at {instant_of(ms)}: records from"
+                f" {instant_of(ms - self._settings.idle_advance_ms)} on (idle_advance_ms) are"
+                " stored but may not be decided yet; a later record of any topic decides them"
+            )
 
     def _sweep(self) -> None:
         """Remove payload files that no message needs, if every batch has ended: a repeated batch

@@ -16,18 +16,21 @@ from state.jobs import JOBS
 
 MS_PER_S = 1000.0
 LOST = ("GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT", "EVICTED", "EXPIRED", "SHARED_ORPHAN")
-"""Outcomes by which a message in chunks is lost."""
+"""Outcomes by which a message in chunks is lost or does not arrive."""
 
 
 class Chunks(Part):
     """Chunked messages."""
 
-    reads = ("chunk_messages", "chunk_events", "chunk_state")
+    reads = ("chunk_messages", "chunk_events", "chunk_state", "chunk_topic_stats",
+             "incomplete_messages")
 
     def __init__(self) -> None:
         self._whole = Sums("weir_chunk_messages_total")
         self._events = Sums("weir_chunk_events_total")
         self._newest: dict[Labels, tuple[Any, ...]] = {}
+        self._rates: dict[Labels, tuple[Any, ...]] = {}
+        self._stalled: dict[Labels, tuple[Any, ...]] = {}
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         self._whole.add(rows(
@@ -48,14 +51,23 @@ class Chunks(Part):
             FROM chunk_state ORDER BY window_start_ms, row_no
         """):
             self._newest[labels((cluster, topic, subscription, consumer))] = tuple(values)
-        # Shards end a window at different commits: a consumer counts until it is two behind.
+        for found, sql in (
+            (self._rates, "SELECT cluster, topic, window_start_ms, window_ms, chunked_message_rate"
+                          " FROM chunk_topic_stats ORDER BY window_start_ms"),
+            (self._stalled, "SELECT cluster, topic, window_start_ms, window_ms, count(*)"
+                            " FROM incomplete_messages WHERE state = 'stalled'"
+                            " GROUP BY ALL ORDER BY window_start_ms"),
+        ):
+            for cluster, topic, *values in rows(fresh, sql):
+                found[labels((cluster, topic))] = tuple(values)
+        # Shards end a window at different commits: a row counts until it is two behind.
         front: dict[str, int] = {}
-        for key, value in self._newest.items():
+        parts = self._newest, self._rates, self._stalled
+        for key, value in (item for part in parts for item in part.items()):
             front[key[0]] = max(front.get(key[0], 0), value[0])
-        self._newest = {
-            key: value for key, value in self._newest.items()
-            if value[0] >= front[key[0]] - value[1]
-        }
+        self._newest, self._rates, self._stalled = (
+            {k: v for k, v in part.items() if v[0] >= front[k[0]] - v[1]} for part in parts
+        )
 
     def samples(self) -> Iterator[Sample]:
         yield from self._whole.samples()
@@ -66,6 +78,10 @@ class Chunks(Part):
             for index, value in enumerate((contexts, leaked, size)):
                 total[index] += value or 0
             total[3] = max(total[3], (age_ms or 0) / MS_PER_S)
+        for cluster in sorted({key[0] for key in (*self._rates, *self._stalled)}):
+            for name, part in (("weir_chunked_message_rate", self._rates),
+                               ("weir_chunk_stalled_messages", self._stalled)):
+                yield name, (cluster,), sum(v[2] for k, v in part.items() if k[0] == cluster)
         for cluster, (contexts, leaked, size, age_s) in totals.items():
             yield "weir_chunk_contexts", (cluster,), contexts
             yield "weir_chunk_leaked", (cluster,), leaked

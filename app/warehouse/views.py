@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.warehouse import backlog_views, group_views, shadow_views
+from app.warehouse import backlog_views, cache_views, group_views, shadow_views
 
 
 @dataclass(frozen=True)
@@ -403,6 +403,12 @@ VIEWS: dict[str, View] = {
         " and the offsets that it lost.",
         group_views.GROUP_LAG_NOW,
         reads=("group_lag", "lost_messages"),
+    ),
+    "cache_metrics": View(
+        "cache_metrics",
+        "Each cache under the names of Pulsar's own metrics; counters since the tables begin.",
+        cache_views.METRICS,
+        reads=("cache_stats",),
     ),
     "shadow_effects": View(
         "shadow_effects",

@@ -18,11 +18,29 @@ from state.chunks.consumer import (
     vanish,
 )
 from state.chunks.layout import NOBODY, NULL, Feed, Int, Out, World, compiled
+from state.chunks.stored import (
+    count_consumer,
+    count_stalls,
+    drop_stored,
+    end_cursor,
+    end_stall,
+    forget_stored,
+    has_reader,
+    is_waited_for,
+    keep_piece,
+    list_stalled,
+    mark_sent,
+    may_stall,
+    move_mark,
+    prune_stored,
+    take_cursor,
+)
 from state.chunks.tables import (
     acknowledge,
     acknowledged,
     find_binding,
     find_held,
+    find_piece,
     index_all,
     put,
     remove,
@@ -36,6 +54,8 @@ CLOSED = np.int64(KIND_INDEX["consumer_closed"])
 ENTRY_ADDED = np.int64(KIND_INDEX["entry_added"])
 DISPATCH = np.int64(KIND_INDEX["dispatch"])
 ACK = np.int64(KIND_INDEX["ack"])
+CURSOR = np.int64(KIND_INDEX["cursor_state"])
+CURSOR_DELETED = np.int64(KIND_INDEX["cursor_deleted"])
 NS_PER_MS = np.int64(1_000_000)
 LARGEST = np.int64(2**63 - 1)
 ROWS_PER_CHUNK = np.int64(6)
@@ -117,7 +137,8 @@ def short(w: World, o: Out, chunks: Int) -> bool:
         or p["messages"] + chunks + 1 > len(o.messages)
         or p["parts"] + p["nodes"] + chunks + 1 > len(o.parts)
         or p["levels"] + p["consumers"] > len(o.levels)
-        or p["missing"] + p["contexts"] > len(o.missing)
+        or p["missing"] + p["contexts"] + p["listing"] > len(o.missing)
+        or p["gone"] + p["listing_gone"] > len(o.gone)
         or p["windows"] + 1 > len(o.windows)
     )
 
@@ -137,6 +158,9 @@ def advance(
         ends = end != NULL and end <= until_ms
         if not fires and not ends:
             return True
+        if not fires or (ends and end <= due):
+            stalls = count_stalls(w, key, end)
+            p["listing"], p["listing_gone"] = stalls * k["stored"], stalls * k["pieces"]
         if short(w, o, np.int64(1)):
             return False
         if fires and (not ends or due < end):
@@ -197,6 +221,7 @@ def lose_key(w: World, o: Out, key: Int, at_ms: Int, next_ns: Int, next_broker: 
         b = w.bindings[i]
         if b["sub"] >= 0 and w.subs[b["sub"]]["key"] == key:
             drop_binding(w, np.int64(i))
+    forget_stored(w, key)
     if w.keys[key]["held"] == 0:
         return True
     set_timer(w, key, at_ms, next_ns, next_broker)
@@ -274,17 +299,20 @@ def close_window(w: World, o: Out, key: Int, end: Int) -> None:
             list_missing(w, o, at, window, p["levels"] - 1)
         e["touched"] = 0
         at = e["next"]
+    behind = list_stalled(w, o, key, end, window)
+    prune_stored(w, key, behind > 0)
     row = o.windows[window]
     p["windows"] += 1
     row["key"], row["at_ms"], row["mono_ns"] = key, end, c["mono_ns"]
     row["broker"], row["feed"] = c["broker"], c["feed"]
     row["start_ms"], row["window_ms"] = k["window_ms"], p["window_ms"]
-    row["topic_row"] = 1 if k["touched"] != 0 or most > 0 else 0
+    row["topic_row"] = 1 if k["touched"] != 0 or most > 0 or behind + k["behind"] > 0 else 0
     row["chunks"], row["bytes"], row["firsts"] = k["chunks"], k["bytes"], k["firsts"]
     row["producers"], row["most"] = k["producers"], most
     k["chunks"], k["bytes"], k["firsts"], k["producers"] = 0, 0, 0, 0
     k["most"], k["touched"] = deepest, 0
-    k["open"] = 1 if live > 0 or k["held"] > 0 else 0
+    k["behind"], p["listing"], p["listing_gone"] = behind, 0, 0
+    k["open"] = 1 if live > 0 or k["held"] > 0 or k["stored"] > 0 or behind > 0 else 0
     k["window_ms"] = end
 
 
@@ -314,6 +342,7 @@ def list_missing(w: World, o: Out, consumer: Int, window: Int, level: Int) -> No
             m["last_ledger"], m["last_entry"] = e["more_ledger"], e["more_entry"]
         m["first_ms"], m["last_ms"] = e["first_ms"], e["last_ms"]
         m["buffered"], m["declared"] = e["bytes"], e["declared"]
+        m["stall_ledger"] = NULL
         order += 1
         at = e["next"]
 
@@ -451,7 +480,7 @@ def picked(w: World, key: Int, sub: Int, pick: Int, default: Int) -> Int:
 
 
 @compiled
-def orphan(w: World, o: Out) -> None:
+def orphan(w: World, o: Out, f: Feed, i: Int) -> None:
     """Handle a chunk without a bound consumer, or one that a stalled subscription does not deliver.
     """
     p, c = w.settings[0], w.chunk[0]
@@ -461,6 +490,8 @@ def orphan(w: World, o: Out) -> None:
     if p["orphan"] == L.ACK_SKIP and w.subs[c["sub"]]["stalled"] == 0:
         add_position(w, o, c["ledger"], c["entry"])
         row["acks"] = 1
+    if p["stalls"] != 0:
+        keep_piece(w, f, i, f.size[i], f.producer[i])
     finish(w, o, begin, np.int64(0))
 
 
@@ -545,7 +576,7 @@ def dispatch_shared(w: World, o: Out, f: Feed, i: Int) -> None:
     p, c = w.settings[0], w.chunk[0]
     s, own, begin = w.subs[c["sub"]], c["consumer"], p["rows"]
     if s["stalled"] != 0:
-        orphan(w, o)
+        orphan(w, o, f, i)
         return
     if p["mode"] == L.MARKER:
         if acknowledged(w, c["sub"], c["ledger"], c["entry"]):
@@ -567,14 +598,16 @@ def dispatch_shared(w: World, o: Out, f: Feed, i: Int) -> None:
         bind(w, consumer)
     elif consumer < 0:
         if p["orphan"] == L.STALL:
-            s["stalled"] = 1
-        orphan(w, o)
+            s["stalled"], s["stall_ledger"], s["stall_entry"] = 1, c["ledger"], c["entry"]
+        orphan(w, o, f, i)
         if p["orphan"] != L.DISPATCH_ANY:
             return
         consumer = own
     release_last(w)
     c["consumer"] = consumer
     touch(w, c["key"], c["at_ms"])
+    if p["stalls"] != 0:
+        mark_sent(w, c["sub"], c["ledger"], c["entry"], c["at_ms"], True)
     deliver(w, o, begin)
 
 
@@ -637,9 +670,12 @@ def take_dispatch(w: World, o: Out, f: Feed, i: Int) -> None:
         return
     s = w.subs[sub]
     if f.shared[i] >= 0:
-        s["shared"] = f.shared[i]
+        s["shared"], s["typed"] = f.shared[i], 1
     if not chunked and not marker:
+        if p["stalls"] != 0 and s["stalled"] == 0 and may_stall(w, sub):
+            mark_sent(w, sub, f.ledger[i], f.entry[i], f.at_ms[i], False)
         return
+    w.keys[f.key[i]]["chunked"] = 1
     if marker and (s["shared"] == 0 or p["mode"] != L.MARKER or s["stalled"] != 0):
         return
     open_consumer(w, f.consumer[i], f.at_ms[i])
@@ -667,6 +703,8 @@ def take_ack(w: World, f: Feed, i: Int) -> None:
         return
     s = w.subs[sub]
     now = f.at_ms[i]
+    end_stall(w, sub, f.ledger[i], f.entry[i], f.cumulative[i] != 0)
+    take_mark(w, f, i)
     if s["last_chunk_ms"] == NULL or now - s["last_chunk_ms"] >= w.settings[0]["idle_ms"]:
         return
     ledger, entry = f.ledger[i], f.entry[i]
@@ -676,18 +714,42 @@ def take_ack(w: World, f: Feed, i: Int) -> None:
         ledger == s["ledger"] and entry > s["entry"]
     ):
         s["has_cumulative"], s["ledger"], s["entry"] = 1, ledger, entry
+    s["acks_seen"] = 1
+    if s["mark_ledger"] != NULL:
+        move_mark(w, sub, s["mark_ledger"], s["mark_entry"])
+    piece = find_piece(w, s["key"], ledger, entry)
+    if piece >= 0 and not is_waited_for(w, w.pieces[piece]["stored"]):
+        drop_stored(w, w.pieces[piece]["stored"])
     release_marked(w, sub, ledger, entry, f.cumulative[i] != 0)
 
 
 @compiled
-def take_added(w: World, f: Feed, i: Int) -> None:
-    """Apply a persisted entry: chunks count for their topic."""
-    if f.num_chunks[i] <= 1:
+def take_mark(w: World, f: Feed, i: Int) -> None:
+    """Move a known mark-delete by an acknowledgement."""
+    s = w.subs[f.sub[i]]
+    if s["mark_ledger"] == NULL:
         return
+    follows = s["mark_ledger"] == f.ledger[i] and s["mark_entry"] + 1 == f.entry[i]
+    if follows or f.cumulative[i] != 0:
+        move_mark(w, f.sub[i], f.ledger[i], f.entry[i])
+
+
+@compiled
+def take_added(w: World, f: Feed, i: Int) -> None:
+    """Apply a persisted entry: chunks count for their topic, and are followed to shared
+    subscriptions."""
     key = f.key[i]
-    touch(w, key, f.at_ms[i])
     k = w.keys[key]
-    k["touched"] = 1
+    chunked = f.num_chunks[i] > 1
+    if chunked and w.settings[0]["stalls"] != 0 and has_reader(w, key):
+        row = f.producer[i]
+        name = w.producers[row]["name"] if row >= 0 else NOBODY
+        keep_piece(w, f, i, f.entry_bytes[i], name)
+    k["added_ledger"], k["added_entry"] = f.ledger[i], f.entry[i]
+    if not chunked:
+        return
+    touch(w, key, f.at_ms[i])
+    k["touched"] = k["chunked"] = 1
     k["chunks"] += 1
     k["bytes"] += f.entry_bytes[i]
     if f.chunk_id[i] == 0:
@@ -711,9 +773,15 @@ def take(w: World, o: Out, f: Feed, i: Int) -> None:
         take_ack(w, f, i)
     elif kind == ENTRY_ADDED:
         take_added(w, f, i)
+    elif kind == CURSOR:
+        take_cursor(w, f, i)
+    elif kind == CURSOR_DELETED:
+        end_cursor(w, f.sub[i])
     elif kind == CREATED or kind == CLOSED:
         if f.sub[i] >= 0 and f.shared[i] >= 0:
-            w.subs[f.sub[i]]["shared"] = f.shared[i]
+            w.subs[f.sub[i]]["shared"], w.subs[f.sub[i]]["typed"] = f.shared[i], 1
+        if f.sub[i] >= 0:
+            count_consumer(w, f.sub[i], kind == CREATED)
         if f.consumer[i] >= 0:
             set_chunk(w, f, i)
             if kind == CREATED:

@@ -54,9 +54,12 @@ SETTINGS = _layout(
     ("free_held", _i8), ("contexts", _i8), ("nodes", _i8), ("held", _i8), ("bindings", _i8),
     ("subs", _i8), ("consumers", _i8), ("producers", _i8), ("next_order", _i8), ("acks", _i8),
     ("rows", _i8), ("positions", _i8), ("messages", _i8), ("parts", _i8), ("levels", _i8),
-    ("missing", _i8), ("windows", _i8),
+    ("missing", _i8), ("windows", _i8), ("gone", _i8), ("free_stored", _i8), ("free_piece", _i8),
+    ("stalls", _i8), ("wait_ms", _i8), ("listing", _i8), ("listing_gone", _i8),
 )
-"""One element: the parameters, the used length of each array, and the rows of this call."""
+"""One element: the parameters, the used length of each array, and the rows of this call. `stalls`:
+a chunk without a consumer stops a shared subscription, which counts after `wait_ms`. `listing` is
+the number of stalled messages that the next window may have."""
 
 KEY = _layout(
     ("cluster", _i8), ("topic", _i8), ("has_clock", _u1), ("clock_ms", _i8), ("latest_ms", _i8),
@@ -65,9 +68,12 @@ KEY = _layout(
     ("due_ms", _i8),
     ("chunks", _i8), ("bytes", _i8), ("firsts", _i8), ("producers", _i8), ("most", _i8),
     ("row_ms", _i8), ("row_no", _i8), ("message_ms", _i8), ("message_no", _i8),
+    ("first_sub", _i8), ("first_stored", _i8), ("last_stored", _i8), ("stored", _i8),
+    ("pieces", _i8), ("behind", _i8), ("chunked", _u1), ("added_ledger", _i8), ("added_entry", _i8),
 )
 """A cluster and topic with its clock. `window_ms`: start of the open window; from `chunks` to
-`most` what it counts. `due_ms`: earliest timer of its consumers, NULL = none."""
+`most` what it counts. `due_ms`: earliest timer of its consumers, NULL = none. `behind`: stalled
+messages at the end of the last window. The newest entry is at `added_ledger`, NULL = none."""
 
 LINK = _layout(("place", _i8), ("turn", _i8), ("blind_ms", _i8), ("late_ms", _i8))
 """Data of a key while a batch is judged: its broker (`place`) and the next gap of it. Before
@@ -80,10 +86,16 @@ TURN = _layout(("rank", _i8), ("at_ms", _i8), ("start", _u1), ("fresh", _u1))
 
 SUB = _layout(
     ("key", _i8), ("name", _i8), ("shared", _u1), ("stalled", _u1), ("has_cumulative", _u1),
-    ("ledger", _i8), ("entry", _i8), ("last_chunk_ms", _i8), ("epoch", _i8),
+    ("ledger", _i8), ("entry", _i8), ("last_chunk_ms", _i8), ("epoch", _i8), ("next", _i8),
+    ("number", _i8), ("typed", _u1), ("counted", _u1), ("acks_seen", _u1), ("consumers", _i8),
+    ("mark_ledger", _i8), ("mark_entry", _i8), ("told_ledger", _i8), ("told_entry", _i8),
+    ("told_ms", _i8), ("sent_ledger", _i8), ("sent_entry", _i8), ("sent_ms", _i8),
+    ("stall_ledger", _i8), ("stall_entry", _i8),
 )
 """A subscription: greatest cumulative acknowledgement since its acknowledgements were forgotten
-last (`epoch`)."""
+last (`epoch`); mark-delete (`mark_ledger`, NULL = unknown) and as a cursor said it last (`told`);
+the last delivery; open consumers, if any was seen to come or go (`counted`); the chunk at which it
+stopped (`stalled`). `number` is its bit in `sent` of a stored chunk."""
 
 CONSUMER = _layout(
     ("sub", _i8), ("name", _i8), ("key", _i8), ("next", _i8), ("known", _u1), ("open", _u1),
@@ -132,6 +144,21 @@ HELD = _layout(
 `used_ms`, for the marker at the position (NULL: for none yet).
 """
 
+STORED = _layout(
+    ("key", _i8), ("next", _i8), ("previous", _i8), ("order", _i8), ("uuid", _i8), ("hash", _i8),
+    ("num_chunks", _i8), ("declared", _i8), ("sequence_id", _i8), ("producer", _i8),
+    ("first", _i8), ("newest", _i8), ("pieces", _i8),
+)
+"""A large message of which chunks are stored that a shared subscription may still have to get."""
+
+PIECE = _layout(
+    ("stored", _i8), ("next", _i8), ("order", _i8), ("ledger", _i8), ("entry", _i8),
+    ("chunk_id", _i8), ("num_chunks", _i8), ("at_ms", _i8), ("size", _i8),
+    ("before_ledger", _i8), ("before_entry", _i8), ("sent", _i8),
+)
+"""A stored chunk, the entry before it (NULL: unknown), and the subscriptions that it was sent to
+(`sent`, a bit each)."""
+
 CHUNK = _layout(
     ("key", _i8), ("sub", _i8), ("consumer", _i8), ("at_ms", _i8), ("mono_ns", _i8),
     ("broker", _i8), ("feed", _i8), ("uuid", _i8), ("hash", _i8), ("chunk_id", _i8),
@@ -177,8 +204,11 @@ MISSING = _layout(
     ("producer", _i8), ("sequence_id", _i8), ("num_chunks", _i8), ("next_chunk", _i8),
     ("first_ledger", _i8), ("first_entry", _i8), ("last_ledger", _i8), ("last_entry", _i8),
     ("first_ms", _i8), ("last_ms", _i8), ("buffered", _i8), ("declared", _i8),
+    ("stall_ledger", _i8), ("stall_entry", _i8), ("gone_start", _i8), ("gone", _i8),
 )
-"""A live context at the end of a window."""
+"""A live context at the end of a window, or a stored message of a stalled subscription, which
+stands at `stall_ledger` (NULL for a context); its missing chunks are ranges from `gone_start` on.
+"""
 
 WINDOW = _layout(
     ("key", _i8), ("at_ms", _i8), ("mono_ns", _i8), ("broker", _i8), ("feed", _i8),
@@ -201,6 +231,8 @@ class World(NamedTuple):
     bindings: Array
     held: Array
     producers: Array
+    stored: Array
+    pieces: Array
     acked: Array
     """Ranges acknowledged before this call, sorted by sub, ledger and first entry."""
     acks: Array
@@ -208,6 +240,8 @@ class World(NamedTuple):
     context_table: Array
     binding_table: Array
     held_table: Array
+    stored_table: Array
+    piece_table: Array
     ack_table: Array
     links: Array
     turns: Array
@@ -229,6 +263,8 @@ class Out(NamedTuple):
     levels: Array
     missing: Array
     windows: Array
+    gone: Array
+    """(first, last) ids of missing chunks, by `gone_start` of missing."""
 
 
 class Feed(NamedTuple):
@@ -265,6 +301,9 @@ class Feed(NamedTuple):
     producer: Array
     entry_bytes: Array
     cumulative: Array
+    mark_ledger: Array
+    mark_entry: Array
+    """Mark-delete of a cursor."""
     marker_start: Array
     """Where the positions of a marker begin and, at the next row, end."""
     marker_ledger: Array

@@ -21,7 +21,7 @@ from state.chunks import layout as L
 from state.chunks import shard as shards
 from state.chunks import shared as common
 from state.chunks.declaration import COLUMNS, DECLARATION, NAME
-from state.chunks.expiry import longest_life_ms
+from state.chunks.expiry import longest_life_ms, wait_ms
 from state.chunks.layout import NULL, Array, Feed, Out, World
 from state.chunks.rows import TOO_LARGE, Rows
 from state.chunks.sequence import SEQUENCE
@@ -84,6 +84,8 @@ class Chunks(SharedWallJob[Shard]):
                 int(params["idle_state_ms"]),
             ),
             "max_payload": int(params["max_payload_bytes"]),
+            "stalls": int(params["shared_mode"] == "pin" and params["shared_orphan"] == "stall"),
+            "wait_ms": wait_ms(params),
             **{d.lower(): int(d in defects) for d in L.DEFECTS},
         }
 
@@ -159,8 +161,10 @@ class Chunks(SharedWallJob[Shard]):
         chunks = int(((r["event_type"] == flow.DISPATCH) & (r["num_chunks"] > 1)).sum())
         chunks += len(feed.marker_ledger)
         acks = int((r["event_type"] == flow.ACK).sum())
+        added = int(((r["event_type"] == flow.ENTRY_ADDED) & (r["num_chunks"] > 1)).sum())
         w = shards.unpack(
-            parts, self.settings, s.next_order, Room(chunks, acks), timeline, place[: len(keys)]
+            parts, self.settings, s.next_order, Room(chunks, acks, chunks + added), timeline,
+            place[: len(keys)],
         )
         flow.prepare(w, batch.begin_ms)
         o = room_for_rows(w, None)
@@ -192,9 +196,10 @@ class Chunks(SharedWallJob[Shard]):
         delivered = (kind == flow.DISPATCH) & (chunked | marker)
         opened = (kind == flow.CREATED) & self._hashed
         zero = np.zeros(n, np.int64)
+        mark_ledger, mark_entry, marked = self._marks(s.names, r, kind == flow.CURSOR)
         subs, sub = wall.interned(
-            s.parts["subs"], ("key", "name"), (key, r["subscription"]), {"last_chunk_ms": NULL},
-            delivered | (shared > 0) | opened,
+            s.parts["subs"], ("key", "name"), (key, r["subscription"]), _NEW_SUBSCRIPTION,
+            delivered | (shared > 0) | opened | marked,
         )
         sub = np.where(r["subscription"] >= 0, sub, -1)
         consumers, consumer = wall.interned(
@@ -227,6 +232,7 @@ class Chunks(SharedWallJob[Shard]):
             sequence_id=r["sequence_id"],
             producer=np.where(kind == flow.ENTRY_ADDED, producer_row, r["producer_name"]),
             entry_bytes=r["entry_bytes"], cumulative=(r["ack_cumulative"] == 1).astype(np.int64),
+            mark_ledger=mark_ledger, mark_entry=mark_entry,
             marker_start=start, marker_ledger=ledger, marker_entry=entry, pick=picks,
         )
         feed = Feed(*[np.ascontiguousarray(column, np.int64) for column in feed])
@@ -240,6 +246,21 @@ class Chunks(SharedWallJob[Shard]):
         for i in np.unique(sub_type[sub_type >= 0]).tolist():
             value[i] = names.get(i) == "shared"
         return value[sub_type]
+
+    def _marks(self, names: Names, r: Records, cursor: Array) -> tuple[Array, Array, Array]:
+        """Mark-delete of each record as ledger and entry, and which have one that may matter: those
+        of a Pulsar topic."""
+        ledger = np.full(length(r), NULL)
+        entry = ledger.copy()
+        marked = cursor & (r["mark_delete"] >= 0)
+        topics, place = np.unique(r["topic"][marked], return_inverse=True)
+        pulsar = np.array(["://" in names.get(i) for i in topics.tolist()], bool)
+        marked[marked] = pulsar[place]
+        distinct, place = np.unique(r["mark_delete"][marked], return_inverse=True)
+        if len(distinct):
+            texts = [names.get(i).split(":") for i in distinct.tolist()]
+            ledger[marked], entry[marked] = np.array(texts, np.int64)[place].T
+        return ledger, entry, marked
 
     def _markers(
         self, names: Names, ids: Array, dispatched: Array
@@ -387,11 +408,18 @@ class Chunks(SharedWallJob[Shard]):
 
 _BLANK: dict[str, Any] = {
     **dict.fromkeys(
-        ("clock_ms", "latest_ms", "last_ms", "last_ns", "due_ms", "row_ms", "message_ms"), NULL
+        ("clock_ms", "latest_ms", "last_ms", "last_ns", "due_ms", "row_ms", "message_ms",
+         "added_ledger"), NULL
     ),
     **dict.fromkeys(("broker", "feed", "first_consumer"), L.NOBODY),
 }
 """Fields of a new key."""
+_NEW_SUBSCRIPTION: dict[str, Any] = {
+    **dict.fromkeys(
+        ("last_chunk_ms", "mark_ledger", "told_ledger", "told_ms", "sent_ledger", "sent_ms"), NULL
+    ),
+    "number": L.NOBODY,
+}
 
 
 def room_for_rows(w: World, old: Out | None, chunks: int = 1) -> Out:
@@ -404,7 +432,8 @@ def room_for_rows(w: World, old: Out | None, chunks: int = 1) -> Out:
         "messages": int(p["messages"]) + chunks + 2,
         "parts": int(p["parts"] + p["nodes"]) + chunks + 2,
         "levels": int(p["levels"] + p["consumers"]) + 1,
-        "missing": int(p["missing"] + p["contexts"]) + 1, "windows": int(p["windows"]) + 2,
+        "missing": int(p["missing"] + p["contexts"] + p["listing"]) + 1,
+        "windows": int(p["windows"]) + 2,
     }
     arrays: dict[str, Array] = {}
     for name, _, layout in _FIELDS:
@@ -412,7 +441,8 @@ def room_for_rows(w: World, old: Out | None, chunks: int = 1) -> Out:
         if need[name] > len(have):
             have = grown(have, 2 * need[name] + 64)
         arrays[name] = have
-    have = old.positions if old is not None else np.zeros((0, 2), np.int64)
-    if need["positions"] > len(have):
-        have = grown(have, 2 * need["positions"] + 64)
-    return Out(positions=have, **arrays)
+    pairs = {"positions": need["positions"], "gone": int(p["gone"] + p["listing_gone"])}
+    for name, wanted in pairs.items():
+        have = getattr(old, name) if old is not None else np.zeros((0, 2), np.int64)
+        arrays[name] = grown(have, 2 * wanted + 64) if wanted > len(have) else have
+    return Out(**arrays)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from state.engine.table import FLAG, LONG, RATE, SHORT, TEXT, TEXTS, WINDOW, Output, TableColumn
+from state.engine.table import (
+    FLAG,
+    LONG,
+    RATE,
+    SHORT,
+    SHORTS,
+    TEXT,
+    TEXTS,
+    WINDOW,
+    Output,
+    TableColumn,
+)
 
 
 def _outputs() -> tuple[Output, ...]:
@@ -68,17 +79,30 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("permits_lost", SHORT, "permits lost so far by B2, B7 or B8"),
     )
     missing = (
-        *whose, *WINDOW, *message,
-        TableColumn("next_chunk_id", SHORT, "missing chunk"),
-        TableColumn("first_position", TEXT, "ledger:entry of the first chunk"),
+        *whose[:2], TableColumn("consumer", TEXT, "consumer that assembles it; null if stalled"),
+        *WINDOW,
+        TableColumn("state", TEXT,
+                    "assembling (a consumer has chunks of it) or stalled (a shared subscription "
+                    "that has stopped was never sent it)"),
+        *message,
+        TableColumn("next_chunk_id", SHORT, "chunk that it waits for"),
+        TableColumn("first_position", TEXT, "ledger:entry of the first chunk that is there"),
         TableColumn("last_position", TEXT, "ledger:entry of the newest chunk"),
-        TableColumn("first_chunk_ms", LONG, "when the first chunk was delivered (ms epoch)"),
-        TableColumn("last_chunk_ms", LONG, "when the newest chunk was delivered (ms epoch)"),
+        TableColumn("first_chunk_ms", LONG,
+                    "when the first chunk was delivered, or stored if stalled (ms epoch)"),
+        TableColumn("last_chunk_ms", LONG,
+                    "when the newest chunk was delivered, or stored if stalled (ms epoch)"),
         TableColumn("age_ms", LONG, "time since the first chunk (ms)"),
-        TableColumn("buffered_bytes", LONG, "bytes received so far"),
+        TableColumn("buffered_bytes", LONG, "bytes received so far, or stored if stalled"),
         TableColumn("declared_bytes", LONG, "size that the first chunk declares (bytes)"),
         TableColumn("expires_ms", LONG,
                     "time after which an expiry pass removes it (ms epoch); null = never"),
+        TableColumn("stalled_at", TEXT,
+                    "ledger:entry of the chunk at which the subscription has stopped; null if "
+                    "assembling"),
+        TableColumn("missing_chunks", SHORTS,
+                    "chunks before its newest one that the subscription cannot get any more, the "
+                    "first 1,000; null if assembling"),
     )
     topics = (
         whose[0], *WINDOW,
@@ -98,8 +122,8 @@ def _outputs() -> tuple[Output, ...]:
         Output("chunk_state", "Per consumer and window: its incomplete messages at the end.",
                levels, sort_by=(*place, "window_start_ms")),
         Output("incomplete_messages",
-               "Per window, every incomplete message; the newest window has those that are "
-               "incomplete now.",
+               "Per window, every message that is incomplete or stalled; the newest window has "
+               "those of now.",
                missing, sort_by=(*place, "window_start_ms")),
         Output("chunk_topic_stats", "Per topic and window: chunks published.",
                topics, sort_by=("cluster", "topic", "window_start_ms")),

@@ -20,7 +20,7 @@ class ChunksParameters(Parameters):
     defects: Annotated[list[Defect], SWITCH] = []
     first_dup: Annotated[Literal["restart", "lose"], SWITCH] = "restart"
     shared_mode: Annotated[Literal["pin", "hash", "marker"], SWITCH] = "pin"
-    shared_orphan: Annotated[Literal["ack_skip", "stall", "dispatch"], SWITCH] = "ack_skip"
+    shared_orphan: Annotated[Literal["stall", "ack_skip", "dispatch"], SWITCH] = "stall"
     maxPendingChunkedMessage: Annotated[int, Field(
         ge=-(2**31), lt=2**31,
         validation_alias=AliasChoices("maxPendingChunkedMessage", "maxPendingChuckedMessage"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
+
 import numpy as np
 import pyarrow as pa
 
 from state.chunks import layout as L
 from state.chunks.layout import NULL, Array, Out, World
 from state.engine.names import Names
+from state.engine.table import SHORTS
 
 WINDOW_RULE = "window"
 INTEGRITY = pa.array(["exact", "short", "unknown", "too_large"])
@@ -18,6 +21,9 @@ _RULES = pa.array([
     for outcome in L.OUTCOMES
     for defect in ("", *L.DEFECTS)
 ])
+_STATES = pa.array(["assembling", "stalled"])
+MOST_MISSING = 1000
+"""Missing chunks of a message that are listed."""
 _MS_PER_S = 1000
 
 
@@ -171,16 +177,21 @@ class Rows:
             "window_ms": _long(windows["window_ms"]),
         }
 
-    def _order(self, rows: Array, last: Array) -> Array:
-        """By window, subscription, consumer and `last`."""
+    def _order(self, rows: Array, first: Array, last: Array) -> Array:
+        """By window, `first`, subscription, consumer and `last`."""
         return np.lexsort((
-            last, self._rank(self._w.consumers["name"][rows["consumer"]]),
-            self._rank(self._w.subs["name"][rows["sub"]]), rows["window"],
+            last, self._rank(self._consumer_names(rows["consumer"])),
+            self._rank(self._w.subs["name"][rows["sub"]]), first, rows["window"],
         ))
+
+    def _consumer_names(self, places: Array) -> Array:
+        """Names of consumers, -1 for none."""
+        names = self._w.consumers["name"]
+        return np.where(places >= 0, names[places], -1) if len(names) else places
 
     def _rank(self, ids: Array) -> Array:
         distinct, position = np.unique(ids, return_inverse=True)
-        texts = [t.encode() for t in self._text(distinct).to_pylist()]
+        texts = [(t or "").encode() for t in self._text(distinct).to_pylist()]
         rank = np.empty(len(distinct), np.int64)
         rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
         return rank[position]
@@ -188,7 +199,7 @@ class Rows:
     def chunk_state(self) -> pa.Table:
         """Every consumer that had a chunk or has something open, at the end of each window."""
         rows = self._o.levels[: self._p["levels"]]
-        order = self._order(rows, np.zeros(len(rows)))
+        order = self._order(rows, np.zeros(len(rows)), np.zeros(len(rows)))
         columns = self._windows(rows, order)
         rows = rows[order]
         at = self._o.windows["at_ms"][rows["window"]]
@@ -207,14 +218,16 @@ class Rows:
     def incomplete_messages(self) -> pa.Table:
         """Every message that is being assembled, at the end of each window."""
         rows = self._o.missing[: self._p["missing"]]
-        order = self._order(rows, rows["order"])
+        order = self._order(rows, rows["stall_ledger"] != NULL, rows["order"])
         columns = self._windows(rows, order)
         rows = rows[order]
         at = self._o.windows["at_ms"][rows["window"]]
         expiry = int(self._p["expiry_ms"])
-        expires = np.where(expiry > 0, rows["first_ms"] + expiry, NULL)
+        stalled = rows["stall_ledger"] != NULL
+        expires = np.where((expiry > 0) & ~stalled, rows["first_ms"] + expiry, NULL)
         return pa.table({
             **columns,
+            "state": _STATES.take(pa.array(stalled.astype(np.int8))),
             "uuid": self._text(rows["uuid"]),
             "producer_name": self._text(rows["producer"]),
             "sequence_id": _known(rows["sequence_id"]),
@@ -228,7 +241,19 @@ class Rows:
             "buffered_bytes": _long(rows["buffered"]),
             "declared_bytes": _long(rows["declared"]),
             "expires_ms": _known(expires),
+            "stalled_at": self._positions(rows["stall_ledger"], rows["stall_entry"]),
+            "missing_chunks": self._gone(rows, stalled),
         })
+
+    def _gone(self, rows: Array, stalled: Array) -> pa.Array:
+        """The missing chunks of stalled messages, the first ones; null for others."""
+        ids: list[list[int] | None] = []
+        for row, wanted in zip(rows, stalled, strict=True):
+            begin = int(row["gone_start"])
+            ranges = self._o.gone[begin : begin + int(row["gone"])] if wanted else ()
+            every = chain.from_iterable(range(int(a), int(b) + 1) for a, b in ranges)
+            ids.append(list(islice(every, MOST_MISSING)) if wanted else None)
+        return pa.array(ids, SHORTS)
 
     def chunk_topic_stats(self) -> pa.Table:
         """What was published in chunks, per topic and window."""

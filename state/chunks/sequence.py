@@ -10,12 +10,12 @@ from state.engine.sequence import Sequence
 
 TEXTS = (
     "source_feed", "cluster", "broker", "topic", "producer_name", "uuid", "marker_ids",
-    "subscription", "sub_type", "consumer", "source_partition", "payload_file",
+    "subscription", "sub_type", "consumer", "mark_delete", "source_partition", "payload_file",
 )
 SEQUENCE = Sequence(
     ("ledger_id", "entry_id", "event_type", "source_feed", "broker", "ts_mono_ns",
      "producer_name", "sequence_id", "entry_bytes", "uuid", "chunk_id", "num_chunks",
      "total_chunk_bytes", "marker_ids", "publish_time_ms", "subscription", "sub_type", "consumer",
-     "ack_cumulative", "source_partition", "source_offset"),
+     "ack_cumulative", "mark_delete", "source_partition", "source_offset"),
     frozenset(TEXTS),
 )

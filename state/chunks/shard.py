@@ -26,12 +26,12 @@ PAYLOAD = "payload"
 NAME_FIELDS = {
     "keys": ("cluster", "topic", "broker", "feed"), "subs": ("name",), "consumers": ("name",),
     "contexts": ("uuid", "producer"), "nodes": ("file",), "bindings": ("uuid",),
-    "held": ("uuid", "producer", "file"), "producers": ("name",),
+    "held": ("uuid", "producer", "file"), "producers": ("name",), "stored": ("uuid", "producer"),
 }
 LAYOUTS: Mapping[str, np.dtype] = {
     "keys": L.KEY, "subs": L.SUB, "consumers": L.CONSUMER, "contexts": L.CONTEXT, "nodes": L.NODE,
     "entries": L.ENTRY, "bindings": L.BINDING, "held": L.HELD, "producers": L.PRODUCER,
-    "acked": L.RANGE,
+    "stored": L.STORED, "pieces": L.PIECE, "acked": L.RANGE,
 }
 _WORLD = {name: f"world.{name}" for name in LAYOUTS}
 KEPT = Store(
@@ -117,6 +117,7 @@ OWNED = (
     by_field("entries", "consumers", "next"),
     by_field("bindings", "subs", "sub", consumer="consumers"),
     by_field("held", "keys", "key", sub="subs"), by_field("producers", "keys", "key"),
+    by_field("stored", "keys", "key"), by_field("pieces", "stored", "stored"),
     by_field("acked", "subs", "sub"),
 )
 
@@ -138,10 +139,12 @@ def united(every: Sequence[Shard]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Room:
-    """How much a call may need beside what lives: chunks, acknowledgements."""
+    """How much a call may need beside what lives: chunks, acknowledgements, chunks that are stored
+    or not delivered."""
 
     chunks: int
     acks: int
+    stored: int = 0
 
 
 def unpack(
@@ -155,7 +158,7 @@ def unpack(
         p[name] = value
     more = room.chunks + len(parts["held"])
     sizes = {"contexts": more, "nodes": more, "entries": more, "bindings": room.chunks,
-             "held": room.chunks}
+             "held": room.chunks, "stored": room.stored, "pieces": room.stored}
     grown = {
         name: structs.grown(parts[name], len(parts[name]) + sizes.get(name, 0))
         for name in LAYOUTS
@@ -163,7 +166,7 @@ def unpack(
     for array, first, name in (
         ("contexts", "free_context", "contexts"), ("nodes", "free_node", "nodes"),
         ("entries", "free_entry", ""), ("bindings", "free_binding", "bindings"),
-        ("held", "free_held", "held"),
+        ("held", "free_held", "held"), ("stored", "free_stored", ""), ("pieces", "free_piece", ""),
     ):
         live = len(parts[array])
         every = len(grown[array])
@@ -174,17 +177,21 @@ def unpack(
             p[name] = live
     grown["held"]["key"][len(parts["held"]):] = -1
     grown["bindings"]["sub"][len(parts["bindings"]):] = -1
+    grown["stored"]["key"][len(parts["stored"]):] = -1
+    grown["pieces"]["stored"][len(parts["pieces"]):] = -1
     p["next_order"] = next_order
     p["consumers"] = len(parts["consumers"])
     world = World(
         settings=p, chunk=np.zeros(1, L.CHUNK), acks=np.zeros(room.acks, L.RANGE),
         context_table=_table(len(grown["contexts"])),
         binding_table=_table(len(grown["bindings"])), held_table=_table(len(grown["held"])),
+        stored_table=_table(len(grown["stored"])), piece_table=_table(len(grown["pieces"])),
         ack_table=_table(room.acks), links=np.zeros(len(parts["keys"]), L.LINK),
         **timeline._asdict(), **grown,
     )
     world.links["place"] = place
     _link(world, len(parts["contexts"]), len(parts["nodes"]), len(parts["entries"]))
+    _link_stored(world, len(parts["stored"]), len(parts["pieces"]))
     return world
 
 
@@ -232,6 +239,37 @@ def _link(w: World, contexts: int, nodes: int, entries: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
+def _link_stored(w: World, stored: int, pieces: int) -> None:
+    for k in range(len(w.keys)):
+        w.keys[k]["first_sub"] = w.keys[k]["first_stored"] = w.keys[k]["last_stored"] = -1
+        w.keys[k]["stored"] = w.keys[k]["pieces"] = 0
+    for i in range(len(w.subs)):
+        w.subs[i]["next"] = w.keys[w.subs[i]["key"]]["first_sub"]
+        w.keys[w.subs[i]["key"]]["first_sub"] = i
+    for i in range(stored):
+        e = w.stored[i]
+        k = w.keys[e["key"]]
+        e["previous"], e["next"], e["first"], e["newest"] = k["last_stored"], -1, -1, -1
+        e["pieces"] = 0
+        if k["last_stored"] >= 0:
+            w.stored[k["last_stored"]]["next"] = i
+        else:
+            k["first_stored"] = i
+        k["last_stored"] = i
+        k["stored"] += 1
+    for i in range(pieces):
+        e = w.stored[w.pieces[i]["stored"]]
+        w.pieces[i]["next"] = -1
+        if e["newest"] >= 0:
+            w.pieces[e["newest"]]["next"] = i
+        else:
+            e["first"] = i
+        e["newest"] = i
+        e["pieces"] += 1
+        w.keys[e["key"]]["pieces"] += 1
+
+
+@numba.njit(cache=True, nogil=True)
 def _line_up(
     w: World, contexts: Array, nodes: Array, owners: Array, entries: Array, holders: Array
 ) -> tuple[int, int, int]:
@@ -268,6 +306,7 @@ def pack(w: World, stream_ms: int) -> dict[str, Array]:
     entries, holders = entries[:c], holders[:c]
     bindings = np.flatnonzero(w.bindings["sub"] >= 0)
     held = np.flatnonzero(w.held["key"] >= 0)
+    stored, pieces = _in_order(w.stored, "key"), _in_order(w.pieces, "stored")
     used = w.bindings["used_ms"][bindings]
     clock = w.keys["clock_ms"]
     bindings = bindings[clock[w.subs["key"][w.bindings["sub"][bindings]]] - used < p["idle_ms"]]
@@ -275,8 +314,10 @@ def pack(w: World, stream_ms: int) -> dict[str, Array]:
     number = {name: _renumber(mask) for name, mask in keep.items()}
     number["contexts"] = np.full(len(w.contexts) + 1, -1, np.int64)
     number["contexts"][contexts] = np.arange(a)
+    number["stored"] = np.full(len(w.stored) + 1, -1, np.int64)
+    number["stored"][stored] = np.arange(len(stored))
     keep |= {"contexts": contexts, "nodes": nodes, "entries": entries, "bindings": bindings,
-             "held": held}
+             "held": held, "stored": stored, "pieces": pieces}
     parts = {name: structs.picked(getattr(w, name), rows) for name, rows in keep.items()}
     parts["nodes"]["next"] = number["contexts"][owners]
     parts["entries"]["next"] = number["consumers"][holders]
@@ -288,9 +329,16 @@ def pack(w: World, stream_ms: int) -> dict[str, Array]:
         ("contexts", "consumer", "consumers"), ("bindings", "sub", "subs"),
         ("bindings", "consumer", "consumers"), ("held", "key", "keys"), ("held", "sub", "subs"),
         ("producers", "key", "keys"), ("acked", "sub", "subs"),
+        ("stored", "key", "keys"), ("pieces", "stored", "stored"),
     ):
         parts[part][field_] = number[target][parts[part][field_]]
     return parts
+
+
+def _in_order(array: Array, owner: str) -> Array:
+    """Places of the elements with an owner, in the order in which they came."""
+    live = np.flatnonzero(array[owner] >= 0)
+    return live[np.argsort(array["order"][live], kind="stable")]
 
 
 def _kept(w: World, stream_ms: int, bindings: Array, held: Array) -> dict[str, Array]:
@@ -305,6 +353,9 @@ def _kept(w: World, stream_ms: int, bindings: Array, held: Array) -> dict[str, A
     subs = (s["shared"] != 0) | (s["stalled"] != 0) | (
         (s["last_chunk_ms"] != NULL) & (sub_clock - s["last_chunk_ms"] < p["idle_ms"])
     )
+    subs |= (s["mark_ledger"] != NULL) & (
+        (k["chunked"][s["key"]] != 0) | (sub_clock - s["told_ms"] < p["idle_ms"])
+    )
     subs[e["sub"][consumers]] = True
     subs[w.bindings["sub"][bindings]] = True
     subs[w.held["sub"][held]] = True
@@ -312,6 +363,7 @@ def _kept(w: World, stream_ms: int, bindings: Array, held: Array) -> dict[str, A
         (k["has_clock"] != 0) & (k["clock_ms"] > stream_ms)
     ) | ((k["row_ms"] != NULL) & (k["row_ms"] >= k["clock_ms"]))
     keys[s["key"][subs]] = True
+    keys |= k["stored"] > 0
     producers = (k["open"][w.producers["key"]] != 0) & (
         w.producers["window_ms"] == k["window_ms"][w.producers["key"]]
     ) & keys[w.producers["key"]]

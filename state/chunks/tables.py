@@ -87,6 +87,37 @@ def find_held(w: World, sub: Int, ledger: Int, entry: Int) -> Int:
 
 
 @compiled
+def find_stored(w: World, key: Int, hash_: Int, uuid: Int) -> Int:
+    """The stored message of a key by uuid, -1 without."""
+    table = w.stored_table
+    at = slot(key, hash_, 0, table)
+    while table[at] != NOBODY:
+        i = table[at]
+        if i >= 0 and w.stored[i]["key"] == key and w.stored[i]["uuid"] == uuid:
+            return i
+        at = (at + 1) & (len(table) - 1)
+    return NOBODY
+
+
+@compiled
+def find_piece(w: World, key: Int, ledger: Int, entry: Int) -> Int:
+    """The stored chunk of a key at a position, -1 without."""
+    table = w.piece_table
+    at = slot(key, ledger, entry, table)
+    while table[at] != NOBODY:
+        i = table[at]
+        if i >= 0:
+            e = w.pieces[i]
+            if (
+                e["ledger"] == ledger and e["entry"] == entry
+                and w.stored[e["stored"]]["key"] == key
+            ):
+                return i
+        at = (at + 1) & (len(table) - 1)
+    return NOBODY
+
+
+@compiled
 def acknowledged(w: World, sub: Int, ledger: Int, entry: Int) -> bool:
     """Whether a position has been acknowledged in the subscription's present epoch."""
     s = w.subs[sub]
@@ -154,3 +185,17 @@ def index_all(w: World) -> None:
     for i in range(p["held"]):
         h = w.held[i]
         put(w.held_table, slot(h["sub"], h["ledger"], h["entry"], w.held_table), i)
+    for key in range(len(w.keys)):
+        message = w.keys[key]["first_stored"]
+        while message >= 0:
+            e = w.stored[message]
+            older = find_stored(w, key, e["hash"], e["uuid"])
+            if older >= 0:
+                remove(w.stored_table, slot(key, e["hash"], 0, w.stored_table), older)
+            put(w.stored_table, slot(key, e["hash"], 0, w.stored_table), message)
+            at = e["first"]
+            while at >= 0:
+                x = w.pieces[at]
+                put(w.piece_table, slot(key, x["ledger"], x["entry"], w.piece_table), at)
+                at = x["next"]
+            message = e["next"]

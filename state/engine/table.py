@@ -13,6 +13,7 @@ import pyarrow as pa
 
 TEXT, LONG, SHORT, FLAG, RATE = pa.string(), pa.int64(), pa.int32(), pa.bool_(), pa.float64()
 TEXTS = pa.list_(TEXT)
+SHORTS = pa.list_(SHORT)
 SWITCHES = pa.map_(TEXT, TEXT)
 COUNTS = pa.map_(TEXT, LONG)
 

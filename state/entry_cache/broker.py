@@ -66,13 +66,15 @@ class Broker(Key):
         return documents_of(own, every)
 
     def resolve(self, begins: Array | None = None) -> None:
-        """Apply the settings in force to the caches; new caches get their policy."""
+        """Apply the settings in force to the caches; new ones and those that have had no entry yet
+        get their policy: a feed sends the settings of a broker after its start.
+        """
         documents = self._documents()
         for i, (variant, cache) in enumerate(
             zip(self.variants, self.world.variants, strict=True)
         ):
             policy = int(cache["policy"])
-            if begins is not None and begins[i]:
+            if (begins is not None and begins[i]) or not cache["filled"]:
                 policy = variant.policy_at_start(documents)
             for name, value in settings_of(variant, policy, documents).items():
                 cache[name] = value
@@ -237,4 +239,5 @@ class Broker(Key):
         k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall_ms, feed
         self.fresh = set()
         flow.begin_run(self.world, now)
+        self.world.variants["filled"] = 0
         self.resolve(np.ones(len(self.variants), bool))

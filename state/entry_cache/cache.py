@@ -247,6 +247,7 @@ def insert(
             merge(w, v, w.slots[p, i], n)
         return False
     k = w.key[0]
+    cache["filled"] = 1
     x = k["free_entry"]
     if x >= 0:
         k["free_entry"] = w.entries[x]["next"]

@@ -7,7 +7,7 @@ from state.entry_cache.outputs import OUTPUTS
 from state.events import MONO
 
 NAME = "entry_cache"
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",

@@ -75,10 +75,11 @@ VARIANT = _layout(
         "unwanted_head", "unwanted_tail",
         "topics", "number", "passed_ns", "idle_until_ns", "idle_visits", "idle_passes",
         "passes_size", "entries_visited", "max_used",
-        "most_used", "most_wanted", "evicted_wanted_bytes", "passes", "work", *COUNTED,
+        "most_used", "most_wanted", "evicted_wanted_bytes", "passes", "work", *COUNTED, "filled",
     ),
 )
-"""One cache. Its settings in force (`max_bytes` NULL = no size check). `aside` entries are in the
+"""One cache. Its settings in force (`max_bytes` NULL = no size check). `filled`: had an entry in
+this run of the broker. `aside` entries are in the
 stash; those that expect no read are in the list of `unwanted_head`. `topics` have entries. Passes
 before `passed_ns` have run; those before `idle_until_ns` visit `idle_visits` entries, count
 `idle_passes` size passes and do nothing else (NULL = not known). Then counters of the open window

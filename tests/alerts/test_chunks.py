@@ -43,12 +43,20 @@ def missing(minute, first_ms, expiry_ms=EXPIRY, **changes):
     """A message that still waits at the end of a minute."""
     first, end = START_MS + first_ms, START_MS + (minute + 1) * MINUTE
     return about_window(minute, {
-        **WHOSE, "uuid": "p-1", "producer_name": "p", "sequence_id": 1, "num_chunks": 2,
+        **WHOSE, "state": "assembling", "uuid": "p-1", "producer_name": "p", "sequence_id": 1,
+        "num_chunks": 2,
         "next_chunk_id": 1, "first_position": "1:1", "last_position": "1:1",
         "first_chunk_ms": first, "last_chunk_ms": first, "age_ms": end - first,
         "buffered_bytes": 10, "declared_bytes": 20,
-        "expires_ms": first + expiry_ms if expiry_ms else None, **changes,
+        "expires_ms": first + expiry_ms if expiry_ms else None, "stalled_at": None,
+        "missing_chunks": None, **changes,
     })
+
+
+def stalled(minute, uuid, gone=(), **changes):
+    """A message behind the chunk at 1:7."""
+    return missing(minute, 0, None, consumer=None, uuid=uuid, state="stalled", stalled_at="1:7",
+                   first_position="1:7" if gone else "1:8", missing_chunks=list(gone), **changes)
 
 
 @pytest.fixture
@@ -94,6 +102,7 @@ def test_lost_messages_fire_once_their_minute_is_over_and_are_resolved_by_a_good
     (decision(0, "EVICTED", tracked=["1:1"]), True),
     (decision(0, "ORPHANED", orphaned=["1:1"]), True),
     (decision(0, "SHARED_ORPHAN", acks=["1:1"]), True),
+    (decision(0, "SHARED_ORPHAN"), False),
     (decision(0, "GAP", orphaned=["1:1"], rule="GAP+B4"), True),
     (decision(0, "GAP", tracked=["1:1"]), False),
     (decision(0, "NO_FIRST_CHUNK"), False),
@@ -107,7 +116,7 @@ def test_what_counts_as_lost(firing, row, fires):
 
 
 def test_lost_messages_fire_where_nothing_but_decisions_is_written(firing):
-    orphans = [decision(0, "SHARED_ORPHAN"), decision(MINUTE, "SHARED_ORPHAN")]
+    orphans = [decision(at, "SHARED_ORPHAN", acks=["1:1"]) for at in (0, MINUTE)]
     assert firing(chunk_events=orphans) == [("chunk-messages-lost", LOST, 0, 1.0)]
 
 
@@ -133,6 +142,16 @@ def test_a_message_is_stuck_once_the_pass_that_should_have_removed_it_is_over(fi
         incomplete_messages=[missing(3, 2000, **late)], chunk_topic_stats=[stats(3)]
     ) == [("chunk-message-stuck", STUCK, 1000 + 2 * EXPIRY, 2.0)], "one stretch of the consumer"
     assert firing(chunk_topic_stats=[stats(4)]) == []
+
+
+def test_a_stalled_subscription_is_one_alert_until_it_goes_on(firing):
+    label = {**LOST, "subscription": "s", "consumer": ""}
+    waits = [stalled(1, "p-0", [0, 1, 2]), stalled(1, "p-1", row_no=1)]
+    assert firing(incomplete_messages=waits, chunk_topic_stats=[stats(1)]) == [
+        ("chunk-message-stuck", label, 0, 2.0)]
+    assert firing(incomplete_messages=[stalled(2, "p-0", [0])], chunk_topic_stats=[stats(2)]) == [
+        ("chunk-message-stuck", label, 0, 2.0)]
+    assert firing(chunk_topic_stats=[stats(3)]) == []
 
 
 @pytest.mark.parametrize(("first_ms", "expiry_ms", "fires"), [

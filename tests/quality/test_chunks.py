@@ -74,7 +74,8 @@ DAMAGE: list[tuple[str, int, dict[str, Any], list[tuple[str, str | None]]]] = [
 ]
 WINDOWED = {
     "chunk_state": "cluster,topic,subscription,consumer,window_start_ms",
-    "incomplete_messages": "cluster,topic,subscription,consumer,uuid,window_start_ms",
+    "incomplete_messages":
+        "cluster,topic,subscription,consumer,uuid,first_position,window_start_ms",
     "chunk_topic_stats": "cluster,topic,window_start_ms",
 }
 

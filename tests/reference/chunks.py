@@ -11,7 +11,12 @@ from tests.reference.order import KINDS, Record
 
 Row = dict[str, Any]
 
-READ = ("consumer_created", "consumer_closed", "entry_added", "dispatch", "ack")
+READ = (
+    "consumer_created", "consumer_closed", "entry_added", "dispatch", "ack", "cursor_state",
+    "cursor_deleted",
+)
+MOST_STORED = 10_000
+"""Stored chunks of a topic after a window."""
 TABLES = (
     "chunk_messages", "chunk_events", "chunk_state", "incomplete_messages", "chunk_topic_stats",
 )
@@ -21,6 +26,7 @@ _LATER = (
     "principal", "client_id", "producer_id", "producer_name", "sequence_id", "entry_bytes",
     "num_messages", "uuid", "chunk_id", "num_chunks", "total_chunk_bytes", "payload", "marker_ids",
     "publish_time_ms", "broker_time_ms", "subscription", "sub_type", "consumer", "ack_cumulative",
+    "durable", "mark_delete",
 )
 
 
@@ -492,6 +498,39 @@ class Held:
     """The marker that brought it last."""
 
 
+Place = tuple[int, int]
+"""Ledger and entry."""
+
+
+@dataclass
+class Stored:
+    """A chunk that the broker has stored, or that a stopped subscription did not deliver."""
+
+    at: Place
+    before: Place | None
+    """The entry before it, where one was seen."""
+    chunk_id: int
+    num_chunks: int
+    since: int
+    size: int
+    sent_to: set[str] = field(default_factory=set)
+    """Subscriptions to which it was delivered and that will not get it again."""
+
+    @property
+    def is_last(self) -> bool:
+        """By its own count."""
+        return self.chunk_id == self.num_chunks - 1
+
+
+@dataclass
+class Letter:
+    """A large message of which chunks are stored."""
+
+    record: Record
+    """Of the chunk that came first."""
+    chunks: list[Stored] = field(default_factory=list)
+
+
 @dataclass
 class Subscription:
     """What is known of one subscription."""
@@ -507,6 +546,20 @@ class Subscription:
     last_chunk_ms: int | None = None
     held: dict[str, Held] = field(default_factory=dict)
     """Skipped chunks by position; the marker brings them at each of its deliveries."""
+    mark: Place | None = None
+    told: Place | None = None
+    """Mark-delete, and as a cursor_state said it last."""
+    newest_sent: Place | None = None
+    sent_ms: int | None = None
+    consumers: int | None = None
+    """Open consumers; None before one was seen to come or go."""
+    stopped_at: Place | None = None
+    tells_acks: bool = False
+
+    @property
+    def may_stall(self) -> bool:
+        """Only shared subscriptions do; of an unknown type it may be one."""
+        return self.sub_type == "shared" or (self.sub_type is None and self.mark is not None)
 
 
 @dataclass
@@ -541,6 +594,10 @@ class Topic:
         self._now = 0
         self._from_record = False
         self._count = 0
+        self._letters: list[Letter] = []
+        """Stored messages in the order in which they came."""
+        self._newest: Place | None = None
+        self._behind = 0
         self._gaps: dict[str, int] = {}
         """When each broker was out of sight last (ms)."""
 
@@ -570,9 +627,15 @@ class Topic:
     def take(self, record: Record) -> None:
         """Judge a record at its time, to which the topic has been advanced."""
         self._last, self._from_record, self._now = record, True, record["ts_wall_ms"]
+        kind = record["event_type"]
+        if kind == "cursor_state":
+            self._cursor(record)
+            return
+        if kind == "cursor_deleted":
+            self._cursor_deleted(record)
+            return
         if self._window is None:
             self._window = Window(self._now // self._window_ms * self._window_ms)
-        kind = record["event_type"]
         if kind == "entry_added":
             self._added(record)
         elif kind == "ack":
@@ -580,6 +643,7 @@ class Topic:
         elif kind == "consumer_created":
             s = self._subscription(record)
             s.sub_type = record.get("sub_type") or s.sub_type
+            s.consumers = (s.consumers or 0) + 1
             self._open(s, record.get("consumer"))
         elif kind == "consumer_closed":
             self._close(record)
@@ -636,7 +700,8 @@ class Topic:
                     position, self._now - one.since,
                 ))
         for s in self.subscriptions.values():
-            s.bound, s.held = {}, {}
+            s.bound, s.held, s.newest_sent = {}, {}, None
+        self._letters, self._newest = [], None
 
     def _subscription(self, record: Record) -> Subscription:
         name = record["subscription"]
@@ -652,6 +717,11 @@ class Topic:
 
     def _close(self, record: Record) -> None:
         s = self.subscriptions.get(record["subscription"])
+        if s is not None:
+            s.consumers = max((s.consumers or 0) - 1, 0)
+            self._sends_again(s)
+            if s.consumers == 0:
+                s.newest_sent = None
         seat = s.seats.get(record.get("consumer")) if s is not None else None
         if s is None or seat is None or not seat.is_open:
             return
@@ -682,14 +752,26 @@ class Topic:
 
     def _ack(self, record: Record) -> None:
         s = self.subscriptions.get(record["subscription"])
-        if s is None or s.last_chunk_ms is None or self._now - s.last_chunk_ms >= self._idle:
+        if s is None:
             return
         at = record["ledger_id"], record["entry_id"]
         cumulative = bool(record.get("ack_cumulative"))
+        self._goes_on(s, at, cumulative)
+        if s.mark is not None and (cumulative or at == (s.mark[0], s.mark[1] + 1)):
+            self._move_mark(s, at)
+        if s.last_chunk_ms is None or self._now - s.last_chunk_ms >= self._idle:
+            return
+        s.tells_acks = True
         if cumulative:
             s.acked_up_to = max(s.acked_up_to, at)
         else:
             s.acked.add(position_of(record))
+        if s.mark is not None:
+            self._move_mark(s, s.mark)
+        self._letters = [
+            letter for letter in self._letters
+            if all(c.at != at for c in letter.chunks) or self._is_waited_for(letter)
+        ]
         if self._params["shared_mode"] == "marker":
             s.held = {
                 position: held for position, held in s.held.items()
@@ -701,10 +783,161 @@ class Topic:
         ledger, entry = map(int, position.split(":"))
         return position in s.acked or (ledger, entry) <= s.acked_up_to
 
+    # -- stored messages ---------------------------------------------------------------------
+
+    @property
+    def _stalls(self) -> bool:
+        params = self._params
+        return params["shared_mode"] == "pin" and params["shared_orphan"] == "stall"
+
+    @property
+    def _patience(self) -> int:
+        """How long a stored message may wait."""
+        return self._expiry if self._expiry > 0 else self._window_ms
+
+    def _cursor(self, record: Record) -> None:
+        if record.get("mark_delete") is None or "://" not in self._topic:
+            return
+        s = self._subscription(record)
+        ledger, entry = map(int, record["mark_delete"].split(":"))
+        at = ledger, entry
+        if s.told is not None and at < s.told:
+            s.mark, s.newest_sent, s.stalled = at, None, False
+            s.acked, s.acked_up_to = set(), (-1, -1)
+            self._sends_again(s)
+        else:
+            self._move_mark(s, at)
+        s.told = at
+        self._goes_on(s, at, True)
+
+    def _cursor_deleted(self, record: Record) -> None:
+        s = self.subscriptions.get(record["subscription"])
+        if s is None:
+            return
+        s.mark = s.told = s.newest_sent = s.sent_ms = s.consumers = s.sub_type = None
+        s.stalled = False
+        self._sends_again(s)
+
+    @staticmethod
+    def _goes_on(s: Subscription, at: Place, cumulative: bool) -> None:
+        if s.stopped_at is not None and (at == s.stopped_at or (cumulative and s.stopped_at < at)):
+            s.stalled = False
+
+    def _move_mark(self, s: Subscription, at: Place) -> None:
+        """Forward only, and past what has been acknowledged one by one."""
+        s.mark = at if s.mark is None else max(s.mark, at)
+        while f"{s.mark[0]}:{s.mark[1] + 1}" in s.acked:
+            s.mark = s.mark[0], s.mark[1] + 1
+
+    def _sends_again(self, s: Subscription) -> None:
+        for letter in self._letters:
+            for chunk in letter.chunks:
+                chunk.sent_to.discard(s.name)
+
+    def _has(self, s: Subscription, at: Place) -> bool:
+        """Whether a subscription has acknowledged a position."""
+        return (s.mark is not None and at <= s.mark) or self._is_acked(s, f"{at[0]}:{at[1]}")
+
+    def _is_waited_for(self, letter: Letter) -> bool:
+        for s in self.subscriptions.values():
+            tells = s.tells_acks or s.mark is not None
+            if s.may_stall and any(
+                (tells or s.name not in c.sent_to) and not self._has(s, c.at)
+                for c in letter.chunks
+            ):
+                return True
+        return False
+
+    def _keep(self, record: Record, size: int | None) -> None:
+        at = record["ledger_id"], record["entry_id"]
+        if any(c.at == at for letter in self._letters for c in letter.chunks):
+            return
+        same = [x for x in self._letters if x.record["uuid"] == record["uuid"]]
+        if not same or record["chunk_id"] == 0:
+            same = [Letter(record)]
+            self._letters += same
+        same[-1].chunks.append(Stored(
+            at, self._newest, record["chunk_id"], record["num_chunks"], self._now, size or 0,
+            {s.name for s in self.subscriptions.values()
+             if s.may_stall and s.newest_sent is not None and at <= s.newest_sent},
+        ))
+
+    def _sent(self, s: Subscription, record: Record) -> None:
+        at = record["ledger_id"], record["entry_id"]
+        s.sent_ms = self._now
+        s.newest_sent = at if s.newest_sent is None else max(s.newest_sent, at)
+        for letter in list(self._letters) if is_chunk(record) else []:
+            for chunk in letter.chunks:
+                if chunk.at == at:
+                    chunk.sent_to.add(s.name)
+                    tells = s.tells_acks or s.mark is not None
+                    if not tells and not self._is_waited_for(letter):
+                        self._letters.remove(letter)
+                    break
+
+    def _stopped_at(self, s: Subscription) -> Stored | None:
+        """The chunk at which a shared subscription stands for good."""
+        if s.sub_type != "shared" or s.consumers == 0:
+            return None
+        if s.sent_ms is not None and self._now - s.sent_ms <= self._patience:
+            return None
+        every = [
+            (c, letter) for letter in self._letters for c in letter.chunks
+            if not self._has(s, c.at)
+        ]
+        if s.stalled:
+            every = [pair for pair in every if pair[0].at == s.stopped_at]
+        if not every:
+            return None
+        head, letter = min(every, key=lambda pair: pair[0].at)
+        left = [c for c in letter.chunks if not self._has(s, c.at)]
+        if self._now - head.since <= self._patience or head.chunk_id == 0 or any(
+            c.at < head.at or c.chunk_id < head.chunk_id for c in left
+        ):
+            return None
+        if s.stalled:
+            return head
+        if s.name in head.sent_to:
+            return None
+        if s.mark is None:
+            known = any(c.chunk_id == 0 and self._has(s, c.at) for c in letter.chunks)
+            return head if known else None
+        next_of_ledger = (s.mark[0], s.mark[1] + 1) == head.at
+        next_ledger = s.mark[0] != head.at[0] and head.at[1] == 0 and (
+            head.before is None or head.before <= s.mark
+        )
+        return head if next_of_ledger or next_ledger else None
+
+    def _stalled_rows(self, shown: Row) -> int:
+        n = 0
+        for s in sorted(self.subscriptions.values(), key=lambda s: s.name.encode()):
+            head = self._stopped_at(s)
+            for letter in self._letters if head is not None else ():
+                left = [c for c in letter.chunks if not self._has(s, c.at)]
+                waits = any(
+                    c.is_last and s.name not in c.sent_to and self._now - c.since > self._patience
+                    for c in left
+                )
+                if waits or any(c is head for c in left):
+                    assert head is not None
+                    self._stalled_row(s, letter, left, head, shown)
+                    n += 1
+        return n
+
+    def _forget_stored(self, is_stalled: bool) -> None:
+        self._letters = [letter for letter in self._letters if self._is_waited_for(letter)]
+        while sum(len(letter.chunks) for letter in self._letters) > MOST_STORED:
+            del self._letters[-1 if is_stalled else 0]
+
     # -- deliveries --------------------------------------------------------------------------
 
     def _added(self, record: Record) -> None:
         assert self._window is not None
+        if is_chunk(record) and self._stalls and any(
+            s.may_stall for s in self.subscriptions.values()
+        ):
+            self._keep(record, record["entry_bytes"])
+        self._newest = record["ledger_id"], record["entry_id"]
         if not is_chunk(record):
             return
         w = self._window
@@ -722,6 +955,9 @@ class Topic:
         if sub_type is not None:
             self._subscription(record).sub_type = sub_type
         if not is_chunk(record) and not is_marker:
+            known = self.subscriptions.get(record["subscription"])
+            if known is not None and self._stalls and known.may_stall and not known.stalled:
+                self._sent(known, record)
             return
         s = self._subscription(record)
         seat = self._open(s, record.get("consumer"))
@@ -744,19 +980,23 @@ class Topic:
             self._deliver(s, seat, chunk, [])
             return
         if s.stalled:
-            self._orphan(s, seat, chunk, [])
+            self._orphan(s, seat, chunk, [], record)
             return
         if mode is not None:
             name = self._route(s, seat, chunk, mode)
             if name is not None:
+                if self._stalls:
+                    self._sent(s, record)
                 self._deliver(s, s.seats[name], chunk, [])
                 return
             orphan = self._params["shared_orphan"]
             if orphan == "dispatch":
                 self._deliver(s, seat, chunk, [self._orphaned(chunk, [])])
                 return
-            s.stalled = orphan == "stall"
-            self._orphan(s, seat, chunk, [chunk.position] if orphan == "ack_skip" else [])
+            if orphan == "stall":
+                s.stalled, s.stopped_at = True, (record["ledger_id"], record["entry_id"])
+            acks = [chunk.position] if orphan == "ack_skip" else []
+            self._orphan(s, seat, chunk, acks, record)
             return
         self._deliver(s, seat, chunk, [])
 
@@ -795,8 +1035,12 @@ class Topic:
             acks=acks,
         )
 
-    def _orphan(self, s: Subscription, seat: Seat, chunk: Chunk, acks: list[str]) -> None:
+    def _orphan(
+        self, s: Subscription, seat: Seat, chunk: Chunk, acks: list[str], record: Record
+    ) -> None:
         self._event(s, seat, seat.name, self._orphaned(chunk, acks))
+        if self._stalls:
+            self._keep(record, chunk.size)
 
     def _deliver(
         self, s: Subscription, seat: Seat, chunk: Chunk, before: Sequence[Decision]
@@ -849,8 +1093,11 @@ class Topic:
                 seat.in_window = False
                 busy = busy or level
         self._forget_held()
-        busy = busy or any(s.held for s in in_order_of_names)
-        if w.chunks or w.delivered or w.began_live or live:
+        behind = self._stalled_rows(shown)
+        self._forget_stored(behind > 0)
+        busy = busy or any(s.held for s in in_order_of_names) or bool(self._letters) or behind > 0
+        stalled, self._behind = self._behind or behind, behind
+        if w.chunks or w.delivered or w.began_live or live or stalled:
             self._put("chunk_topic_stats", "window", {
                 **shown, "topic": self._topic, "chunks": w.chunks, "chunk_bytes": w.chunk_bytes,
                 "chunked_message_rate": w.firsts / (self._window_ms / 1000),
@@ -957,13 +1204,34 @@ class Topic:
     def _incomplete_row(self, s: Subscription, seat: Seat, c: Context, shown: Row) -> None:
         self._put("incomplete_messages", "window", {
             **shown, "topic": self._topic, "subscription": s.name, "consumer": seat.name,
-            "uuid": c.first.uuid, "producer_name": c.first.producer_name,
+            "state": "assembling", "uuid": c.first.uuid, "producer_name": c.first.producer_name,
             "sequence_id": c.first.sequence_id, "num_chunks": c.first.num_chunks,
             "next_chunk_id": c.last + 1, "first_position": c.ids[0],
             "last_position": c.ids[c.last_chunk_id], "first_chunk_ms": c.received_ms,
             "last_chunk_ms": c.last_ms, "age_ms": self._now - c.received_ms,
             "buffered_bytes": c.buffered, "declared_bytes": c.first.total_bytes,
             "expires_ms": c.received_ms + self._expiry if self._expiry > 0 else None,
+            "stalled_at": None, "missing_chunks": None,
+        })
+
+    def _stalled_row(
+        self, s: Subscription, letter: Letter, left: list[Stored], head: Stored, shown: Row
+    ) -> None:
+        there = sorted({c.chunk_id for c in left})
+        missing = sorted(set(range(there[-1])) - set(there))
+        record, first, last = letter.record, left[0], left[-1]
+        begin, end = min(c.at for c in left), max(c.at for c in left)
+        self._put("incomplete_messages", "window", {
+            **shown, "topic": self._topic, "subscription": s.name, "consumer": None,
+            "state": "stalled", "uuid": record["uuid"],
+            "producer_name": record.get("producer_name"),
+            "sequence_id": record.get("sequence_id"), "num_chunks": record["num_chunks"],
+            "next_chunk_id": (missing or there)[0], "first_position": f"{begin[0]}:{begin[1]}",
+            "last_position": f"{end[0]}:{end[1]}", "first_chunk_ms": first.since,
+            "last_chunk_ms": last.since, "age_ms": self._now - first.since,
+            "buffered_bytes": sum(c.size for c in left),
+            "declared_bytes": record["total_chunk_bytes"], "expires_ms": None,
+            "stalled_at": f"{head.at[0]}:{head.at[1]}", "missing_chunks": missing[:1000],
         })
 
 

@@ -216,6 +216,8 @@ class Cache:
         self.switches: list[tuple[str, str]] = []
         """Parameters of its rows."""
         self.used = 0
+        self.was_filled = False
+        """Whether it had an entry in this run of the broker."""
         self.topics: dict[str, dict[Position, Entry]] = {}
         self.queue: deque[Entry] = deque()
         self.stash: list[Entry] = []
@@ -295,6 +297,7 @@ class Cache:
         self.used += size
         self.count(topic).inserted += 1
         self.held.add(topic)
+        self.was_filled = True
         self.max_used = max(self.max_used, self.used)
         self.most_used = max(self.most_used, self.used)
         self.most_wanted = max(self.most_wanted, self.wanted_bytes)
@@ -987,6 +990,7 @@ class Broker:
             lives.append(max(s.ttl_max, (1 + s.max_requeue) * s.ttl))
             self.caches[i] = Cache(s, self._next_read)
             self.caches[i].switches = before.switches
+            self.caches[i].was_filled = before.was_filled
             _carry_counts(before, self.caches[i])
         self._passed = [now] * len(self.caches)
         self._blind_until = now + max(lives)
@@ -1018,6 +1022,8 @@ class Broker:
         """A document takes effect."""
         self.documents.put(document, wall, self._run if self.last is not None else None)
         for variant, cache in zip(self._variants, self.caches, strict=False):
+            if not cache.was_filled:
+                variant.begin(self.documents)
             cache.settings = variant.settings(self.documents, self._run)
 
     def _topic(self, name: str, now: int) -> Topic:

@@ -75,12 +75,18 @@ def _message(uuid: str, **changed: Any) -> Row:
 
 
 def _ended(uuid: str, outcome: str, **changed: Any) -> Row:
-    return _message(uuid, outcome=outcome, **{"consumer": "index-0", **changed})
+    return _message(uuid, outcome=outcome, **{"consumer": "index-0", "acks": [], **changed})
 
 
 def _open(uuid: str, minute: int = 0, **changed: Any) -> Row:
     return _message(uuid, window_start_ms=START_MS + 60_000 * minute,
-                    **{"producer_name": f"video-{uuid}", **changed})
+                    **{"producer_name": f"video-{uuid}", "state": "assembling", **changed})
+
+
+def _behind(uuid: str, position: str, gone: list[int], **changed: Any) -> Row:
+    """A message of a subscription that is stalled at 5:2."""
+    return _open(uuid, state="stalled", first_position=position, stalled_at="5:2",
+                 missing_chunks=gone, **changed)
 
 
 def _sentences(rows: list[Row], stats: list[Row] | None = None) -> list[str]:
@@ -360,6 +366,16 @@ def test_incomplete_messages_and_other_outcomes_are_counted() -> None:
     assert large_message_sentence([_message("w")], events, incomplete) == (
         "Of 6 large messages 1 arrived complete; 1 never got its last chunk, 1 was given up for "
         "other reasons, 3 wait for a chunk (producers video-c, video-d, video-z)."
+    )
+
+
+def test_stalled_messages_name_the_chunk_and_are_not_lost() -> None:
+    events = [_ended("a", "SHARED_ORPHAN"), _ended("x", "SHARED_ORPHAN", acks=["1:1"])]
+    incomplete = [_behind("a", "5:2", [0, 1]), _behind("b", "5:3", []), _open("w")]
+    assert large_message_sentence([], events, incomplete) == (
+        "Of 4 large messages 0 arrived complete; 1 was given up because of a lost chunk (consumer"
+        " index-0), 1 waits for a chunk (producer video-w), 2 are stalled behind 5:2, whose chunks"
+        " 0 and 1 are gone (subscription s)."
     )
 
 

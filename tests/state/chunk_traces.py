@@ -26,7 +26,7 @@ KINDS = (
     *("next",) * 26, *("lose",) * 2, *("skip",) * 2, *("swap",) * 2, *("restart",) * 2,
     *("resend",) * 2, *("repeat",) * 4, *("burst",) * 3, *("again",) * 3, *("count",) * 3,
     *("ack",) * 3, *("created",) * 2, *("closed",) * 3, "plain", "added", *("marker",) * 3, "stray",
-    *("gap",) * 2,
+    *("gap",) * 2, *("cursor",) * 3, "deleted", *("store",) * 3, *("offset",) * 2,
 )
 PARAMS: dict[str, tuple[Any, ...]] = {
     "maxPendingChunkedMessage": (10, 1, 2, 2, 3, 0, -1),
@@ -39,7 +39,7 @@ PARAMS: dict[str, tuple[Any, ...]] = {
     ),
     "first_dup": ("restart", "restart", "restart", "lose"),
     "shared_mode": ("pin", "pin", "hash", "marker"),
-    "shared_orphan": ("ack_skip", "stall", "dispatch", "dispatch"),
+    "shared_orphan": ("ack_skip", "stall", "stall", "stall", "dispatch", "dispatch"),
     "max_payload_bytes": (134_217_728, 134_217_728, 25),
     "stats_window_ms": (1000, 7000, 60_000),
     "idle_state_ms": (3_600_000, 60_000, 3000, 400),
@@ -94,7 +94,8 @@ class _Writer(WallWriter):
             "burst": self._burst, "again": self._again, "count": self._count,
             "ack": self._ack, "created": self._consumer, "closed": self._close,
             "plain": self._ordinary, "added": self._ordinary_added, "marker": self._marker,
-            "stray": self._stray, "gap": self._gap,
+            "stray": self._stray, "gap": self._gap, "cursor": self._cursor,
+            "deleted": self._deleted, "store": self._store, "offset": self._behind,
         }
         does[kind](t, a, b, c)
 
@@ -287,6 +288,46 @@ class _Writer(WallWriter):
         t.entry_id += 1
         for i in range(len(self._subscriptions)):
             self._dispatch(t, marker, i, a, b, c)
+
+    def _store(self, t: _Topic, a: int, b: int, c: int) -> None:
+        """A message is stored from some chunk on, and is not delivered."""
+        m = self._message(t, a, b, c)
+        m.next = max(m.next, b % 3 % m.num_chunks)
+        while m.next < m.num_chunks:
+            self._stored(t, m, m.next, b, c)
+            m.next += 1
+
+    # -- cursors ---------------------------------------------------------------------------------
+
+    def _cursor(self, t: _Topic, a: int, b: int, c: int) -> None:
+        """Mark-delete of a subscription: mostly directly before a chunk."""
+        name, _ = self._subscriptions[c % len(self._subscriptions)]
+        ledger, entry = t.ledger_id, t.entry_id - 1
+        if t.entries and b % 5:
+            chunk = t.entries[-1 - (a + b) % min(len(t.entries), 6)]
+            ledger, entry = chunk["ledger_id"], chunk["entry_id"] - 1
+            if entry < 0 and c % 2:
+                ledger, entry = max(ledger - 1, 0), 10 * (a % 2)
+        self.put(
+            t.broker, "cursor_state", topic=t.name, subscription=name,
+            mark_delete=None if b == 14 else f"{ledger}:{max(entry, -1)}",
+            read_pos=f"{ledger}:{entry + 1}",
+        )
+
+    def _behind(self, t: _Topic, a: int, b: int, c: int) -> None:
+        """A shared subscription that stands at a chunk of which the first ones are gone."""
+        name, _ = self._subscriptions[c % len(self._subscriptions)]
+        self.put(t.broker, "consumer_created", topic=t.name, subscription=name,
+                 sub_type="shared", consumer=CONSUMERS[0])
+        self.put(t.broker, "cursor_state", topic=t.name, subscription=name,
+                 mark_delete=f"{t.ledger_id}:{t.entry_id - 1}")
+        m = self._message(t, a, b, c)
+        m.next = m.num_chunks - 1
+        self._store(t, a, b, c)
+
+    def _deleted(self, t: _Topic, a: int, b: int, c: int) -> None:
+        name, _ = self._subscriptions[c % len(self._subscriptions)]
+        self.put(t.broker, "cursor_deleted", topic=t.name, subscription=name)
 
     # -- consumers -------------------------------------------------------------------------------
 

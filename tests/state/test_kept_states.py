@@ -234,10 +234,7 @@ ADDED = {
     "chunks": (),
     "producer_ids": (),
     "backlog": (),
-    "entry_cache": (
-        "world.key/blind", "world.key/blind_until_ns", "world.variants/unknown_reads",
-        "world.cells/unknown_reads",
-    ),
+    "entry_cache": (),
 }
 """Arrays, and fields of arrays, that states have got since, without another version: a state that
 is older reads as one without gaps."""

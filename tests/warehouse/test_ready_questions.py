@@ -47,10 +47,27 @@ def fate(at_ms, outcome, uuid, **changes):
 
 def waiting(minute, uuid, **changes):
     return {**COMMON, "job": "chunks", "topic": TOPIC, "subscription": "s", "consumer": "k",
-            "uuid": uuid, "producer_name": "p", "next_chunk_id": 2, "num_chunks": 3,
+            "state": "assembling", "uuid": uuid, "producer_name": "p", "next_chunk_id": 2,
+            "num_chunks": 3,
             "window_start_ms": START_MS + minute * MINUTE, "window_ms": MINUTE,
             "first_chunk_ms": START_MS, "age_ms": 90_000, "buffered_bytes": 10,
             "declared_bytes": 15, **changes}
+
+
+def held(minute, uuid, position, gone, **changes):
+    return waiting(minute, uuid, **{
+        "consumer": None, "state": "stalled", "first_position": position, "stalled_at": "5:2",
+        "missing_chunks": gone, **changes})
+
+
+def assembled(uuid, entry, **changes):
+    return {**fate(0, None, uuid), "complete_ms": START_MS,
+            "positions": [f"1:{entry + i}" for i in range(3)], **changes}
+
+
+def acked(at_ms, ledger, entry, **changes):
+    return {"event_type": "ack", "cluster": "east", "topic": TOPIC, "subscription": "s",
+            "ledger_id": ledger, "entry_id": entry, "ts_wall_ms": START_MS + at_ms, **changes}
 
 
 def new_id(at_ms, user, pid, verdict, **changes):
@@ -420,10 +437,41 @@ CASES = {
         ], "chunk_topic_stats": [{
             **COMMON, "topic": OTHER, "window_start_ms": START_MS + MINUTE, "window_ms": MINUTE,
         }]}, {}, [
-            {**EAST, "topic": TOPIC, "subscription": "s", "consumer": "k", "uuid": "b",
+            {**EAST, "topic": TOPIC, "subscription": "s", "consumer": "k", "state": "assembling",
+             "uuid": "b",
              "producer_name": "p", "next_chunk_id": 2, "num_chunks": 3, "first_chunk": START,
              "age_s": 90.0, "buffered_bytes": 10, "declared_bytes": 15,
              "expires": "2023-11-14T22:16:00Z"},
+        ],
+    ),
+    # Of another topic the stall is over.
+    "stalled-subscriptions": (
+        {"incomplete_messages": [
+            held(0, "a", "5:2", [0]), held(1, "a", "5:2", [0, 1, 2]), held(1, "b", "5:3", []),
+            held(1, "a", "5:2", [0], subscription="t"), held(0, "c", "5:2", [0], topic=OTHER),
+            waiting(1, "d"),
+        ], "chunk_topic_stats": [{
+            **COMMON, "topic": OTHER, "window_start_ms": START_MS + MINUTE, "window_ms": MINUTE,
+        }]}, {}, [
+            {**EAST, "topic": TOPIC, "subscription": "s", "uuid": "a", "since": START,
+             "stalled": "2 large messages stalled behind 5:2, whose chunks 0, 1 and 2 are gone"},
+            {**EAST, "topic": TOPIC, "subscription": "t", "uuid": "a", "since": START,
+             "stalled": "1 large message stalled behind 5:2, whose chunk 0 is gone"},
+        ],
+    ),
+    # Acknowledged as a whole, up to the last chunk, not at all, in part, and in part just now.
+    "partial-acks": (
+        {"chunk_messages": [
+            assembled("a", 1), assembled("b", 11, subscription="t"), assembled("c", 21),
+            assembled("d", 31), assembled("e", 41, topic=f"{TOPIC}-partition-3"),
+        ], "events": [
+            *(acked(0, 1, n) for n in (1, 2, 3)),
+            acked(0, 1, 99, subscription="t", ack_cumulative=True),
+            acked(0, 1, 32), acked(70_000, 1, 42, topic=TOPIC.split("://")[1], partition=3),
+            acked(70_000, 1, 9),
+        ]}, {}, [
+            {**EAST, "topic": TOPIC, "subscription": "s", "consumer": "k", "uuid": "d",
+             "chunks": 3, "acknowledged": 1, "first_unacknowledged": "1:31", "newest_ack": START},
         ],
     ),
     "new-producer-ids": (

@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.errors import UserError
+from app.ingest.contract import PROBLEM
 from app.ingest.sources import kafka_dump_log as dump_log
 from app.ingest.sources import kafka_request_log as request_log
 from app.ingest.sources.files import DIRECT, LISTING, NEVER, admission, folder
@@ -102,19 +103,20 @@ def records_of(
     strange: tuple[int, bytes] | None = None
     dump = dump_log.Dump()
     owners = cache(lambda: owners_of(path, logs.time_zone))
+    hints: set[str] = set()
     for values, numbers in _lines(file):
         kind = kind or kind_of(values)
         found = _Found(source, logs)
         if kind is None:
             strange = strange or (numbers[0].as_py(), values[0].as_py()[:LONGEST_STRANGE])
         elif kind == REQUESTS:
-            found.requests(values, numbers)
+            found.requests(values, numbers, hints)
         else:
             found.batches(values, numbers, dump, owners)
         yield from found.records()
     if kind is None and strange is not None:
         found = _Found(source, logs)
-        found.refuse(*strange)
+        found.refuse(*strange, "the file is neither a request log nor a dump of Kafka")
         yield from found.records()
 
 
@@ -141,17 +143,24 @@ class _Found:
     logs: KafkaLogsSettings
     feed: str = ""
     rows: list[dict[str, Any]] = field(default_factory=list)
-    bad: list[tuple[int, bytes]] = field(default_factory=list)
+    bad: list[tuple[int, bytes, str]] = field(default_factory=list)
 
-    def requests(self, values: pa.Array, numbers: pa.Array) -> None:
-        """Parse lines of a request log."""
+    def requests(self, values: pa.Array, numbers: pa.Array, hints: set[str]) -> None:
+        """Parse lines of a request log; `hints`: what was said about the file's lines as a whole.
+        """
         self.feed = REQUESTS
         zone = _zone(self.logs.time_zone)
         for number, line in _candidates(values, numbers):
+            wrapped = request_log.wrapping(line)
+            if wrapped is not None:
+                if wrapped not in hints:
+                    self.refuse(number, line, wrapped)
+                hints.add(wrapped)
+                continue
             try:
                 one = request_log.parse(line, zone)
-            except NotParsedError:
-                self.refuse(number, line)
+            except NotParsedError as error:
+                self.refuse(number, line, str(error))
                 continue
             if one is not None:
                 self._take(number, line, {
@@ -169,8 +178,8 @@ class _Found:
         for number, line in zip(numbers.to_pylist(), values.to_pylist(), strict=True):
             try:
                 one = dump.parse(line)
-            except NotParsedError:
-                self.refuse(number, line)
+            except NotParsedError as error:
+                self.refuse(number, line, str(error))
                 continue
             if one is not None:
                 self._take(number, line, {
@@ -187,10 +196,11 @@ class _Found:
             for row, (principal, client_id) in zip(self.rows, found, strict=True):
                 row.update(principal=principal, client_id=client_id)
 
-    def refuse(self, number: int, line: bytes) -> None:
-        """Pass on a line that cannot be parsed."""
+    def refuse(self, number: int, line: bytes, problem: str) -> None:
+        """Pass on a line that cannot be parsed, with the reason."""
         # The prefix keeps the line from being decoded as a record of the contract.
-        self.bad.append((number, b"not a line of Kafka: " + line if _is_object(line) else line))
+        line = b"not a line of Kafka: " + line if _is_object(line) else line
+        self.bad.append((number, line, problem))
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """The records found, as batches of raw records."""
@@ -204,11 +214,11 @@ class _Found:
                 table[name] = [value] * n
             yield pa.record_batch(table, schema=_SCHEMA)
         if self.bad:
-            numbers, lines = zip(*self.bad, strict=True)
+            numbers, lines, problems = zip(*self.bad, strict=True)
             yield pa.record_batch(
                 [pa.array(lines, pa.binary()), pa.array([self.source] * len(lines)),
-                 pa.array(numbers, pa.int64())],
-                ["value", "source_partition", "source_offset"],
+                 pa.array(numbers, pa.int64()), pa.array(problems, pa.string())],
+                ["value", "source_partition", "source_offset", PROBLEM],
             )
 
     def _take(self, number: int, line: bytes, row: dict[str, Any]) -> None:

@@ -27,6 +27,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
 
+_CONTAINER = re.compile(rb'\s*\{"(?:log|stream|time)":"')
+_PART = re.compile(rb"\S+ std(?:out|err) P ")
+
+
 class NotParsedError(ValueError):
     """A malformed line of the format."""
 
@@ -73,6 +77,21 @@ def candidates(values: pa.Array) -> pa.Array:
     ours = pc.match_substring_regex(values, _OUR_KEY)
     known = pc.match_substring_regex(values, _ANY_KEY)
     return pc.and_(looks_like(values), pc.or_(ours, pc.invert(known)))
+
+
+def wrapping(line: bytes) -> str | None:
+    """Why no line like this one can be parsed: what a container's runtime made of it."""
+    if _CONTAINER.match(line):
+        return (
+            "a container's JSON log, in which the lines of the broker are escaped; this and all"
+            " such lines of the file are left out: give its log field (jq -r .log)"
+        )
+    if _PART.match(line):
+        return (
+            "a part of a line that a container's runtime has split; this and all such lines of the"
+            " file are left out: join the parts"
+        )
+    return None
 
 
 def parse(line: bytes, zone: tzinfo) -> Assigned | None:

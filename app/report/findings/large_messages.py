@@ -6,17 +6,22 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from app.report.findings.words import DELIVERY, NAMED, Row, number_of, was
+from app.terminal.counts import gone_chunks
 
 Message = tuple[str, str, str, str]
 """Cluster, topic, subscription, uuid: a large message as one subscription has it."""
 MESSAGE_COLUMNS = ("cluster", "topic", "subscription", "uuid")
-CHUNK_EVENT_COLUMNS = (*MESSAGE_COLUMNS, "consumer", "outcome")
-INCOMPLETE_COLUMNS = (*MESSAGE_COLUMNS, "producer_name", "window_start_ms")
+CHUNK_EVENT_COLUMNS = (*MESSAGE_COLUMNS, "consumer", "outcome", "acks")
+INCOMPLETE_COLUMNS = (*MESSAGE_COLUMNS, "producer_name", "window_start_ms", "state", "stalled_at",
+                      "first_position", "missing_chunks")
 EXPIRED = frozenset({"EXPIRED"})
-LOST = frozenset({"GAP", "NO_FIRST_CHUNK", "SHARED_ORPHAN"})
+SHARED_ORPHAN = "SHARED_ORPHAN"
+"""Loses its message only where the broker acknowledges the chunk."""
+LOST = frozenset({"GAP", "NO_FIRST_CHUNK", SHARED_ORPHAN})
 GIVEN_UP = frozenset({"EVICTED", "ORPHANED", "GIVEN_UP_COUNT", "GIVEN_UP_OVERFLOW",
                       "COUNT_EXCEPTION", "OVERFLOW_EXCEPTION"})
 """Outcomes that end a large message, by reason; a message may have several."""
+STALLED = "stalled"
 
 
 def large_message_sentence(
@@ -36,6 +41,7 @@ def large_message_sentence(
         _part(fates["lost"], "{was} given up because of a lost chunk", "consumer", consumers),
         _part(fates["given_up"], "{was} given up for other reasons"),
         _part(fates["waiting"], "{waits} for a chunk", "producer", producers),
+        *_stalled_parts(incomplete, fates["stalled"]),
     ]
     # A message counts once per subscription; with one of them each, these are the messages.
     once = len({(m[0], m[1], m[3]) for m in known}) == len(known)
@@ -52,18 +58,35 @@ def _fates(
     """The outcome of each large message in each subscription; the first that applies."""
     fates = {"complete": {_message(row) for row in messages}}
     for name, outcomes in (("expired", EXPIRED), ("given_up", GIVEN_UP), ("lost", LOST)):
-        fates[name] = {_message(r) for r in events if r["outcome"] in outcomes}
+        fates[name] = {
+            _message(r) for r in events
+            if r["outcome"] in outcomes and (r["outcome"] != SHARED_ORPHAN or r["acks"])
+        }
     newest: dict[str, int] = {}
     for row in incomplete:
         newest[row["cluster"]] = max(newest.get(row["cluster"], 0), row["window_start_ms"])
-    fates["waiting"] = {
-        _message(r) for r in incomplete if r["window_start_ms"] == newest[r["cluster"]]
-    }
+    for name, state in (("stalled", STALLED), ("waiting", "assembling")):
+        fates[name] = {
+            _message(r) for r in incomplete
+            if r["window_start_ms"] == newest[r["cluster"]] and r["state"] == state
+        }
     known: set[Message] = set()
     for name, own in fates.items():
         fates[name] = own - known
         known |= own
     return fates
+
+
+def _stalled_parts(incomplete: list[Row], stalled: set[Message]) -> list[str]:
+    """Where subscriptions are stalled, how many messages wait for each, the most first."""
+    rows = {_message(r): r for r in incomplete if r["state"] == STALLED}
+    heads = {m[:3]: rows[m] for m in stalled if rows[m]["first_position"] == rows[m]["stalled_at"]}
+    counts = Counter(m[:3] for m in sorted(stalled))
+    return [
+        f"{number:,} {'is' if number == 1 else 'are'} stalled behind {heads[where]['stalled_at']},"
+        f" whose {gone_chunks(heads[where]['missing_chunks'])} (subscription {where[2]})"
+        for where, number in counts.most_common(NAMED) if where in heads
+    ]
 
 
 def _message(row: Row) -> Message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.report.charts import bars
-from app.report.findings.large_messages import EXPIRED, GIVEN_UP, LOST
+from app.report.findings.large_messages import EXPIRED, GIVEN_UP, LOST, SHARED_ORPHAN
 from app.report.findings.words import short
 from app.report.model import Chart, Column, Grid, Section
 from app.report.reader import Reader
@@ -11,12 +11,15 @@ from app.terminal.counts import counted
 
 TOP = 12
 TONES = ("var(--c1)", "var(--c5)", "var(--bad)")
-FATES = ("complete", "waiting for a chunk", "lost")
-_ENDS = ", ".join(f"'{outcome}'" for outcome in sorted(EXPIRED | LOST | GIVEN_UP))
+FATES = ("complete", "waiting", "lost")
+_ENDS = ", ".join(
+    f"'{outcome}'" for outcome in sorted((EXPIRED | LOST | GIVEN_UP) - {SHARED_ORPHAN})
+)
 _FATES = f"""
 WITH whole AS (SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_messages),
 ended AS (
-  SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_events WHERE outcome IN ({_ENDS})
+  SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_events
+  WHERE outcome IN ({_ENDS}) OR (outcome = '{SHARED_ORPHAN}' AND len(acks) > 0)
 ), lost AS (FROM ended EXCEPT FROM whole),
 newest AS (
   SELECT cluster, topic, max(window_start_ms) AS window_start_ms FROM (
@@ -59,6 +62,7 @@ def large_messages(reader: Reader) -> Section:
     chart = [{"name": short(topic), "kind": kind, "value": counts.get((topic, kind), 0)}
              for topic in worst for kind in FATES]
     lost, waiting = reader.ask("lost-messages", TOP), reader.ask("incomplete-messages", TOP)
+    stalled = reader.ask("stalled-subscriptions", TOP)
     total = sum(counts.values())
     gone = sum(by_topic.values())
     texts = [f"Of {counted(total, 'delivery', 'deliveries')} of a large message to a subscription, "
@@ -68,9 +72,15 @@ def large_messages(reader: Reader) -> Section:
         "Outcomes", "Messages by topic, those with most losses first.", chart,
         lambda rows, frame: bars(rows, frame, "messages", FATES, TONES),
     )]
+    if stalled:
+        parts.append(Grid("Stalled: shared subscriptions that have stopped at a chunk", [
+            *whose, Column("stalled", "what waits"), Column("uuid", "message at which it stands"),
+            Column("since", "stored", "time"),
+        ], stalled, "stalled-subscriptions"))
     if waiting:
-        parts.append(Grid("Incomplete: waiting for a chunk at the last window's end", [
-            *whose, Column("uuid", "message"), Column("producer_name", "producer"),
+        parts.append(Grid("Incomplete: waiting at the last window's end", [
+            *whose, Column("state", "state"), Column("uuid", "message"),
+            Column("producer_name", "producer"),
             Column("next_chunk_id", "waits for chunk", "number"),
             Column("num_chunks", "of", "number"), Column("age_s", "since", "seconds"),
             Column("buffered_bytes", "holds", "bytes"), Column("expires", "expires", "time"),

@@ -263,3 +263,47 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(UserError, match=r"requests\.gz: cannot be read to its end"):
         unpack(tmp_path)
+
+
+CASES = Path(__file__).parents[2] / "data" / "cases"
+
+
+def test_indented_batches_are_batches() -> None:
+    found = rows(unpack(CASES / "kafka-10-indented-dump" / "in", logs=LOGS))
+    assert [(r["source_partition"], r["topic"], r["producer_id"]) for r in found] == [
+        ("v3.txt", "demo2", 12_001), ("v3.txt", "demo2", 12_002), ("v3_part.txt", "tx", 15),
+        ("v3_part.txt", "tx", 16), ("v4.txt", "__transaction_state", -1), ("v4.txt", None, 0),
+    ]
+    assert bad(unpack(CASES / "kafka-10-indented-dump" / "in", logs=LOGS)) == []
+
+
+def test_reasons_are_those_of_the_lines_parser(tmp_path: Path) -> None:
+    put(tmp_path / "dump", LOG, batch(isvalid="false"), b"what is this")
+    put(tmp_path / "requests", completed(), completed(prefix="DEBUG "))
+    put(tmp_path / "other", b"hello")
+    details = []
+    for records in unpack(tmp_path):
+        parsed = parse_batch(records, Limits(), AT, ["producer_ids"])
+        details += [(one["reason_code"], one["detail"]) for one in parsed.bad.to_pylist()]
+    assert details == [
+        ("UNPARSEABLE", "the batch is damaged (isvalid: false)"),
+        ("UNPARSEABLE", "neither a batch nor a heading"),
+        ("UNPARSEABLE", "the file is neither a request log nor a dump of Kafka"),
+        ("UNPARSEABLE", "no time before the request"),
+    ]
+
+
+def test_lines_that_a_container_has_wrapped_are_said_once_a_file(tmp_path: Path) -> None:
+    wrapped = [
+        b'{"log":"' + completed(i).replace(b'"', b'\\"') + b'\\n","stream":"stdout"}'
+        for i in range(3)
+    ]
+    cut = b"2026-03-01T12:00:00.1Z stdout P " + completed(9)[:-50]
+    whole = b"2026-03-01T12:00:00.1Z stdout F " + completed(8)
+    put(tmp_path / "docker", *wrapped)
+    put(tmp_path / "cri", whole, cut, cut)
+    found = unpack(tmp_path)
+    assert [row["producer_id"] for row in rows(found)] == [8]
+    assert [(file, line) for file, line, _ in bad(found)] == [("cri", 1), ("docker", 0)]
+    problems = [p for b in found if "value" in b.schema.names for p in b["problem"].to_pylist()]
+    assert "join the parts" in problems[0] and "jq -r .log" in problems[1]

@@ -247,3 +247,51 @@ def test_the_newest_assignment_before_a_batch_holds_and_before_the_first_one_the
 def test_no_assignment_at_all() -> None:
     assert owners().of([1, -1], [0, 0]) == [NOBODY, NOBODY]
     assert owners([], []).of([], []) == []
+
+
+OLD = ("baseOffset: 5 lastOffset: 7 baseSequence: 3 lastSequence: 5 producerId: 9 producerEpoch: 0 "
+       "partitionLeaderEpoch: 0 isTransactional: false position: 0 CreateTime: 1500000000000 "
+       "isvalid: true size: 120 magic: 2 compresscodec: NONE crc: 1")
+RECORD = ("offset: 6 position: 0 CreateTime: 1500000000001 isvalid: true keysize: -1 valuesize: 3 "
+          "magic: 2 compresscodec: NONE producerId: 9 producerEpoch: 0 sequence: 4 "
+          "isTransactional: false headerKeys: []")
+
+
+def test_batches_of_releases_before_1_1() -> None:
+    dump = Dump()
+    dump.parse(LOG)
+    assert dump.parse(OLD.encode()) == ("a.b-c_d", 12, 5, 3, 3, 9, 1_500_000_000_000, 120)
+    control = OLD.replace("baseSequence: 3", "baseSequence: -1").replace("false", "true")
+    assert dump.parse(control.encode()) is None
+    plain = OLD.replace("baseSequence: 3", "baseSequence: -1").replace("Id: 9", "Id: -1")
+    assert dump.parse(plain.encode()) is not None
+    with pytest.raises(NotParsedError, match="lastOffset"):
+        dump.parse(OLD.replace("lastOffset: 7", "lastOffset: 4").encode())
+
+
+def test_records_of_releases_before_1_1_are_batches_of_one() -> None:
+    dump = Dump()
+    dump.parse(LOG)
+    assert dump.parse(RECORD.encode()) == ("a.b-c_d", 12, 6, 1, 4, 9, 1_500_000_000_001, None)
+    assert dump.parse(RECORD.encode() + b" endTxnMarker: COMMIT coordinatorEpoch: 0") is None
+    for line in (RECORD.replace("magic: 2", "magic: 1"), RECORD[:60],
+                 "offset: 3 position: 0 NoTimestampType: -1 isvalid: true payloadsize: 5 magic: 0"):
+        with pytest.raises(NotParsedError):
+            dump.parse(line.encode())
+
+
+def test_offsets_of_an_index_are_no_records() -> None:
+    dump = Dump()
+    dump.parse(b"Dumping /data/orders-3/00000000000000000000.index")
+    assert dump.parse(b"offset: 5 position: 4096") is None
+
+
+def test_indented_lines_of_a_payload_are_no_batches() -> None:
+    dump = Dump()
+    for line in (LOG, batch(), b"| offset: 0 payload: first"):
+        dump.parse(line)
+    assert dump.parse(b"  " + batch()) is None
+    indented = Dump()
+    for line in (b" " + LOG, b" " + batch(), b" | offset: 0 payload: first"):
+        indented.parse(line)
+    assert indented.parse(b" " + batch()) is not None
