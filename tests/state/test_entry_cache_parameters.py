@@ -160,3 +160,23 @@ def test_a_broker_that_applies_nothing_has_the_defaults_of_the_parameters() -> N
     own = {**settings.BROKER_KEYS}
     assert own.pop(settings.RECENT) == fields["extend_recently_accessed"].default
     assert own == {key: fields[key].default for key in own}
+
+
+def policies_of(records: list[Row]) -> list[str]:
+    """The policy in each window's row of the whole cache."""
+    rows = same(records, {**READS, "stats_window_ms": 1000})["cache_stats"]
+    return [row["policy"] for row in sorted(rows, key=lambda r: r["window_start_ms"])
+            if row["topic"] is None]
+
+
+def test_a_feed_that_sends_the_settings_after_the_start_of_the_broker_decides_the_policy() -> None:
+    """As the broker plug-in does; a later document waits for the next start."""
+    off, on = limits(5, **{BY_COUNT: False}), limits(1500, **{BY_COUNT: True})
+    start, again = record("broker_started", 0), record("broker_started", 3500)
+    rest = [cursor(6), added(10, 0), read(1600, 0), added(1700, 1)]
+    assert set(policies_of([start, off, *rest])) == {"fifo"}
+    assert set(policies_of([start, off, *rest, on])) == {"fifo"}
+    late = [start, *rest, limits(1800, **{BY_COUNT: False})]
+    assert set(policies_of(late)) == {"expected_reads"}
+    restarted = [*late, again, cursor(3510), added(3600, 2), added(5000, 3)]
+    assert policies_of(restarted)[-1] == "fifo"
