@@ -17,7 +17,8 @@ BACKLOG_ACTIONS = (
 )
 EVICTION_POLICY = "consumer_backlog_eviction"
 RETENTION_POLICIES = ("producer_request_hold", "producer_exception", EVICTION_POLICY)
-LIMIT_SOURCES = ("topic", "namespace", "broker")
+LIMIT_SOURCES = ("topic", "namespace", "broker", "system")
+CURSOR_KINDS = ("subscription", "replicator", "deduplication", "compaction")
 QUOTA_TYPES = ("size", "time")
 REFUSAL_ERRORS = ("ProducerBlockedQuotaExceededError", "ProducerBlockedQuotaExceededException")
 _POSITION_OR_BEFORE = "^-?[0-9]+:-?[0-9]+$"
@@ -191,11 +192,20 @@ def _backlog_subscriptions_suite() -> list[Check]:
         unique("cluster", "topic", "subscription", "pass_ms"),
         *_pass_checks(),
         values("rule", CHECK_RULES),
-        *(between(column, 0) for column in (*counts, "time_to_drain_s", "time_to_quota_s")),
+        values("kind", CURSOR_KINDS),
+        *(between(column, 0) for column in (
+            *counts, "time_to_drain_s", "time_to_quota_s", "time_to_expiry_s", "unacked_ranges",
+            "expired_unread")),
         rows_that("positions are ledger:entry",
                   f"NOT regexp_matches(mark_delete, '{_POSITION_OR_BEFORE}')"),
-        rows_that("without entries there are neither bytes nor an age",
-                  "backlog_entries = 0 AND (backlog_bytes > 0 OR age_s IS NOT NULL)"),
+        rows_that("without entries there is no age, and bytes only where they are acknowledged",
+                  "backlog_entries = 0 AND"
+                  " (backlog_bytes > 0 AND unacked_ranges = 0 OR age_s IS NOT NULL)"),
+        rows_that("a hole is named beside acknowledged ranges, and nowhere else",
+                  "backlog_entries > 0 AND (unacked_ranges > 0) <> (first_hole IS NOT NULL)"),
+        rows_that("a cursor that was set back has both positions",
+                  "set_back <> (set_back_from IS NOT NULL) OR set_back <> (set_back_to IS NOT NULL)"
+                  ),
         rows_that("forecasts are there together", _FORECASTS_AMISS),
         rows_that(
             "a backlog that falls is drained at its rate",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from app.ingest.rules import POLLED_FEEDS
 from app.reconcile.scrape import SUBSCRIPTIONS
 from app.reconcile.spans import Counted, Key, Span, Weir
 from app.warehouse.relations import Warehouse, connect
@@ -284,10 +285,23 @@ class _Side:
 
     def _published(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
         """Messages and bytes of the windows from one check to another: what may have come into a
-        backlog, and gone."""
+        backlog, and gone. A feed without publishes has none, so the broker's own counts of the span
+        stand for them."""
         rows = self._ask(_WINDOWS, {
             "start_ms": self._window_of(from_ms), "end_ms": max(from_ms, to_ms) + 1})
-        return {topic: (messages, size) for topic, messages, size in rows}
+        if rows or self.settings.source is None or (
+            self.settings.source.format not in POLLED_FEEDS
+        ):
+            return {topic: (messages, size) for topic, messages, size in rows}
+        before, after = self.span.before.topics, self.span.after.topics
+        return {
+            topic: (came["messages_in"], came["bytes_in"])
+            for topic in after
+            for came in [{
+                name: round(max(after[topic].get(name, 0) - before.get(topic, {}).get(name, 0), 0))
+                for name in ("messages_in", "bytes_in")
+            }]
+        }
 
     def _subscriptions(self, topic: str) -> int:
         return round(self.span.after.topics.get(topic, {}).get(SUBSCRIPTIONS, 1))
@@ -345,8 +359,17 @@ class _Side:
         ((newest,),) = self._ask(_NEWEST.format(table=table), {"start_ms": from_ms})
         return newest is not None
 
+    @property
+    def _cluster(self) -> str:
+        """The cluster as records name it; polls name it as they are told to."""
+        source = self.settings.source
+        admin = getattr(source, "admin", None)
+        if source is not None and source.format == "pulsar_admin" and admin is not None:
+            return str(admin.cluster)
+        return self.span.after.cluster
+
     def _ask(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        given = {**params, "cluster": self.span.after.cluster, "broker": self.span.after.broker}
+        given = {**params, "cluster": self._cluster, "broker": self.span.after.broker}
         with connect(
             self.warehouse, sql, given, alone=True, in_order=False, limits=LIMITS
         ) as connection:

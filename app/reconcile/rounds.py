@@ -20,19 +20,20 @@ from typing import TYPE_CHECKING, Any
 from app.config.reconcile import WHERE, ReconcileSettings
 from app.errors import UserError
 from app.ingest.pollers.polling import Unanswered
+from app.ingest.rules import POLLED_FEEDS
 from app.reconcile.counted import early_reads, weir
 from app.reconcile.scrape import Scrape, from_json, scrape
 from app.reconcile.spans import Row, Span, differs, outside, rows_of, shown
 from app.warehouse import durable
 from app.warehouse.relations import Warehouse
-from app.warehouse.small_files import local_path, read_text, write_text
+from app.warehouse.small_files import RECONCILE, local_path, read_text, write_text
 from app.warehouse.tables import TABLES
+from state.jobs import DECLARED
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 TABLE = "reconciliation"
-MEMORY = "_weir/reconcile.json"
 THREADS = 8
 
 
@@ -50,7 +51,7 @@ class Memory:
     def load(cls, settings: Settings) -> Memory:
         """As the round before left it; a new one where there is none, or it cannot be read."""
         with suppress(ValueError, KeyError, TypeError, AttributeError):
-            kept: dict[str, Any] = json.loads(read_text(settings, MEMORY) or "")
+            kept: dict[str, Any] = json.loads(read_text(settings, RECONCILE) or "")
             return cls(str(kept["id"]), int(kept["number"]), list(kept["rows"]), {
                 broker: [from_json(one) for one in found]
                 for broker, found in kept["scrapes"].items()
@@ -59,7 +60,7 @@ class Memory:
 
     def keep(self, settings: Settings) -> None:
         """Write it down."""
-        write_text(settings, MEMORY, json.dumps(asdict(self), separators=(",", ":")) + "\n")
+        write_text(settings, RECONCILE, json.dumps(asdict(self), separators=(",", ":")) + "\n")
 
 
 @dataclass
@@ -159,8 +160,11 @@ def compared(
         def takes(topic: str) -> bool:
             return topic in known and chosen.takes(topic)
 
+    jobs = _fed(settings)
+
     def rows_with(more: dict[str, int]) -> list[Row]:
-        return rows_of(span, shown(span, takes), side, more)
+        rows = rows_of(span, shown(span, takes), side, more)
+        return [row for row in rows if row["compared_job"] in jobs]
 
     bounds = outside(span, takes)
     rows = rows_with(bounds)
@@ -171,6 +175,12 @@ def compared(
     if waits and now_ms < span.end_ms + chosen.wait_ms:
         return None
     return [{"compared_ms": now_ms, **row} for row in rows]
+
+
+def _fed(settings: Settings) -> set[str]:
+    """The jobs that run and get records from the source; polls drive the job backlog alone."""
+    polled = settings.source is not None and settings.source.format in POLLED_FEEDS
+    return {job for job in settings.jobs if not polled or DECLARED[job].polled}
 
 
 def _append(settings: Settings, memory: Memory) -> None:

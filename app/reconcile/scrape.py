@@ -17,6 +17,10 @@ from app.ingest.pollers.pulsar.client import Client
 from app.reconcile.measures import MEASURES
 
 STARTED = "process_start_time_seconds"
+CHECKS = tuple(
+    f"pulsar_storage_backlog_quota_check_duration_seconds_{end}"
+    for end in ("bucket", "count", "sum")
+)
 SUBSCRIPTIONS = "subscriptions"
 """A value of topics besides those that are compared."""
 MOST_BYTES = 1 << 30
@@ -39,6 +43,9 @@ class Scrape:
     """Values by topic and measure."""
     whole: Values = field(default_factory=dict)
     """Values of the broker by measure."""
+    checks: Values = field(default_factory=dict)
+    """The histogram of the durations of its checks of backlog quotas: `count`, `sum` and the upper
+    bounds of its buckets."""
 
     @property
     def at_ms(self) -> int:
@@ -76,16 +83,20 @@ def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrap
     """The measures in the lines of a broker's Prometheus endpoint."""
     names = {measure.metric: measure.name for measure in MEASURES.values()}
     names["pulsar_subscriptions_count"] = SUBSCRIPTIONS
-    wanted = tuple(f"{name}{{" for name in (*names, STARTED))
+    wanted = tuple(f"{name}{{" for name in (*names, STARTED, *CHECKS))
     text = "\n".join(line for line in lines if line.startswith(wanted))
     cluster, started_s = "", 0.0
     topics: dict[str, Values] = {}
     whole: Values = {}
+    checks: Values = {}
     for family in text_string_to_metric_families(text + "\n"):
         for sample in family.samples:
             cluster = sample.labels.get("cluster", cluster)
             if sample.name == STARTED:
                 started_s = sample.value
+                continue
+            if sample.name in CHECKS:
+                checks[sample.labels.get("le", sample.name.rpartition("_")[2])] = sample.value
                 continue
             name = names[sample.name]
             topic = sample.labels.get("topic")
@@ -95,7 +106,7 @@ def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrap
                 topics.setdefault(topic, {})[name] = sample.value
     if not cluster:
         raise Unanswered("metrics/: the answer has none of the metrics of a Pulsar broker")
-    return Scrape(broker, cluster, from_ms, to_ms, started_s, topics, whole)
+    return Scrape(broker, cluster, from_ms, to_ms, started_s, topics, whole, checks)
 
 
 def from_json(value: dict[str, Any]) -> Scrape:

@@ -95,7 +95,8 @@ _BACKLOGS = (
     Definition("pulsar_storage_backlog_quota_limit_time", "gauge", _BACKLOG,
                "Time quota (s); -1 without one.", "backlog_checks", True),
     Definition("pulsar_storage_backlog_age_seconds", "gauge", _BACKLOG,
-               "Age of the oldest unacknowledged message; -1 if none or unknown. Topic level only.",
+               "Age of the oldest unacknowledged message; -1 if none or unknown. It has grown since"
+               " its check, as a broker's does (age_reading: live). Topic level only.",
                "backlog_checks", True),
     Definition("pulsar_storage_backlog_quota_exceeded_evictions_total", "counter as gauge",
                (*_BACKLOG, "quota_type"),
@@ -103,6 +104,14 @@ _BACKLOGS = (
                " the namespace.", "backlog_evictions", True),
     Definition("pulsar_broker_storage_backlog_quota_exceeded_evictions_total", "counter as gauge",
                ("cluster", "quota_type"), "The same of the whole cluster.", "backlog_evictions"),
+    Definition("pulsar_storage_backlog_quota_check_duration_seconds_bucket", "counter as gauge",
+               (*_BROKER, "le"),
+               "The broker's own histogram of the durations of its checks, as reconcile has read it"
+               " last: with brokers of the section reconcile only.", "reconcile"),
+    Definition("pulsar_storage_backlog_quota_check_duration_seconds_count", "counter as gauge",
+               _BROKER, "Of these, the number of observations.", "reconcile"),
+    Definition("pulsar_storage_backlog_quota_check_duration_seconds_sum", "counter as gauge",
+               _BROKER, "Of these, the sum (s).", "reconcile"),
     Definition("weir_backlog_dropped_entries_total", "counter", (*_BACKLOG, "quota_type"),
                "Entries that evictions would have skipped before they were read; of namespaces if"
                " topic level metrics are off.", "backlog_evictions", True),

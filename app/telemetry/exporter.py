@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from app.config.metrics import MetricsSettings
 from app.errors import UserError
-from app.telemetry import health
+from app.telemetry import check_durations, health
 from app.telemetry.backlogs import Backlogs
 from app.telemetry.catalogue import METRICS
 from app.telemetry.changes import Follower, StartAnew
@@ -99,6 +99,7 @@ class Exporter(Collector):
             yield from followed.samples()
         yield from self._states.samples(problems)
         yield from health.samples(self._settings)
+        yield from check_durations.samples(self._settings)
 
     def keep_current(self, stop: threading.Event) -> None:
         """Refresh at every interval until `stop`."""

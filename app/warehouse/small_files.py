@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 UNFINISHED = ".unfinished"
+RECONCILE = "_weir/reconcile.json"
+"""What the comparison with the brokers has read of them."""
 PAGES = "_weir/quality"
 """The folder of the audits' pages."""
 DELTA_RS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https")

@@ -387,13 +387,15 @@ VIEWS: dict[str, View] = {
     "backlog_topic_stats": View(
         "backlog_topic_stats",
         "The newest check of every topic, and of every partitioned topic as a whole, under the"
-        " names of the broker's topic stats.",
+        " names of the broker's topic stats. With age_reading = live the age has grown since the"
+        " check.",
         backlog_views.TOPIC_STATS,
         reads=("backlog_checks",),
     ),
     "backlog_metrics": View(
         "backlog_metrics",
-        "Sizes, ages, limits and evictions of backlogs under the names of Pulsar's own metrics.",
+        "Sizes, ages, limits and evictions of backlogs under the names of Pulsar's own metrics."
+        " With age_reading = live an age has grown since its check.",
         backlog_views.METRICS,
         reads=("backlog_checks", "backlog_evictions"),
     ),

@@ -141,7 +141,8 @@ def forecast(w: World, key: Int, cursor: Int, stands: bool, timestamp: Int, row:
         row["to_quota"] = (limit - size) / growth
     # messages that expire before the limit never reach it
     expires = q["ttl_s"] > 0 and q["ttl_s"] + q["expiry_s"] <= limit_s
-    if timed and stands and not (expires and is_expiring(c)):
+    moves = c["kind"] == L.DEDUPLICATION  # at its snapshots, whatever waits
+    if timed and stands and not moves and not (expires and is_expiring(c)):
         left = max(float(limit_s - age_of(now, timestamp)), 0.0)
         if not row["to_quota"] <= left:
             row["to_quota"] = left

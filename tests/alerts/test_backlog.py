@@ -11,6 +11,7 @@ from tests.throttle_rows import OTHER, START_MS, TOPIC, write
 
 MINUTE = 60_000
 QUOTA, PREDICTED = "backlog-quota", "backlog-quota-predicted"
+EXPIRE = "backlog-messages-expire"
 COMMON = {
     "job": "backlog", "cluster": "east", "broker": "b1", "ts_mono_ns": None, "switches": [],
     "params_hash": "abc", "source_feed": "contract", "row_no": 0, "rule": "within_limits",
@@ -60,7 +61,7 @@ def firing(make_settings, tmp_warehouse, capsys):
         if evictions:
             write(tmp_warehouse, "backlog_evictions", list(evictions))
         capsys.readouterr()
-        alerts.check(make_settings(), as_json=True, at_ms=at_ms, only=[QUOTA, PREDICTED])
+        alerts.check(make_settings(), as_json=True, at_ms=at_ms, only=[QUOTA, PREDICTED, EXPIRE])
         found = json.loads(capsys.readouterr().out)
         assert found["broken"] == []
         if whole:
@@ -236,3 +237,18 @@ def test_only_what_was_known_at_a_time_counts_then(firing):
     assert severities(found) == {"size": "warning"}
     found = firing(at_ms=START_MS + 2 * MINUTE + 1, whole=True)
     assert severities(found) == {"size": "critical"}
+
+
+@pytest.mark.parametrize(("ttl_s", "left", "expired", "fires"), [
+    (3600, 700.0, None, True), (3600, 800.0, None, False), (86_400, 3600.0, 0, True),
+    (86_400, 5000.0, 0, False), (86_400, None, 3, True), (3600, None, None, False),
+    (60, 0.0, None, True), (None, None, 0, False),
+])
+def test_messages_that_expire_fire_in_the_last_fifth_of_the_ttl(
+    firing, ttl_s, left, expired, fires
+):
+    rows = checks(range(3), ttl_s=ttl_s)
+    told = [subscription(2, None, time_to_expiry_s=left, expired_unread=expired)]
+    found = [row for row in firing(rows, told) if row[0] == EXPIRE]
+    assert [(alert, topic, name) for alert, topic, name, *_ in found] == (
+        [(EXPIRE, TOPIC, "s")] if fires else [])

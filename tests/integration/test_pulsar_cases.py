@@ -91,7 +91,7 @@ def test_what_is_over_a_quota_is_only_what_a_broker_finds(warehouse: str, capsys
         ("persistent://acme/ttl/t", 300.0)]
 
 
-@pytest.mark.parametrize(("asked", "said"), [
+@pytest.mark.parametrize(("asked", "text"), [
     (f"subscription {SET_BACK} __compaction --at 2026-11-25T10:03:00Z",
      "it was set back from 2306104:0 to 1877:52, so its rates begin anew."),
     ("subscription persistent://acme/ttl/t s",
@@ -108,10 +108,10 @@ def test_what_is_over_a_quota_is_only_what_a_broker_finds(warehouse: str, capsys
      "it is a system topic, for which no quota holds"),
     ("topic persistent://acme/geo/clicks", "no age (no_backlog: no subscription has any)"),
 ])
-def test_explain_says_it(warehouse: str, capsys: Any, asked: str, said: str) -> None:
+def test_explain_says_it(warehouse: str, capsys: Any, asked: str, text: str) -> None:
     found = answered(capsys, "explain", *asked.split(), "--warehouse", warehouse)
     texts = [sentence["text"] for sentence in found["sentences"]]
-    assert any(said in text for text in texts), texts
+    assert any(text in each for each in texts), texts
 
 
 def test_alerts_name_what_is_wrong_and_nothing_else(warehouse: str, capsys: Any) -> None:

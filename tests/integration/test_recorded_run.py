@@ -57,8 +57,6 @@ DIFFERENT: dict[str, tuple[object, object]] = {
     # The Python client drops a message whose first chunk comes twice; the Java client begins anew.
     "large messages that applications got from persistent://public/large/resent, archive": (1, 2),
     "their bytes (SHA-256), persistent://public/large/resent, archive": ([LARGE], [LARGE, LARGE]),
-    # The broker leaves out what is acknowledged behind a hole; Weir counts from the mark-delete on.
-    "chunks not acknowledged in persistent://public/large/resent, archive": (9, 14),
 }
 """Where the broker's number, the first, is not Weir's. docs/demo.md explains each."""
 

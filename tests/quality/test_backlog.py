@@ -32,7 +32,9 @@ PHANTOM, COUNT = "a call is phantom if nothing was skipped", "a call counts once
 STANDS, PLACED = "who stands still skips nothing", "a subscription has positions"
 LARGER = "no backlog is larger afterwards"
 FORECASTS, DRAINED = "forecasts are there together", "a backlog that falls is drained at its rate"
-EMPTY = "without entries there are neither bytes nor an age"
+EMPTY = "without entries there is no age, and bytes only where they are acknowledged"
+HOLE = "a hole is named beside acknowledged ranges, and nowhere else"
+BACK = "a cursor that was set back has both positions"
 REFUSED = "a rule is that of its quota"
 EVICTED = "a check that evicts has its evictions"
 CALLED = "every eviction has its check, with its size"
@@ -106,6 +108,11 @@ DAMAGE: list[tuple[str, int, dict[str, Any], list[tuple[str, str | None]]]] = [
     (SUBSCRIPTIONS, 0, {"backlog_entries": -1}, [(RANGE, "backlog_entries")]),
     (SUBSCRIPTIONS, 0, {"backlog_entries": 0}, [(EMPTY, None)]),
     (SUBSCRIPTIONS, 0, {"backlog_bytes": 0, "backlog_entries": 0, "age_s": 4}, [(EMPTY, None)]),
+    (SUBSCRIPTIONS, 0, {"kind": "reader"}, [(SET, "kind")]),
+    (SUBSCRIPTIONS, 0, {"unacked_ranges": 2}, [(HOLE, None)]),
+    (SUBSCRIPTIONS, 0, {"first_hole": "1:2"}, [(HOLE, None)]),
+    (SUBSCRIPTIONS, 0, {"set_back": True}, [(BACK, None)]),
+    (SUBSCRIPTIONS, 0, {"expired_unread": -1}, [(RANGE, "expired_unread")]),
     (SUBSCRIPTIONS, 0, {"drain_rate": 0.0}, [(FORECASTS, None)]),
     (SUBSCRIPTIONS, 0, {"time_to_drain_s": 1.0}, [(FORECASTS, None)]),
     (SUBSCRIPTIONS, 0, {"time_to_quota_s": 1.0}, [(FORECASTS, None)]),

@@ -25,8 +25,14 @@ Ask = Callable[..., Weir]
 def ask(make_settings: Callable[..., Settings]) -> Ask:
     """Weir's side of a span over tables of rows."""
 
-    def answer(span: Span, keys: dict[str, Any] | None = None, **tables: Any) -> Weir:
-        settings = make_settings(reconcile={"brokers": {BROKER: "http://b1:8080"}, **(keys or {})})
+    def answer(
+        span: Span, keys: dict[str, Any] | None = None, source: dict[str, Any] | None = None,
+        **tables: Any,
+    ) -> Weir:
+        settings = make_settings(
+            reconcile={"brokers": {BROKER: "http://b1:8080"}, **(keys or {})},
+            **({} if source is None else {"source": source}),
+        )
         read = {"cluster": "east", **MINE, "minute_ms": START_MS - MINUTE, "received": 1,
                 "quarantined": 0}
         for name, rows in {"coverage_counts": [read], **tables}.items():
@@ -173,6 +179,11 @@ def test_a_backlog_is_between_the_checks_before_and_after(ask: Ask) -> None:
         {**check(at, 0), "subscription": name, "backlog_entries": n}
         for at, name, n in ((30_000, "a", 1), (30_000, "b", 2), (90_000, "a", 5))
     ]
+    # The broker counts neither replicators nor deduplication among the subscriptions.
+    backlogs += [
+        {**backlogs[0], "subscription": kind, "kind": kind, "backlog_entries": 1000}
+        for kind in ("replicator", "deduplication")
+    ]
     found = ask(Span(scrape(0), scrape(MINUTE)), backlog_checks=checks,
                 backlog_subscriptions=backlogs)
     assert found.counted == {
@@ -181,6 +192,19 @@ def test_a_backlog_is_between_the_checks_before_and_after(ask: Ask) -> None:
         ("backlog_entries", TOPIC): Counted(3, 0, 5),
     }
     assert "backlog" in found.reached and found.blind == {}
+
+
+def test_beside_polls_the_brokers_own_counts_are_what_may_come_and_go(ask: Ask) -> None:
+    """Polls have no publishes, and name the cluster as they are told to."""
+    polled = {"format": "pulsar_admin", "admin": {
+        "cluster": "mine", "url": "http://b1:8080", "namespaces": ["acme/orders"]}}
+    ends = [scrape(at, {TOPIC: {"messages_in": n, "bytes_in": 10.0 * n, "subscriptions": 2.0}})
+            for at, n in ((0, 100.0), (MINUTE, 130.0))]
+    checks = [{**check(at, 500), "cluster": "mine"} for at in (30_000, 90_000)]
+    found = ask(Span(*ends), source=polled, backlog_checks=checks)
+    assert found.counted["backlog_bytes", TOPIC] == Counted(200, 0, 800)
+    assert found.counted["backlog_entries", TOPIC] == Counted(0, 0, 60)
+    assert "backlog" in found.reached
 
 
 def test_what_is_published_between_two_checks_may_come_and_go(ask: Ask) -> None:

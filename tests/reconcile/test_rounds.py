@@ -14,10 +14,10 @@ from app.cli import main
 from app.config.settings import Settings
 from app.errors import UserError
 from app.reconcile import rounds
-from app.reconcile.rounds import MEMORY, Memory, one_round
+from app.reconcile.rounds import Memory, one_round
 from app.reconcile.spans import differs
 from app.warehouse.run_lock import Busy, only_reconciliation
-from app.warehouse.small_files import read_text
+from app.warehouse.small_files import RECONCILE, read_text
 from tests.servers.admin import AdminServer, status
 from tests.throttle_rows import TOPIC
 
@@ -106,10 +106,10 @@ def test_a_crash_neither_loses_nor_repeats_rows(
         one_round(hasty)
     rows = stored(hasty)
     assert [row["broker_value"] for row in rows] == [30]
-    assert json.loads(read_text(hasty, MEMORY) or "")["rows"] == rows
+    assert json.loads(read_text(hasty, RECONCILE) or "")["rows"] == rows
     one_round(hasty)
     assert stored(hasty) == rows
-    assert json.loads(read_text(hasty, MEMORY) or "")["rows"] == []
+    assert json.loads(read_text(hasty, RECONCILE) or "")["rows"] == []
 
 
 def test_a_restart_of_the_broker_has_no_number(server: AdminServer, settings: Settings) -> None:
@@ -151,7 +151,7 @@ def test_metrics_without_topics_are_reported(server: AdminServer, settings: Sett
 def test_a_damaged_memory_begins_anew(server: AdminServer, settings: Settings) -> None:
     count(server, 100)
     one_round(settings)
-    (Path(settings.warehouse) / MEMORY).write_text("{")
+    (Path(settings.warehouse) / RECONCILE).write_text("{")
     assert len(one_round(settings).first) == 1
 
 

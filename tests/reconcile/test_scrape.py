@@ -22,6 +22,10 @@ pulsar_ml_cache_hits_rate{{cluster="east"}} 0.5
 pulsar_ml_cache_used_size{{cluster="east"}} 84
 process_start_time_seconds{{cluster="east"}} 1.795442256083E9
 jvm_threads{{cluster="east"}} 7
+pulsar_storage_backlog_quota_check_duration_seconds_bucket{{cluster="east",le="5.0"}} 11
+pulsar_storage_backlog_quota_check_duration_seconds_bucket{{cluster="east",le="+Inf"}} 12
+pulsar_storage_backlog_quota_check_duration_seconds_count{{cluster="east"}} 12
+pulsar_storage_backlog_quota_check_duration_seconds_sum{{cluster="east"}} 6
 """.splitlines()
 
 
@@ -33,6 +37,7 @@ def test_metrics_become_measures() -> None:
         'odd "name"': {"publish_limited_times": 2.0},
     }
     assert found.whole == {"cache_hits": 0.5, "cache_used_bytes": 84.0}
+    assert found.checks == {"5.0": 11.0, "+Inf": 12.0, "count": 12.0, "sum": 6.0}
 
 
 def test_an_answer_that_is_not_of_a_broker_is_none() -> None:

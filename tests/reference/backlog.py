@@ -1169,7 +1169,7 @@ class Topic:
             left.append((size.limit - newest.backlog_bytes) / growth)
         ttl_s = self._policies.ttl_s(self._topic, self._broker)
         never = ttl_s > 0 and ttl_s + self._policies.expiry_s(self._broker) <= time.limit
-        never = never and self._expires(cursor)
+        never = (never and self._expires(cursor)) or cursor.kind == "deduplication"
         if time.limit > 0 and timestamp is not None and self._stands(cursor) and not never:
             left.append(max(float(time.limit - age_of(self._now, timestamp)), 0.0))
         found["time_to_quota_s"] = min(left, default=None)

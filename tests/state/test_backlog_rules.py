@@ -152,6 +152,20 @@ def test_the_cursor_of_deduplication_is_no_subscription() -> None:
     assert (row["oldest_subscription"], row["age_state"]) == (DEDUPLICATION, "known")
 
 
+def test_the_cursor_of_deduplication_has_no_forecast_by_age_beside_others() -> None:
+    """It moves at its snapshots, and a subscription may have a moment's backlog meanwhile."""
+    limit = quota_of("message_age", 600)
+    records = [ledger(0, 1, 9, 90), policy(0, "topic", TOPIC, backlog_quota=limit),
+               cursor(0, DEDUPLICATION, "1:0", publish_time_ms=T0 - 90_000),
+               cursor(0, "s", "1:7", publish_time_ms=T0 - 50)]
+    rows = checks(records, 6500, table="backlog_subscriptions")
+    own = [r for r in rows if r["subscription"] == DEDUPLICATION]
+    assert [r["age_s"] for r in own] == [90, 91, 92, 93, 94, 95, 96]
+    assert {r["time_to_quota_s"] for r in own} == {None}
+    others = [r["time_to_quota_s"] for r in rows if r["subscription"] == "s"]
+    assert others == [None, None, 598.0, 597.0, 596.0, 595.0, 594.0]
+
+
 def test_the_cursor_of_deduplication_alone_has_no_forecast_by_age() -> None:
     limits = {**quota_of("destination_storage", 100), **quota_of("message_age", 60)}
     records = [policy(0, "topic", TOPIC, backlog_quota=limits), ledger(0, 1, 5, 50),

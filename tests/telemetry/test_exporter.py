@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from prometheus_client.samples import Sample
 
 from app.config.settings import Settings
 from app.telemetry.exporter import Exporter
+from app.warehouse import last_configuration
 from app.warehouse.relations import Warehouse, connect
+from app.warehouse.small_files import RECONCILE, write_text
 from app.warehouse.tables import TABLES
 from tests.telemetry.rows import Rows, every, fill, halves, progress, topic_window
 from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
@@ -512,3 +515,68 @@ def test_who_has_left_keeps_its_counter_and_loses_its_values(make_settings: Make
         seen.append({dict(labels)["entity"] for metric, labels in found
                      if metric == "weir_quota_used_ratio"})
     assert seen == [{"a"}, {"a", "b"}, {"b"}, {"b"}]
+
+
+def test_counters_of_evictions_and_refusals_are_there_before_the_first(
+    make_settings: MakeSettings,
+) -> None:
+    settings = make_settings()
+    write(settings.warehouse, "backlog_checks", [checked(TOPIC, 0, age_s=60, limit_s=100)])
+    found = whole(settings)
+    for kind in ("size", "time"):
+        assert value(found, "pulsar_broker_storage_backlog_quota_exceeded_evictions_total",
+                     quota_type=kind) == 0
+        assert value(found, "weir_backlog_refusals_total", quota_type=kind) == 0
+        evicted = [v for (name, labels), v in found.items()
+                   if name == "pulsar_storage_backlog_quota_exceeded_evictions_total"
+                   and dict(labels)["quota_type"] == kind]
+        assert evicted == [0, 0]  # of the topic and of its namespace
+
+
+def test_messages_that_expired_are_counted_by_topic(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    write(settings.warehouse, "backlog_subscriptions", [
+        {**subscribed(topic, at, "s", None), "expired_unread": count}
+        for topic, at, count in (("a", 0, 5), ("a", 60_000, 2), ("b", 0, None), ("c", 0, 0))
+    ])
+    assert {dict(labels)["topic"]: v for (name, labels), v in whole(settings).items()
+            if name == "weir_backlog_expired_unread_total"} == {"a": 7}
+
+
+def test_no_series_names_a_topic_where_topic_level_metrics_are_off(
+    rows: Rows, make_settings: MakeSettings
+) -> None:
+    shown = make_settings()
+    fill(shown.warehouse, rows)
+    hidden = make_settings(
+        warehouse=shown.warehouse, backlog={"exposeTopicLevelMetricsInPrometheus": False})
+    every, found = whole(shown), whole(hidden)
+    topics = {dict(labels)["topic"] for _, labels in every if "topic" in dict(labels)}
+    assert topics
+    values = {label for _, labels in found for label in dict(labels).values()}
+    assert not values & topics
+    assert all("topic" not in dict(labels) for _, labels in found)
+    for name in ("weir_topic_pauses_total", "weir_topic_paused_seconds_total"):
+        sums = [sum(v for (metric, _), v in part.items() if metric == name)
+                for part in (every, found)]
+        assert sums[0] == pytest.approx(sums[1]) and sums[0] > 0
+    # A command without a configuration hides what the last run hid.
+    last_configuration.keep(hidden)
+    assert whole(shown).keys() == found.keys()
+
+
+def test_the_durations_of_the_brokers_checks_are_passed_on(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    fill(settings.warehouse, {"backlog_checks": [checked(TOPIC, 0, age_s=1)]})
+    name = "pulsar_storage_backlog_quota_check_duration_seconds"
+    assert not [metric for metric, _ in whole(settings) if metric.startswith(name)]
+    newest = {"cluster": "east", "broker": "b1:8080", "checks": {"5.0": 7, "+Inf": 8, "count": 8,
+                                                               "sum": 12}}
+    write_text(settings, RECONCILE, json.dumps({"scrapes": {"b1:8080": [{}, newest]}}))
+    found = whole(settings)
+    assert value(found, f"{name}_count", broker="b1:8080") == 8
+    assert value(found, f"{name}_sum", broker="b1:8080") == 12
+    assert value(found, f"{name}_bucket", le="5.0") == 7
+    assert value(found, f"{name}_bucket", le="+Inf") == 8
+    write_text(settings, RECONCILE, "{")
+    assert not [metric for metric, _ in whole(settings) if metric.startswith(name)]

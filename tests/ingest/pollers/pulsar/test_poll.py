@@ -217,6 +217,30 @@ def test_policies_once_and_when_they_change(
             if r["event_type"] == "policy"] == [{"scope": "topic", "name": TOPIC, "limits": {}}]
 
 
+@pytest.mark.parametrize("answers", [
+    {"brokers/configuration/runtime": {"clusterName": "standalone"}},
+    {"brokers/configuration/runtime": status(403, {"reason": "no"}), "clusters": ["standalone"]},
+])
+def test_another_name_of_the_cluster_is_said_and_its_rates_are_taken(
+    server: AdminServer, make_admin: MakeAdmin, topic: str, tmp_path: Path, answers: Json
+) -> None:
+    rates = {"standalone": {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1}}
+    server.answers.update({"namespaces/public/n1": {"publishMaxMessageRate": rates}, **answers})
+    scopes = ["namespace", "broker"] if "clusters" not in answers else ["namespace"]
+    admin = make_admin(cluster="east", policies=scopes)
+    said: list[str] = []
+    poller = Poller(admin, tmp_path, said.append)
+    note = ("source.admin.cluster is east, Pulsar's clusterName is standalone; publish rates of"
+            " namespaces are read under standalone, and records keep east")
+    assert poller.check() == note
+    found = [lines(poller.poll_once(AT + i)) for i in range(2)]
+    assert said == [f"pulsar_admin: {note}"]
+    assert [json.loads(r["policy_json"])["limits"] for r in found[0]
+            if r["event_type"] == "policy"] == [{"publishRateInMsgs": 5}]
+    assert {r["cluster"] for r in found[0]} == {"east"}
+    assert Poller(make_admin(policies=scopes), tmp_path / "b", said.append).check() is None
+
+
 def test_an_expired_token_ends_the_poll_and_changes_nothing(
     server: AdminServer, make_admin: MakeAdmin, topic: str, tmp_path: Path
 ) -> None:
