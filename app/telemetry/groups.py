@@ -67,7 +67,8 @@ class Groups(Part):
         self._kept.unregister("fresh")
 
     def samples(self) -> Iterator[Sample]:
-        yield from self._lost.samples()
+        # From 0 on, so that the increase by a first loss is seen.
+        lost = {key: value for _, key, value in self._lost.samples()}
         rest: dict[tuple[str, ...], int] = {}
         for *names, lag, age_s, left_s, used, place in rows(self._kept, _RANKED):
             key = labels(names)
@@ -76,10 +77,13 @@ class Groups(Part):
                 rest[of_group] = rest.get(of_group, 0) + lag
                 continue
             yield LAG, key, lag
+            lost.setdefault(key[:3], 0.0)
             for name, value in ((AGE, age_s), (TIME_TO_LOSS, left_s), (USED, used)):
                 if value is not None:
                     yield name, key, value
         for key, lag in rest.items():
             yield LAG, key, lag
+        for key, count in lost.items():
+            yield LOST, key, count
         for cluster, state, count in rows(self._kept, _STATES):
             yield IN_STATE, labels((cluster, state)), count
