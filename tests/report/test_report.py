@@ -23,8 +23,8 @@ from tests.throttle_rows import START_MS, event, write
 from tests.warehouse.test_ready_questions import MINUTE, NS, check, put, stats
 
 SECTIONS = [
-    "what-happened", "alerts", "culprits", "timeline", "quotas", "backlogs", "principals",
-    "large-messages", "cache", "quality", "configuration",
+    "what-happened", "alerts", "culprits", "timeline", "quotas", "backlogs", "consumer-groups",
+    "principals", "large-messages", "cache", "quality", "configuration",
 ]
 Content = dict[str, Any]
 
