@@ -53,7 +53,7 @@ final class Connections {
         }
         open.put(made.id(), made);
         if (made.taken()) {
-            buffer.offer(new Event.ConnectionOpened(made));
+            buffer.offer(new Event.ConnectionOpened(made, observePauses));
             if (observePauses) {
                 PauseWatch.on(channel, made, buffer);
             }

@@ -50,8 +50,8 @@ sealed interface Event {
         }
     }
 
-    /** A client connected. */
-    record ConnectionOpened(Connection connection) implements Event {
+    /** A client connected; whether its pauses will be reported. */
+    record ConnectionOpened(Connection connection, boolean reportsPauses) implements Event {
         @Override
         public String kind() {
             return "connection_opened";
@@ -63,6 +63,7 @@ sealed interface Event {
             line.flag("supports_throttle", connection.supportsThrottle());
             line.number("io_thread", connection.ioThread());
             line.text("principal", connection.principal());
+            line.flag("reports_pauses", reportsPauses);
         }
     }
 

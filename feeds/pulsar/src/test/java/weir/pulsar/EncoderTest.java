@@ -43,8 +43,9 @@ class EncoderTest {
     void whatIsNotKnownIsLeftOut() throws IOException {
         assertEquals(",\"gap_from_wall_ms\":4}", json(new Event.Gap(null, 4L, null)));
         assertEquals(
-                ",\"cnx_id\":\"/10.0.0.1:5\",\"supports_throttle\":false,\"io_thread\":1}",
-                json(new Event.ConnectionOpened(CONNECTION)));
+                ",\"cnx_id\":\"/10.0.0.1:5\",\"supports_throttle\":false,\"io_thread\":1,"
+                        + "\"reports_pauses\":true}",
+                json(new Event.ConnectionOpened(CONNECTION, true)));
     }
 
     @Test

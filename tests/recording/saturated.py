@@ -1,0 +1,153 @@
+"""`python -m tests.recording.saturated [--seconds N] [--out FOLDER]`: producers that never stop.
+
+Every producer has more to send than its limit lets through, so the broker pauses its connection
+again and again. The folder gets `events.ndjson.gz`, what the plug-in wrote of them, and
+`numbers.json`: what the broker counted, and who was limited by whose limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.recording.limits import rate
+from tests.recording.scene import Scene, name_of
+from tests.servers import pulsar_plugin
+from tests.servers.pulsar import VERSION, Pulsar
+from tests.servers.pulsar_plugin import until
+
+OUT = Path(__file__).resolve().parents[1] / "data" / "recordings" / "saturated"
+KINDS = frozenset({
+    "broker_started", "connection_opened", "connection_closed", "producer_created",
+    "producer_closed", "publish", "entry_added", "reads_paused", "reads_resumed", "policy", "gap",
+})
+COLUMNS = (
+    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
+    "io_thread", "reports_pauses", "topic", "producer_id", "producer_name", "ledger_id", "entry_id",
+    "entry_bytes", "num_messages", "policy_json", "gap_from_mono_ns", "dropped",
+)
+SENDER = """
+import sys, threading, time, pulsar
+url, seconds, topics = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
+one = pulsar.Client(url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/null"))
+end = time.monotonic() + seconds
+def send(topic, pause):
+    producer = one.create_producer(
+        topic, batching_enabled=False, max_pending_messages=400, block_if_queue_full=True)
+    while time.monotonic() < end:
+        producer.send_async(b"x" * 20, None)
+        if pause:
+            time.sleep(pause)
+    producer.flush()
+threads = [threading.Thread(target=send, args=(t.lstrip("~"), 0.2 if t[0] == "~" else 0))
+           for t in topics]
+[t.start() for t in threads]
+[t.join() for t in threads]
+one.close()
+"""
+"""One connection: a topic with ~ is published to five times a second, others without end."""
+HOT, *VICTIMS = (name_of("sat", name) for name in ("hot", "v1", "v2", "v3", "v4"))
+SHARED = name_of("sat", "shared")
+CHANGED = name_of("sat", "changed")
+OF_NAMESPACE = [name_of("sat-ns", name) for name in ("a", "b")]
+OF_GROUP = [name_of("sat-group-a", "a"), name_of("sat-group-b", "b")]
+GROUP = {
+    "publishRateInMsgs": 120, "publishRateInBytes": 1_000_000,
+    "dispatchRateInMsgs": 1_000_000, "dispatchRateInBytes": 100_000_000,
+}
+
+
+def prepare(scene: Scene) -> None:
+    """Namespaces, topics and their limits."""
+    for name in ("sat", "sat-ns", "sat-group-a", "sat-group-b"):
+        scene.namespace(name)
+    for topic in (HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP):
+        scene.topic(topic)
+    for topic, messages in ((HOT, 200), (SHARED, 150), (CHANGED, 100)):
+        scene.set(topic, "publishRate", rate(messages))
+    scene.pulsar.ask("POST", "namespaces/public/sat-ns/publishRate", rate(80))
+    scene.pulsar.ask("PUT", "resourcegroups/sat", GROUP)
+    until(lambda: "sat" in scene.pulsar.ask("GET", "resourcegroups"))
+    for name in ("sat-group-a", "sat-group-b"):
+        scene.pulsar.ask("POST", f"namespaces/public/{name}/resourcegroup/sat")
+    time.sleep(3)
+
+
+def play(scene: Scene, seconds: float) -> None:
+    """All connections at once; one limit changes twice meanwhile."""
+    connections = (
+        [HOT, *(f"~{topic}" for topic in VICTIMS)], [SHARED], [SHARED],
+        [OF_NAMESPACE[0], OF_NAMESPACE[1]], [OF_GROUP[0]], [OF_GROUP[1]],
+        [CHANGED, f"~{VICTIMS[0]}"],
+    )
+    senders = [
+        subprocess.Popen(
+            [sys.executable, "-c", SENDER, scene.pulsar.service_url, str(seconds), *topics])
+        for topics in connections
+    ]
+    for messages in (300, 60):
+        time.sleep(seconds / 3)
+        scene.set(CHANGED, "publishRate", rate(messages))
+    for sender in senders:
+        assert sender.wait(timeout=seconds + 120) == 0
+    time.sleep(3)
+
+
+def kept(line: str) -> dict[str, Any] | None:
+    """What a test needs of a record; None for a record that it does not need."""
+    record = json.loads(line)
+    if record["event_type"] not in KINDS:
+        return None
+    return {column: record[column] for column in COLUMNS if column in record}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.recording.saturated", description=__doc__)
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--seconds", type=float, default=12)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        broker = Pulsar(folder / "broker")
+        pulsar_plugin.start(
+            broker, folder / "records", resourceUsageTransportPublishIntervalInSecs="600",
+            statsUpdateFrequencyInSecs="86400")  # the broker counts anew at each update
+        try:
+            scene = Scene(broker, "")
+            prepare(scene)
+            play(scene, asked.seconds)
+            limited = {
+                topic: {
+                    "limited_times": scene.stats(topic)["publishRateLimitedTimes"],
+                    "messages": scene.stats(topic)["msgInCounter"],
+                }
+                for topic in (HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP)
+            }
+        finally:
+            broker.stop()
+        lines = [
+            line for file in sorted((folder / "records").glob("*.ndjson"))
+            for line in file.read_text().splitlines()
+        ]
+    records = [record for line in lines if (record := kept(line)) is not None]
+    asked.out.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
+    (asked.out / "events.ndjson.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    (asked.out / "numbers.json").write_text(json.dumps({
+        "broker": f"Apache Pulsar {VERSION}", "events": len(records), "seconds": asked.seconds,
+        "topics": limited,
+    }, indent=1) + "\n")
+    size = (asked.out / "events.ndjson.gz").stat().st_size
+    print(f"{len(records)} events, {size} bytes: {asked.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
