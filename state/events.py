@@ -37,6 +37,8 @@ def _columns() -> tuple[Column, ...]:
         Column("ts_wall_ms", long, "wall time (ms since the epoch, UTC)"),
         Column("cnx_id", text, "client connection"),
         Column("supports_throttle", flag, "client announced supports_throttle_producer_commands"),
+        Column("reports_pauses", flag,
+               "the feed writes reads_paused and reads_resumed of the connection; null = false"),
         Column("io_thread", short, "IO thread of the broker that serves the connection"),
         Column("principal", text, "authenticated identity, for example User:alice"),
         Column("client_id", text, "client id (Kafka)"),

@@ -30,7 +30,9 @@ def overridden(found: Sequence[Written]) -> Iterator[tuple[Written, str, Written
 def _limits(one: Written) -> Iterator[tuple[str, str]]:
     """The limits of a document that others may override, and what they limit."""
     limits = one.document["limits"]
-    for key in (*PUBLISH, *PER_TOPIC):
+    # without a rate above 0 the next level decides
+    rates = PUBLISH if any((limits.get(key) or 0) > 0 for key in PUBLISH) else ()
+    for key in (*rates, *PER_TOPIC):
         if limits.get(key, -1) != -1:
             yield f"limits.{key}", "rate"
     for kind in limits.get("backlog_quota") or {}:

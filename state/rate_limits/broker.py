@@ -17,7 +17,7 @@ from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
 from state.rate_limits.layout import NEVER, NULL, Array, Feed, Int, Out, World
 from state.rate_limits.limiter import change_limits, forget, use
-from state.rate_limits.limits import GROUPING, Limits, limits_of
+from state.rate_limits.limits import GROUPING, Limits, is_exempt, limits_of
 from state.rate_limits.tracker import regroup, settle_all
 from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
 
@@ -124,7 +124,7 @@ class Broker(Key):
         self.world = w._replace(producers=w.producers[:used], links=w.links[:links])
         return Feed(
             rows["ts_mono_ns"], rows["ts_wall_ms"], rows["source_feed"], kind, cnx, topic, found,
-            thread, rows["supports_throttle"], rows["producer_name"],
+            thread, rows["supports_throttle"], rows["reports_pauses"], rows["producer_name"],
             np.where(rows["num_messages"] == NULL, 1, rows["num_messages"]), rows["entry_bytes"],
             rows["producer_id"], rows["cnx_id"], rows["topic"], rows["sequence_id"],
             rows["publish_time_ms"], rows["request_id"],
@@ -145,6 +145,10 @@ class Broker(Key):
                 more["touched"] = len(fresh)
             self.world = extend(self.world, **more)
             getattr(self.world, part)["name"][len(known) :] = fresh
+            if part == "topics":
+                self.world.topics["exempt"][len(known) :] = [
+                    is_exempt(name) for name in self.names.texts(fresh)
+                ]
         return place[ids]
 
     def _threads(self, values: Array) -> Array:
@@ -285,8 +289,10 @@ class Broker(Key):
         w = self.world
         limited = (w.limiters["limit_msgs"] > 0) | (w.limiters["limit_bytes"] > 0)
         used = (w.limiters["charged"] != 0) | (w.limiters["most_waiting"] > 0)
-        cnxs = (w.cnxs["most_in_flight"] > 0) | (w.cnxs["throttles"] > 0)
-        threads = (w.threads["most_pending"] > 0) | (w.threads["throttles"] > 0)
+        cnxs, threads = (
+            (part[level] > 0) | (part["throttles"] > 0) | (part["observed_pauses"] > 0)
+            for part, level in ((w.cnxs, "most_in_flight"), (w.threads, "most_pending"))
+        )
         return w.limiters[limited & used], w.cnxs[cnxs], w.threads[threads]
 
     def _restart(self, now: int, wall: int, feed: int) -> None:
@@ -326,7 +332,8 @@ class Broker(Key):
         """Make room for a step outside the kernel, which writes at most one row per place and mark.
         """
         while flow.no_room(self.world, self.out, len(self.world.limiters)) or (
-            self.key["timers"] + len(self.world.limiters) + 1 > len(self.world.timers)
+            self.key["timers"] + len(self.world.limiters) + len(self.world.cnxs) + 1
+            > len(self.world.timers)
         ):
             self.world, self.out = grow(self.world, self.out)
 

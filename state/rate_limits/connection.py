@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at
-from state.rate_limits.exchange import announce, sort_by_two
+from state.rate_limits.exchange import announce
 from state.rate_limits.layout import (
     BUFFER_HALF,
     BUFFER_LIMIT,
     CONNECTION,
     CONNECTION_CLOSED,
+    FLAGS,
     IN_FLIGHT_HALF,
     IN_FLIGHT_LIMIT,
     IO_THREAD,
@@ -18,17 +19,18 @@ from state.rate_limits.layout import (
     NEVER,
     NO_EXCHANGE,
     NOBODY,
+    NOT_OBSERVED,
     NULL,
-    TOPIC,
     TYPES,
     Int,
     Out,
     World,
     compiled,
 )
-from state.rate_limits.limiter import describe, leave_queue
+from state.rate_limits.limiter import ahead_of, unmark_place
 from state.rate_limits.tracker import (
     flag_owner,
+    is_overdue,
     join_topic,
     leave_topic,
     mark,
@@ -78,7 +80,7 @@ def open_producer(w: World, p: int, now: int) -> None:
     if e["attached"] == 0:
         cnx = w.cnxs[e["cnx"]]
         e["attached"], e["next"] = 1, cnx["first_link"]
-        e["producers"], e["first_producer"], e["culprit"] = 0, -1, 0
+        e["producers"], e["first_producer"], e["culprit"], e["charged_by"] = 0, -1, 0, -1
         e["held"] = marks_of_group(w, e["cnx"], w.topics[e["topic"]]["group"])
         cnx["first_link"] = link
     if producer["attached"] == 0:
@@ -197,10 +199,24 @@ def end_request(
     cnx["in_flight"] -= 1
     cnx["buffered"] -= size
     if cnx["states"][CONNECTION] > 0 and cnx["in_flight"] <= cnx["resume_at"]:
-        unmark_flag(w, o, now, now, wall, feed, c, CONNECTION, IN_FLIGHT_HALF)
+        end_flag(w, o, now, now, wall, feed, c, CONNECTION, IN_FLIGHT_HALF)
     if cnx["thread"] >= 0:
         w.threads[cnx["thread"]]["pending"] -= size
         resume_thread(w, o, now, now, wall, feed, cnx["thread"], BUFFER_HALF)
+
+
+@compiled
+def end_flag(
+    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, kind: int, rule: int
+) -> None:
+    """End the mark of the connection or IO-thread limiter as the model does; that of an observed
+    connection only if no pause was reported in time.
+    """
+    cnx = w.cnxs[c]
+    if cnx["observed"] == 0:
+        unmark_flag(w, o, now, settle_ns, wall, feed, c, kind, rule)
+    elif is_overdue(w, c, cnx["flag_ns"][kind], now):
+        unmark_flag(w, o, now, settle_ns, wall, feed, c, kind, NOT_OBSERVED)
 
 
 @compiled
@@ -230,7 +246,7 @@ def resume_thread(
     for i in range(first, last):
         c = w.scratch[i]
         if w.cnxs[c]["states"][IO_THREAD] > 0:
-            unmark_flag(w, o, now, settle_ns, wall, feed, c, IO_THREAD, rule)
+            end_flag(w, o, now, settle_ns, wall, feed, c, IO_THREAD, rule)
 
 
 @compiled
@@ -247,37 +263,14 @@ def _leave_queues(
     w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, rule: int
 ) -> None:
     """The producers of a closed connection leave every FIFO, in the order of their marks."""
-    start = 2 * len(w.cnxs)
-    n = w.cnxs[c]["queued"]
-    orders = w.scratch[start : start + n]
-    queues = w.scratch[start + n : start + 2 * n]
-    places = w.scratch[start + 2 * n : start + 3 * n]
-    n = 0
-    for limiter in range(len(w.limiters)):
-        place = w.limiters[limiter]["head"] if w.limiters[limiter]["waiting"] > 0 else -1
-        while place >= 0:
-            if w.producers[w.waiting[place]["producer"]]["cnx"] == c:
-                orders[n], queues[n], places[n] = w.waiting[place]["order"], limiter, place
-                n += 1
-            place = w.waiting[place]["next"]
-    sort_by_two(orders, queues, places)
-    for i in range(n):
-        limiter, place = queues[i], places[i]
-        before, at = NOBODY, w.limiters[limiter]["head"]
-        while at != place:
-            before, at = at, w.waiting[at]["next"]
-        waiting = w.waiting[place]
-        producer, trigger = waiting["producer"], waiting["trigger"]
-        request, receipt = waiting["request"], waiting["receipt"]
-        leave_queue(w, limiter, place, before)
-        row = unmark(
-            w, o, now, settle_ns, wall, feed, c, producer, w.producers[producer]["topic"],
-            w.limiters[limiter]["kind"], rule, limiter, trigger, request, receipt,
+    place = w.cnxs[c]["first_mark"]
+    while place >= 0:
+        limiter, following = w.waiting[place]["limiter"], w.waiting[place]["after"]
+        unmark_place(
+            w, o, now, settle_ns, wall, feed, limiter, place, ahead_of(w, limiter, place), rule,
+            _peek(w, 2 * limiter, settle_ns), _peek(w, 2 * limiter + 1, settle_ns),
         )
-        describe(
-            w, o, row, limiter, _peek(w, 2 * limiter, settle_ns),
-            _peek(w, 2 * limiter + 1, settle_ns), settle_ns,
-        )
+        place = following
 
 
 @compiled
@@ -291,11 +284,10 @@ def close_connection(
     is the time up to which the connection was seen.
     """
     cnx = w.cnxs[c]
-    for kind in range(TOPIC):
-        if cnx["states"][kind] > 0:
-            unmark_flag(w, o, now, settle_ns, wall, feed, c, kind, rule)
-    if cnx["queued"] > 0:
-        _leave_queues(w, o, now, settle_ns, wall, feed, c, rule)
+    for flag in FLAGS:
+        if cnx["states"][flag] > 0:
+            unmark_flag(w, o, now, settle_ns, wall, feed, c, flag, rule)
+    _leave_queues(w, o, now, settle_ns, wall, feed, c, rule)
     link = cnx["first_link"]
     while link >= 0:
         e = w.links[link]
@@ -311,7 +303,7 @@ def close_connection(
             else:
                 before = run
             run = following
-        e["attached"], e["producers"], e["first_producer"] = 0, 0, -1
+        e["attached"], e["producers"], e["first_producer"], e["charged_by"] = 0, 0, -1, -1
         link = e["next"]
     for kind in range(TYPES):
         cnx["states"][kind] = 0
@@ -320,6 +312,7 @@ def close_connection(
     cnx["open"], cnx["supports_throttle"], cnx["thread"] = 0, 0, -1
     cnx["first_link"], cnx["snapshot"], cnx["in_flight"], cnx["buffered"] = -1, -1, 0, 0
     cnx["seen_paused_ns"], cnx["seen_resumed_ns"], cnx["resume_at"] = NEVER, NEVER, 0
+    cnx["observed"], cnx["stopped"], cnx["look"], cnx["publishes"] = 0, 0, NULL, 0
     if thread >= 0:
         e = w.threads[thread]
         e["pending"] -= buffered
@@ -335,7 +328,7 @@ def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -
     for i in range(first, last):
         c = w.scratch[i]
         if w.cnxs[c]["states"][kind] > 0:
-            unmark_flag(w, o, now, now, wall, feed, c, kind, LIMIT_REMOVED)
+            end_flag(w, o, now, now, wall, feed, c, kind, LIMIT_REMOVED)
     if kind == IO_THREAD:
         for t in range(len(w.threads)):
             w.threads[t]["limited"] = 0

@@ -7,11 +7,12 @@ from state.events import MONO
 from state.rate_limits.outputs import OUTPUTS
 
 NAME = "rate_limits"
-STATE_VERSION = 3
+STATE_VERSION = 4
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
-    "supports_throttle", "io_thread", "topic", "producer_id", "producer_name", "sequence_id",
+    "supports_throttle", "reports_pauses", "io_thread", "topic", "producer_id", "producer_name",
+    "sequence_id",
     "ledger_id", "entry_id", "entry_bytes", "num_messages", "publish_time_ms", "request_id",
     "policy_json", "gap_from_mono_ns",
 )

@@ -23,6 +23,7 @@ from state.rate_limits.layout import (
     RECEIPT,
     RECEIPT_IN_TIME,
     RECEIPT_TIMEOUT,
+    RECEIPT_WAIT,
     RECEIVED,
     RESOURCE_GROUP,
     SEND_TIMEOUT,
@@ -219,7 +220,8 @@ def announce(w: World, o: Out, row: int, place: int) -> None:
     receipt = r["receipt"]
     if k["protocol"] == 0 or r["transition"] == DROPPED:
         return
-    now, wall, feed, c, kind = r["ts_mono_ns"], r["ts_wall_ms"], r["feed"], r["cnx"], r["type"]
+    now, wall, feed, c = r["ts_mono_ns"], r["ts_wall_ms"], r["feed"], r["cnx"]
+    kind = np.int64(r["type"])
     request = NULL
     if receipt == RECEIVED or receipt == WAITING_FOR:
         request = _command(
@@ -238,7 +240,7 @@ def announce(w: World, o: Out, row: int, place: int) -> None:
         mark = k["timer_order"]
         k["timer_order"] += 1
         cnx["flag_request"][kind], cnx["flag_mark"][kind] = request, mark
-        place = -1 - kind
+        place = int(-1 - kind)
     if receipt == WAITING_FOR:
         schedule_receipt(w, now + k["receipt_wait_ns"], c, place, mark, request)
 
@@ -293,7 +295,7 @@ def take_receipt(
         return
     for i in range(k["timers"]):
         t = w.timers[i]
-        if t["limiter"] < 0 and t["cnx"] == c and t["request"] == request:
+        if t["kind"] == RECEIPT_WAIT and t["cnx"] == c and t["request"] == request:
             place, mark = t["place"], t["mark"]
             if _is_waiting(w, c, place, mark):
                 _decide(w, o, now, wall, feed, c, place, RECEIVED)

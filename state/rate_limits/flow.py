@@ -21,8 +21,11 @@ from state.rate_limits.connection import (
 from state.rate_limits.exchange import end_wait, take_receipt, time_out
 from state.rate_limits.layout import (
     BROKER_LIMITER,
+    CAUSES,
+    LOOK,
     NEVER,
     NULL,
+    RELEASE_TASK,
     Feed,
     Int,
     Out,
@@ -31,8 +34,9 @@ from state.rate_limits.layout import (
 )
 from state.rate_limits.layout import CONNECTION_CLOSED as BY_CLOSING
 from state.rate_limits.limiter import charge_limiter, release, use
+from state.rate_limits.observed import look, observe, take_pause, take_resume
 from state.rate_limits.timers import pop_timer
-from state.rate_limits.tracker import settle_all, touch
+from state.rate_limits.tracker import corrects, settle_all, touch
 
 DONE, ROOM, WINDOW, ASK = range(4)
 """Why the kernel stopped: nothing left, rows are full, a window ends, or a record needs the caller.
@@ -54,7 +58,7 @@ GAP = np.int64(KIND_INDEX["gap"])
 NS_PER_MS = np.int64(1_000_000)
 LIMITERS_PER_PUBLISH = np.int64(3)
 TIMERS_PER_PUBLISH = np.int64(6)
-"""One release task and one wait for a receipt."""
+"""Release tasks and waits for a receipt; each connection may have a look besides."""
 NOTHING_MORE = np.int64(0)
 
 
@@ -79,10 +83,15 @@ def begin_counting(w: World) -> None:
         e["charged"], e["messages"], e["bytes"], e["has_least"] = 0, 0, 0, 0
         e["least_msgs"], e["least_bytes"], e["throttles"] = 0, 0, 0
         e["most_waiting"] = e["waiting"]
+        e["observed_pauses"], e["predicted_pauses"] = 0, 0
     for c in range(len(w.cnxs)):
-        w.cnxs[c]["most_in_flight"], w.cnxs[c]["throttles"] = w.cnxs[c]["in_flight"], 0
+        cnx = w.cnxs[c]
+        cnx["most_in_flight"], cnx["throttles"] = cnx["in_flight"], 0
+        cnx["observed_pauses"], cnx["predicted_pauses"] = 0, 0
     for i in range(len(w.threads)):
-        w.threads[i]["most_pending"], w.threads[i]["throttles"] = w.threads[i]["pending"], 0
+        thread = w.threads[i]
+        thread["most_pending"], thread["throttles"] = thread["pending"], 0
+        thread["observed_pauses"], thread["predicted_pauses"] = 0, 0
 
 
 @compiled
@@ -96,8 +105,8 @@ def no_room(w: World, o: Out, more: int) -> bool:
         or k["verdict_rows"] + LIMITERS_PER_PUBLISH > len(o.verdicts)
         or k["waiting_used"] + LIMITERS_PER_PUBLISH > len(w.waiting)
         or k["flight_used"] + 1 > len(w.flights)
-        or k["timers"] + TIMERS_PER_PUBLISH > len(w.timers)
-        or 2 * len(w.cnxs) + 3 * (k["waiting"] + LIMITERS_PER_PUBLISH) > len(w.scratch)
+        or k["timers"] + TIMERS_PER_PUBLISH + len(w.cnxs) > len(w.timers)
+        or 2 * len(w.cnxs) > len(w.scratch)
         or (
             k["protocol"] != 0
             and (
@@ -123,12 +132,17 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
         wall = wall_at(w.key, at, next_wall)
         if window_due(w, window_clock(at, wall)):
             return WINDOW
-        k["acted"], k["acted_ns"] = 1, at
-        limiter, c, place, mark = pop_timer(w)
-        if limiter >= 0:
+        kind, limiter, c, place, mark = pop_timer(w)
+        acts = True
+        if kind == RELEASE_TASK:
             release(w, o, at, wall, k["last_feed"], limiter)
+        elif kind == LOOK:
+            # one of a connection that has closed meanwhile is not its newest
+            acts = w.cnxs[c]["look"] == mark and look(w, o, at, wall, k["last_feed"], c)
         else:
             end_wait(w, o, at, wall, k["last_feed"], c, place, mark)
+        if acts:
+            k["acted"], k["acted_ns"] = 1, at
     return DONE
 
 
@@ -197,6 +211,8 @@ def judge(
             thread = w.threads[cnx["thread"]]
             thread["pending"] += cnx["buffered"]
             thread["most_pending"] = max(thread["most_pending"], thread["pending"])
+        if f.reports[i] == 1 and corrects(w) and cnx["paused"] == 0:
+            observe(w, c)
     elif kind == CONNECTION_CLOSED:
         if c >= 0 and w.cnxs[c]["open"] != 0:
             close_connection(w, o, now, now, wall, feed, c, BY_CLOSING)
@@ -207,10 +223,16 @@ def judge(
         )
     elif c < 0 or w.cnxs[c]["open"] == 0:
         return
-    elif kind == READS_PAUSED:
-        w.cnxs[c]["seen_paused_ns"], w.cnxs[c]["seen_resumed_ns"] = now, NEVER
     elif kind == THROTTLE_RECEIPT:
         take_receipt(w, o, now, wall, feed, c, f.request[i])
+    elif corrects(w) and (kind == READS_PAUSED or kind == READS_RESUMED):
+        observe(w, c)
+        if kind == READS_PAUSED:
+            take_pause(w, o, now, wall, feed, c)
+        else:
+            take_resume(w, o, now, wall, feed, c)
+    elif kind == READS_PAUSED:
+        w.cnxs[c]["seen_paused_ns"], w.cnxs[c]["seen_resumed_ns"] = now, NEVER
     elif kind == READS_RESUMED and w.cnxs[c]["seen_paused_ns"] != NEVER:
         w.cnxs[c]["seen_resumed_ns"] = now
 
@@ -244,14 +266,23 @@ def publish(
     topic["messages"] += messages
     topic["bytes"] += size
     topic["used_ns"] = now
+    note_publish(w, p)
     start_request(w, o, now, wall, feed, p, size)
     if topic["limiter"] >= 0:
         charge_limiter(w, o, now, wall, feed, topic["limiter"], p, t, messages, size)
     broker = w.limiters[BROKER_LIMITER]
-    if broker["limit_msgs"] > 0 or broker["limit_bytes"] > 0:
+    if topic["exempt"] == 0 and (broker["limit_msgs"] > 0 or broker["limit_bytes"] > 0):
         charge_limiter(w, o, now, wall, feed, BROKER_LIMITER, p, t, messages, size)
     if topic["group"] >= 0:
         charge_limiter(w, o, now, wall, feed, topic["group"], p, t, messages, size)
+
+
+@compiled
+def note_publish(w: World, p: int) -> None:
+    """Keep which topics of a connection have charged limiters, and which of them last."""
+    cnx, link = w.cnxs[w.producers[p]["cnx"]], w.links[w.producers[p]["link"]]
+    cnx["publishes"] += 1
+    link["charged_by"], link["charged_no"] = p, cnx["publishes"]
 
 
 @compiled
@@ -281,7 +312,7 @@ def begin_window(w: World) -> None:
         topic["touched"], topic["messages"], topic["bytes"] = 0, 0, 0
         topic["culprit_times"], topic["shared_times"], topic["collateral_times"] = 0, 0, 0
         topic["culprit_ns"], topic["shared_ns"], topic["collateral_ns"] = 0, 0, 0
-        for j in range(5):
+        for j in range(CAUSES):
             topic["limited"][j] = 0
             topic["by_reason"][j] = 0
     k["touched"] = 0

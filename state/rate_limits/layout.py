@@ -23,19 +23,24 @@ BROKER_LIMITER = np.int64(0)
 """Place of the broker's own limiter."""
 
 
-# ThrottleType ordinals of Pulsar 4.2.4
-CONNECTION, IO_THREAD, TOPIC, RESOURCE_GROUP, BROKER, OUTBOUND_BUFFER, COOLDOWN = codes(7)
-TYPES = 7
+# ThrottleType of Pulsar 4.2.4 in its order, and what an observed pause has without a known limit
+CONNECTION, IO_THREAD, TOPIC, RESOURCE_GROUP, BROKER, UNKNOWN, OUTBOUND_BUFFER, COOLDOWN = codes(8)
+TYPES = 8
+CAUSES = 6
+"""Types up to UNKNOWN: those that a mark of Weir can have."""
+FLAGS = (CONNECTION, IO_THREAD, UNKNOWN)
+"""Types whose marks stand in no FIFO."""
 TYPE_NAMES = (
     "ConnectionMaxPendingPublishRequestsExceeded",
     "IOThreadMaxPendingPublishBytesExceeded",
     "TopicPublishRate",
     "ResourceGroupPublishRate",
     "BrokerPublishRate",
+    "Unknown",
     "ConnectionOutboundBufferFull",
     "ConnectionPauseReceivingCooldownRateLimit",
 )
-LIMITER_NAMES = ("connection", "io_thread", "topic", "resource_group", "broker")
+LIMITER_NAMES = ("connection", "io_thread", "topic", "resource_group", "broker", "unknown")
 REASONS = (
     "ConnectionPendingMessagesBreach",
     "MessageBufferSizeBreach",
@@ -44,23 +49,25 @@ REASONS = (
     "BrokerProduceQuotaExceeded",
     "UNMAPPED",
     "UNMAPPED",
+    "UNMAPPED",
 )
-REASON_NUMBERS = (2, 3, 0, 1, 4, -1, -1)
+REASON_NUMBERS = (2, 3, 0, 1, 4, -1, -1, -1)
 """Numbers of PIP-385; -1 = the proposal has none."""
 
 STATE_CHANGED, TYPE_CHANGED, DROPPED = codes(3)
 TRANSITIONS = ("ConnectionStateChanged", "TypeStateChanged", "Dropped")
-MARK, UNMARK, RECEIPT = codes(3)
-ACTIONS = ("mark", "unmark", "receipt")
+MARK, UNMARK, RECEIPT, PAUSE = codes(4)
+ACTIONS = ("mark", "unmark", "receipt", "pause")
 (
     BUCKET_EMPTY, RELEASED, LIMIT_REMOVED, IN_FLIGHT_LIMIT, IN_FLIGHT_HALF, BUFFER_LIMIT,
     BUFFER_HALF, CONNECTION_CLOSED, RECEIPT_IN_TIME, RECEIPT_TIMEOUT, INFORMED_ONLY, SEND_TIMEOUT,
-    CLIENT_UNSUPPORTED, LOST_SIGHT,
-) = codes(14)
+    CLIENT_UNSUPPORTED, LOST_SIGHT, MARK_OBSERVED, OBSERVED_PAUSE, OBSERVED_RESUME, NOT_OBSERVED,
+) = codes(18)
 RULES = (
     "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
     "buffer_limit", "buffer_half", "connection_closed", "receipt_in_time", "receipt_timeout",
-    "informed_only", "send_timeout", "client_unsupported", "gap",
+    "informed_only", "send_timeout", "client_unsupported", "gap", "mark_observed",
+    "observed_pause", "observed_resume", "not_observed",
 )
 
 # What PIP-385 makes of a mark
@@ -78,6 +85,7 @@ BROKER_REASONS = ("inform", "wait")
 PAUSE_RULES = ("pip", "model")
 REPEAT_THROTTLES = ("replace", "max")
 TIMEOUT_RULES = ("active", "seen")
+OBSERVED_PAUSES = ("correct", "ignore")
 THROTTLED_EXCEPTION, TIMEOUT_EXCEPTION = np.int64(1), np.int64(2)
 EXCEPTIONS = (None, "ProducerThrottledException", "TimeoutException")
 
@@ -99,37 +107,48 @@ BUCKET = _layout(
 
 LIMITER = _layout(
     ("kind", _i8), ("name", _i8), ("limit_msgs", _i8), ("limit_bytes", _i8),
-    ("waiting", _i8), ("head", _i8), ("tail", _i8), ("built", _u1), ("throttled_before", _u1),
+    ("waiting", _i8), ("head", _i8), ("tail", _i8), ("tasks", _i8), ("built", _u1),
+    ("throttled_before", _u1),
     ("used_ns", _i8),
     ("charged", _u1), ("messages", _i8), ("bytes", _i8), ("has_least", _i8), ("least_msgs", _i8),
     ("least_bytes", _i8), ("throttles", _i8), ("most_waiting", _i8),
+    ("observed_pauses", _i8), ("predicted_pauses", _i8), ("stamp", _i8),
 )
-"""A topic, resource-group or broker limiter with its FIFO of waiting producers. From `charged` on:
-counts of the open window. `has_least`: bit 0 message balance, 1 byte balance.
+"""A topic, resource-group or broker limiter with its FIFO of waiting producers; `tasks`: release
+tasks that are scheduled. From `charged` on: counts of the open window. `has_least`: bit 0 message
+balance, 1 byte balance. `stamp`: the last pause that has a row of the limiter.
 """
 
 TOPIC_STATE = _layout(
-    ("name", _i8), ("limiter", _i8), ("group", _i8), ("flight_head", _i8), ("flight_tail", _i8),
+    ("name", _i8), ("exempt", _u1), ("limiter", _i8), ("group", _i8), ("flight_head", _i8),
+    ("flight_tail", _i8),
     ("used_ns", _i8), ("touched", _u1), ("messages", _i8), ("bytes", _i8),
-    ("limited", _i8, (5,)),
+    ("limited", _i8, (CAUSES,)),
     ("culprit_times", _i8), ("shared_times", _i8), ("collateral_times", _i8),
-    ("culprit_ns", _i8), ("shared_ns", _i8), ("collateral_ns", _i8), ("by_reason", _i8, (5,)),
+    ("culprit_ns", _i8), ("shared_ns", _i8), ("collateral_ns", _i8),
+    ("by_reason", _i8, (CAUSES,)),
 )
-"""`limited`: pauses by the type that began them, of which the three counts below are parts."""
+"""`exempt`: no publish rate holds for it. `limited`: pauses by the type that began them, of which
+the three counts below are parts."""
 
 CNX = _layout(
     ("name", _i8), ("open", _u1), ("supports_throttle", _u1), ("thread", _i8),
     ("first_link", _i8), ("states", _i8, (TYPES,)), ("in_flight", _i8), ("resume_at", _i8),
     ("buffered", _i8), ("paused", _u1), ("paused_at_ns", _i8), ("seen_paused_ns", _i8),
-    ("seen_resumed_ns", _i8), ("mark_producer", _i8, (5,)), ("mark_topic", _i8, (5,)),
+    ("seen_resumed_ns", _i8), ("mark_producer", _i8, (CAUSES,)),
+    ("mark_topic", _i8, (CAUSES,)),
     ("mark_thread", _i8), ("snapshot", _i8), ("queued", _i8), ("opened", _i8),
-    ("blocking", _i8, (5,)), ("requests", _i8), ("flag_request", _i8, (5,)),
-    ("flag_receipt", _i8, (5,)), ("flag_mark", _i8, (5,)),
-    ("most_in_flight", _i8), ("throttles", _i8),
+    ("blocking", _i8, (CAUSES,)), ("requests", _i8), ("flag_request", _i8, (CAUSES,)),
+    ("flag_receipt", _i8, (CAUSES,)), ("flag_mark", _i8, (CAUSES,)), ("flag_ns", _i8, (CAUSES,)),
+    ("observed", _u1), ("stopped", _u1), ("look", _i8), ("publishes", _i8), ("first_mark", _i8),
+    ("last_mark", _i8), ("most_in_flight", _i8), ("throttles", _i8), ("observed_pauses", _i8),
+    ("predicted_pauses", _i8),
 )
 """`blocking`: active marks that hold reads, by type. `mark_…`: producer, topic and IO thread of the
-mark that set a flag (a type that does not count). `flag_…`: its exchange. `requests`: commands
-sent. The last two are of the open window.
+mark that set a flag (a type that does not count). `flag_…`: its exchange, order and time.
+`requests`: commands sent. `observed`: the feed reports its pauses; `stopped`: it has reported one
+that lasts. `look`: the timer that looks for marks without a pause, NULL without one. `first_mark`,
+`last_mark`: its places in FIFOs. From `most_in_flight` on: counts of the open window.
 """
 
 PRODUCER = _layout(
@@ -145,31 +164,37 @@ force.
 LINK = _layout(
     ("cnx", _i8), ("topic", _i8), ("next", _i8), ("attached", _u1), ("first_producer", _i8),
     ("producers", _i8), ("culprit", _u1), ("held", _i8), ("since_ns", _i8),
-    ("throttled_ms", _i8, (5,)),
+    ("throttled_ms", _i8, (CAUSES,)), ("charged_by", _i8), ("charged_no", _i8),
 )
 """A topic on a connection: how many producers it has there, whether it is a culprit of the pause,
 how many marks of its resource group hold the reads (`held`), since when its pause counts, and the
-pauses announced to it by type."""
+pauses announced to it by type. `charged_by`: producer of its last publish since the connection's
+reads were resumed, -1 without one; `charged_no`: that publish's number on the connection."""
 
 WAITING = _layout(
     ("producer", _i8), ("trigger", _i8), ("limiter", _i8), ("next", _i8), ("order", _i8),
-    ("type", _i8), ("request", _i8), ("receipt", _i8),
+    ("type", _i8), ("request", _i8), ("receipt", _i8), ("before", _i8), ("after", _i8),
+    ("marked_ns", _i8), ("ended", _u1),
 )
 """One place in the FIFO of a limiter with topic, type and exchange of its mark, or in the free
-list."""
+list. `before`, `after`: the places of its connection, in the order of their marks. `ended`: a
+release task would have released it, but the feed reports the connection's pauses."""
 
 FLIGHT = _layout(("cnx", _i8), ("count", _i8), ("next", _i8))
 """A run of requests in flight of one connection for one topic, oldest first."""
 
+RELEASE_TASK, RECEIPT_WAIT, LOOK = codes(3)
 TIMER = _layout(
-    ("due_ns", _i8), ("order", _i8), ("limiter", _i8), ("cnx", _i8), ("place", _i8), ("mark", _i8),
-    ("request", _i8),
+    ("kind", _i8), ("due_ns", _i8), ("order", _i8), ("limiter", _i8), ("cnx", _i8), ("place", _i8),
+    ("mark", _i8), ("request", _i8),
 )
-"""A release task of a limiter; or, limiter -1, the end of the wait for the receipt of `request` on
-a connection: for the mark of a place in a FIFO, or of the flag of type -1 - place."""
+"""A release task of a limiter; the end of the wait for the receipt of `request` on a connection:
+for the mark of a place in a FIFO, or of the flag of type -1 - place; or a look at an observed
+connection for marks without a pause."""
 
 THREAD = _layout(
-    ("name", _i8), ("pending", _i8), ("limited", _u1), ("most_pending", _i8), ("throttles", _i8)
+    ("name", _i8), ("pending", _i8), ("limited", _u1), ("most_pending", _i8), ("throttles", _i8),
+    ("observed_pauses", _i8), ("predicted_pauses", _i8),
 )
 
 KEY = _layout(
@@ -186,12 +211,13 @@ KEY = _layout(
     ("command_ns", _i8), ("command_no", _i8),
     ("tokenbucket", _i8), ("positive", _i8), ("shared", _i8), ("scheduled", _i8),
     ("protocol", _i8), ("receipt_model", _i8), ("broker_waits", _i8), ("sends_model", _i8),
-    ("keeps_later", _i8), ("seen_counts", _i8), ("receipt_wait_ns", _i8), ("acted", _i8),
-    ("acted_ns", _i8),
+    ("keeps_later", _i8), ("seen_counts", _i8), ("ignores_pauses", _i8), ("observed_wait_ns", _i8),
+    ("receipt_wait_ns", _i8), ("acted", _i8), ("acted_ns", _i8), ("stamp", _i8),
 )
 """Scalars of one key. From `rows` to `command_rows`: what the current call has written. From
 `tokenbucket` on: the version parameters, as indices in their lists of values. `acted`: after the
-last record a timer has fired or a policy was applied, last at `acted_ns`.
+last record a timer has fired or a policy was applied, last at `acted_ns`. `stamp`: observed pauses
+that were joined with marks.
 """
 
 ROW = _layout(
@@ -262,6 +288,7 @@ class Feed(NamedTuple):
     producer: Array
     thread: Array
     supports: Array
+    reports: Array
     producer_name: Array
     messages: Array
     size: Array

@@ -29,6 +29,7 @@ from state.rate_limits.layout import (
     NEVER,
     NO_EXCHANGE,
     NOBODY,
+    NOT_OBSERVED,
     NULL,
     RELEASED,
     Int,
@@ -38,7 +39,7 @@ from state.rate_limits.layout import (
     compiled,
 )
 from state.rate_limits.timers import schedule
-from state.rate_limits.tracker import mark, unmark
+from state.rate_limits.tracker import is_overdue, mark, unmark
 
 
 @compiled
@@ -172,7 +173,7 @@ def _verdict(
 
 
 @compiled
-def _wait(w: World, limiter: int, producer: int, trigger: int) -> None:
+def wait(w: World, limiter: int, producer: int, trigger: int, now: int) -> None:
     """Append a producer to the FIFO; it may be there several times."""
     k = w.key[0]
     i = k["free_waiting"]
@@ -199,7 +200,15 @@ def _wait(w: World, limiter: int, producer: int, trigger: int) -> None:
     e["most_waiting"] = max(e["most_waiting"], e["waiting"])
     p = w.producers[producer]
     p["queued"] += 1
-    w.cnxs[p["cnx"]]["queued"] += 1
+    cnx = w.cnxs[p["cnx"]]
+    cnx["queued"] += 1
+    place["marked_ns"], place["ended"] = now, 0
+    place["before"], place["after"] = cnx["last_mark"], -1
+    if cnx["last_mark"] >= 0:
+        w.waiting[cnx["last_mark"]]["after"] = i
+    else:
+        cnx["first_mark"] = i
+    cnx["last_mark"] = i
 
 
 @compiled
@@ -217,9 +226,90 @@ def leave_queue(w: World, limiter: int, place: int, before: int) -> None:
     k["waiting"] -= 1
     p = w.producers[w.waiting[place]["producer"]]
     p["queued"] -= 1
-    w.cnxs[p["cnx"]]["queued"] -= 1
+    cnx = w.cnxs[p["cnx"]]
+    cnx["queued"] -= 1
+    earlier, later = w.waiting[place]["before"], w.waiting[place]["after"]
+    if earlier >= 0:
+        w.waiting[earlier]["after"] = later
+    else:
+        cnx["first_mark"] = later
+    if later >= 0:
+        w.waiting[later]["before"] = earlier
+    else:
+        cnx["last_mark"] = earlier
     w.waiting[place]["next"], w.waiting[place]["receipt"] = k["free_waiting"], NO_EXCHANGE
     k["free_waiting"] = place
+
+
+@compiled
+def unmark_place(
+    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, limiter: int, place: int,
+    before: int, rule: int, msgs: int, size: int,
+) -> None:
+    """End the mark of a place, which leaves the FIFO; `msgs` and `size` are the balances."""
+    waiting = w.waiting[place]
+    producer, trigger = waiting["producer"], waiting["trigger"]
+    request, receipt = waiting["request"], waiting["receipt"]
+    leave_queue(w, limiter, place, before)
+    p = w.producers[producer]
+    row = unmark(
+        w, o, now, settle_ns, wall, feed, p["cnx"], producer, p["topic"],
+        w.limiters[limiter]["kind"], rule, limiter, trigger, request, receipt,
+    )
+    describe(w, o, row, limiter, msgs, size, settle_ns)
+
+
+@compiled
+def ahead_of(w: World, limiter: int, place: int) -> Int:
+    """The place in front of one in the FIFO, -1 at the head."""
+    before, at = NOBODY, w.limiters[limiter]["head"]
+    while at != place:
+        before, at = at, w.waiting[at]["next"]
+    return before
+
+
+@compiled
+def lift(w: World, limiter: int, now: int, to_target: bool) -> tuple[Int, Int]:
+    """Raise the balances of a limiter to what a release waits for, or to one token; returns them.
+    """
+    version, positive = w.key[0]["tokenbucket"], w.key[0]["positive"]
+    msgs, size = np.int64(0), np.int64(0)
+    for i in range(2):
+        b = w.buckets[2 * limiter + i]
+        if b["rate"] <= 0:
+            continue
+        least = np.int64(1)
+        if to_target and version != PER_TICK and positive == 0:
+            least = max(least, b["target"])
+        balance = read_for_pause(b, now, PERIOD_NS, RESOLUTION_NS, version)
+        if balance < least:
+            b["tokens"] += least - balance
+            balance = least
+        if i == 0:
+            msgs = balance
+        else:
+            size = balance
+    return msgs, size
+
+
+@compiled
+def queue_up(
+    w: World, o: Out, now: int, wall: int, feed: int, limiter: int, producer: int, topic: int,
+    rule: int, msgs: int, size: int,
+) -> None:
+    """Throttle a producer: a place in the FIFO, the mark, and a release task where none is due."""
+    e = w.limiters[limiter]
+    wait(w, limiter, producer, topic, now)
+    e["throttled_before"], e["used_ns"] = 1, now
+    row = mark(
+        w, o, now, wall, feed, w.producers[producer]["cnx"], producer, topic, e["kind"], rule,
+        limiter, topic,
+    )
+    describe(w, o, row, limiter, msgs, size, now)
+    announce(w, o, row, e["tail"])
+    if e["waiting"] == 1 or e["tasks"] == 0:
+        pause, _, _ = read_limiter(w, limiter, now)
+        schedule(w, limiter, release_due(now, pause))
 
 
 @compiled
@@ -252,17 +342,7 @@ def charge_limiter(
         _verdict(w, o, now, wall, feed, limiter, topic, messages, size, msgs, bytes_)
     if msgs > 0 and bytes_ > 0:
         return False
-    _wait(w, limiter, producer, topic)
-    e["throttled_before"] = 1
-    row = mark(
-        w, o, now, wall, feed, w.producers[producer]["cnx"], producer, topic, e["kind"],
-        BUCKET_EMPTY, limiter, topic,
-    )
-    describe(w, o, row, limiter, msgs, bytes_, now)
-    announce(w, o, row, e["tail"])
-    if e["waiting"] == 1:
-        pause, _, _ = read_limiter(w, limiter, now)
-        schedule(w, limiter, release_due(now, pause))
+    queue_up(w, o, now, wall, feed, limiter, producer, topic, BUCKET_EMPTY, msgs, bytes_)
     return True
 
 
@@ -295,35 +375,38 @@ def read_limiter(w: World, limiter: int, now: int) -> tuple[Int, Int, Int]:
 def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> Int:
     """Run a release task; returns the delay (ns) it scheduled itself with, NULL if none.
 
-    Producers leave while both buckets have their target or, with `release_condition` positive,
-    anything at all.
+    All producers leave once both buckets have their target or, with `release_condition` positive,
+    anything at all. Those of an observed connection stay until the feed reports that its reads are
+    resumed, or has not reported a pause in time.
     """
     e = w.limiters[limiter]
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
     if e["built"] != 0 and e["waiting"] > 0:
         # a task that finds nobody does nothing, so that one more or less changes nothing
         e["used_ns"] = now
-    while True:
-        pause, msgs, size = read_limiter(w, limiter, now)
-        if w.key[0]["positive"] != 0:
-            ready = (m["rate"] <= 0 or msgs > 0) and (b["rate"] <= 0 or size > 0)
-        else:
-            ready = pause == 0
-        if not ready or e["waiting"] == 0:
-            break
-        place = e["head"]
-        waiting = w.waiting[place]
-        producer, trigger = waiting["producer"], waiting["trigger"]
-        request, receipt = waiting["request"], waiting["receipt"]
-        leave_queue(w, limiter, place, NOBODY)
-        p = w.producers[producer]
-        row = unmark(
-            w, o, now, now, wall, feed, p["cnx"], producer, p["topic"], e["kind"],
-            LIMIT_REMOVED if m["rate"] <= 0 and b["rate"] <= 0 else RELEASED, limiter, trigger,
-            request, receipt,
-        )
-        describe(w, o, row, limiter, msgs, size, now)
-    if e["waiting"] == 0:
+    pause, msgs, size = read_limiter(w, limiter, now)
+    if w.key[0]["positive"] != 0:
+        ready = (m["rate"] <= 0 or msgs > 0) and (b["rate"] <= 0 or size > 0)
+    else:
+        ready = pause == 0
+    if ready:
+        released = LIMIT_REMOVED if m["rate"] <= 0 and b["rate"] <= 0 else RELEASED
+        before, place = NOBODY, e["head"] if e["waiting"] > 0 else NOBODY
+        while place >= 0:
+            waiting = w.waiting[place]
+            following, c = waiting["next"], w.producers[waiting["producer"]]["cnx"]
+            waiting["ended"] = 1
+            rule = released
+            if w.cnxs[c]["observed"] != 0:
+                rule = NOT_OBSERVED
+                if not is_overdue(w, c, waiting["marked_ns"], now):
+                    before, place = np.int64(place), following
+                    continue
+            unmark_place(
+                w, o, now, now, wall, feed, limiter, place, before, rule, msgs, size
+            )
+            place = following
+    if ready or e["waiting"] == 0:
         return NULL
     schedule(w, limiter, release_due(now, pause))
     return pause
@@ -362,6 +445,6 @@ def forget(w: World, limiter: int) -> None:
     """Reset a limiter as at a start of the broker: nobody waits, no bucket is built."""
     e = w.limiters[limiter]
     e["waiting"], e["head"], e["tail"] = 0, -1, -1
-    e["built"], e["throttled_before"], e["used_ns"] = 0, 0, NEVER
+    e["built"], e["throttled_before"], e["used_ns"], e["tasks"] = 0, 0, NEVER, 0
     remove(w.buckets, 2 * limiter)
     remove(w.buckets, 2 * limiter + 1)

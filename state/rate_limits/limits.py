@@ -1,8 +1,8 @@
 """The limits of a topic, a resource group, a broker and its connections.
 
 A publish rate comes from the topic's document, else the namespace's, else the broker's defaults. A
-level counts if its document has `publishRateInMsgs` or `publishRateInBytes`; a rate that it lacks
-is then off. -1 is like a missing limit, 0 is off at that level.
+level counts if its document has a rate above 0; its other rate is then off. Topics that the broker
+keeps for itself have no limit of a topic, namespace, group or broker.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from state.engine.documents import Source, is_gone, parsed
 from state.engine.globs import NAMESPACES, TENANTS, Patterns
 from state.events import EVERY_BROKER
+from udfs.topics import is_system_topic
 
 Array = np.ndarray
 Documents = Mapping[Source, Mapping[str, Any]]
@@ -39,13 +40,11 @@ def _number(value: Any) -> int:
 
 
 def _rates(limits: Mapping[str, Any] | None, keys: tuple[str, str]) -> tuple[int, int] | None:
-    """Message and byte rate of a document, None if it does not set them; 0 = off."""
+    """Message and byte rate of a document, None if neither is above 0; 0 = off."""
     if limits is None:
         return None
-    values = [_number(limits[key]) if limits.get(key) is not None else -1 for key in keys]
-    if values == [-1, -1]:
-        return None
-    return max(values[0], 0), max(values[1], 0)
+    msgs, size = (max(_number(limits.get(key) or 0), 0) for key in keys)
+    return (msgs, size) if msgs > 0 or size > 0 else None
 
 
 class Limits:
@@ -126,10 +125,11 @@ class Limits:
         msgs = np.full(len(names), default[0], np.int64)
         size = np.full(len(names), default[1], np.int64)
         sources: list[tuple[Source, ...]] = [self._broker_sources(keys)] * len(names)
-        if not self._topics and not self._namespaces and not self._patterns:
+        given = bool(self._topics or self._namespaces or self._patterns)
+        if not given and default == (0, 0):
             return msgs, size, sources
         for row, name in enumerate(names):
-            found = self._of_topic(name)
+            found = ((0, 0), ()) if is_exempt(name) else self._of_topic(name)
             if found is not None:
                 (msgs[row], size[row]), sources[row] = found
         return msgs, size, sources
@@ -162,7 +162,9 @@ class Limits:
         """Resource group per topic as a position in the list of groups, -1 without one."""
         if not self._group_names:
             return np.full(len(names), -1, np.int64), []
-        found = [self._group_place(unpartitioned(name)[1]) for name in names]
+        found = [
+            -1 if is_exempt(name) else self._group_place(unpartitioned(name)[1]) for name in names
+        ]
         return np.array(found, np.int64), self._group_names
 
     def _group_place(self, namespace: str | None) -> int:
@@ -186,6 +188,12 @@ def limits_of(documents: tuple[tuple[Source, str], ...], broker: str) -> Limits:
     count.
     """
     return Limits({s: parsed(text)[2] for s, text in documents if not is_gone(text)}, broker)
+
+
+@lru_cache(maxsize=65536)
+def is_exempt(topic: str) -> bool:
+    """Whether no publish rate holds for a topic, since the broker keeps it for itself."""
+    return is_system_topic(topic)
 
 
 @lru_cache(maxsize=65536)

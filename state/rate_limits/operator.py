@@ -32,6 +32,7 @@ SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
     "pause_rule": ("sends_model", L.PAUSE_RULES),
     "repeat_throttle": ("keeps_later", L.REPEAT_THROTTLES),
     "timeout_rule": ("seen_counts", L.TIMEOUT_RULES),
+    "observed_pauses": ("ignores_pauses", L.OBSERVED_PAUSES),
 }
 """Version parameters: the field of the key that holds each, and its values."""
 
@@ -55,6 +56,7 @@ class RateLimits(mono.MonoJob):
         self._receipt_wait_ms = int(
             params["throttleProducerReceiptWaitTimeMillis"]
         )
+        self._observed_wait_ns = int(params["observed_wait_ms"]) * NS_PER_MS
         self._switches = {
             field: values.index(params[name])
             for name, (field, values) in SWITCHES.items()
@@ -64,7 +66,8 @@ class RateLimits(mono.MonoJob):
         """Judge a batch of one shard; see `state.engine.job`."""
         parameters = {
             "verdicts": int(self._verdicts), "idle_ns": self._idle_ns,
-            "window_ms": self._window_ms, **self._switches,
+            "window_ms": self._window_ms, "observed_wait_ns": self._observed_wait_ns,
+            **self._switches,
         }
         s = Brokers(self._policies, self._receipt_wait_ms, parameters, state)
         return mono.step(s, blobs, stream_ms, self._lateness_ns, self._idle_advance_ms)

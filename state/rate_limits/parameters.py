@@ -23,6 +23,8 @@ class RateLimitsParameters(Parameters):
     pause_rule: Annotated[Literal["pip", "model"], SWITCH] = "pip"
     repeat_throttle: Annotated[Literal["replace", "max"], SWITCH] = "replace"
     timeout_rule: Annotated[Literal["active", "seen"], SWITCH] = "active"
+    observed_pauses: Annotated[Literal["correct", "ignore"], SWITCH] = "correct"
+    observed_wait_ms: Milliseconds = 1000
     extra_outputs: list[Literal["publish_verdicts"]] = []
     throttleProducerReceiptWaitTimeMillis: Milliseconds = 100
     connectionsPerBroker: Annotated[Positive, WITHOUT_EFFECT] = 1

@@ -79,7 +79,7 @@ def throttle_events(b: Broker, names: pa.LargeStringArray) -> pa.Table:
         "throttle_type": _pick(_TYPES, kind),
         "reason": _pick(_REASONS, kind),
         "reason_number": _pick(_NUMBERS, kind),
-        "limiter": _pick(_LIMITERS, np.minimum(kind, L.BROKER)),
+        "limiter": _pick(_LIMITERS, np.minimum(kind, L.UNKNOWN)),
         "transition": _pick(_TRANSITIONS, rows["transition"]),
         "reads_paused": pa.array(rows["reads_paused"] != 0),
         "culprit_topic": _text(names, np.where(kind == L.TOPIC, trigger, -1)),
@@ -108,7 +108,7 @@ def _limiter_names(b: Broker, names: pa.LargeStringArray, rows: Array) -> pa.Arr
         kind == L.BROKER, b.key["broker"], _names_of(w.cnxs["name"], rows["cnx"])
     )
     ids = np.where(rated, _names_of(w.limiters["name"], np.where(rated, owner, -1)), ids)
-    texts = _text(names, np.where(of_thread, -1, ids))
+    texts = _text(names, np.where(of_thread | (kind == L.UNKNOWN), -1, ids))
     if not of_thread.any():
         return texts
     numbers = _names_of(w.threads["name"], np.where(of_thread, owner, -1))
@@ -281,7 +281,10 @@ def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table
         share = e[counted] / seconds / np.where(on, e[limit], 1)
         used[rated] = np.maximum(used[rated], np.where(on, share, 0.0))
     leveled = np.arange(n) < len(e)
-    marks = np.concatenate([e["throttles"], cnxs["throttles"], threads["throttles"]])
+    marks, observed, predicted = (
+        np.concatenate([part[name] for part in (e, cnxs, threads)])
+        for name in ("throttles", "observed_pauses", "predicted_pauses")
+    )
     rows = np.zeros(n, [("ts_mono_ns", "<i8"), ("ts_wall_ms", "<i8"), ("feed", "<i8"),
                         ("row_no", "<i4")])
     rows["ts_mono_ns"], rows["ts_wall_ms"] = window.end_ns, window.wall_ms
@@ -302,6 +305,8 @@ def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table
         "min_balance_msgs": column(e["least_msgs"], (e["has_least"] & 1) == 0),
         "min_balance_bytes": column(e["least_bytes"], (e["has_least"] & 2) == 0),
         "throttles": _long(marks),
+        "observed_pauses": _long(observed),
+        "predicted_pauses": _long(predicted),
         "max_waiting": column(e["most_waiting"].astype(np.int32)),
         "utilisation": pa.array(used),
     }

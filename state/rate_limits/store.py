@@ -54,7 +54,7 @@ def pack(w: World) -> dict[str, Array]:
         ("producers", "cnx", "cnxs"), ("producers", "topic", "topics"),
         ("producers", "link", "links"), ("links", "cnx", "cnxs"), ("links", "topic", "topics"),
         ("waiting", "producer", "producers"), ("waiting", "trigger", "topics"),
-        ("waiting", "limiter", "limiters"),
+        ("waiting", "limiter", "limiters"), ("links", "charged_by", "producers"),
         ("waiting", "next", "limiters"), ("flights", "cnx", "cnxs"),
         ("flights", "next", "topics"), ("timers", "limiter", "limiters"),
         ("timers", "cnx", "cnxs"),
@@ -66,6 +66,7 @@ def pack(w: World) -> dict[str, Array]:
     moved[places] = np.arange(len(places))
     packed["timers"]["place"][in_fifo] = moved[packed["timers"]["place"][in_fifo]]
     packed["cnxs"]["first_link"] = packed["cnxs"]["snapshot"] = -1
+    packed["cnxs"]["first_mark"] = packed["cnxs"]["last_mark"] = -1
     packed["links"]["next"] = packed["links"]["first_producer"] = -1
     packed["producers"]["next"] = -1
     packed["topics"]["flight_head"] = packed["topics"]["flight_tail"] = -1
@@ -76,15 +77,17 @@ def pack(w: World) -> dict[str, Array]:
 
 
 def _live_timers(w: World) -> Array:
-    """Release tasks, and waits for receipts whose mark is still there and undecided."""
+    """Release tasks, waits for receipts whose mark is still there and undecided, and looks at
+    connections that are still open."""
     timers = w.timers[: int(w.key[0]["timers"])]
-    receipt = timers["limiter"] < 0
-    if not receipt.any():
+    if not (timers["kind"] != L.RELEASE_TASK).any():
         return timers
+    receipt, looks = timers["kind"] == L.RECEIPT_WAIT, timers["kind"] == L.LOOK
     place, cnx = timers["place"], timers["cnx"]
     fifo = receipt & (place >= 0)
     flag = receipt & (place < 0)
     live = ~receipt
+    live[looks] = w.cnxs["look"][cnx[looks]] == timers["mark"][looks]
     e = w.waiting[place[fifo]]
     live[fifo] = (e["order"] == timers["mark"][fifo]) & (e["receipt"] == L.WAITING_FOR)
     kind = -1 - place[flag]
@@ -100,6 +103,7 @@ def _kept(w: World, clock: int, waiting: Array, flights: Array) -> dict[str, Arr
     k = w.key[0]
     cnxs = (
         (w.cnxs["open"] != 0) | (w.cnxs["most_in_flight"] > 0) | (w.cnxs["throttles"] > 0)
+        | (w.cnxs["observed_pauses"] > 0)
     )
     limiters = ~droppable_limiters(w, clock)
     producers = (w.producers["open"] != 0) | (w.producers["queued"] > 0)
@@ -110,6 +114,8 @@ def _kept(w: World, clock: int, waiting: Array, flights: Array) -> dict[str, Arr
         | (w.cnxs["in_flight"][w.links["cnx"]] > 0)
         | ((w.links["culprit"] != 0) & (w.cnxs["paused"][w.links["cnx"]] != 0))
     )
+    charged = w.links["charged_by"][links]
+    producers[charged[charged >= 0]] = True
     links[w.producers["link"][producers]] = True
     topics = w.topics["touched"] != 0
     used = w.topics["used_ns"]
@@ -157,6 +163,14 @@ def unpack(parts: dict[str, Array]) -> World:
 
 @numba.njit(cache=True, nogil=True)
 def _link(w: World) -> None:
+    for place in np.argsort(w.waiting["order"]):
+        cnx = w.cnxs[w.producers[w.waiting[place]["producer"]]["cnx"]]
+        w.waiting[place]["before"], w.waiting[place]["after"] = cnx["last_mark"], -1
+        if cnx["last_mark"] >= 0:
+            w.waiting[cnx["last_mark"]]["after"] = place
+        else:
+            cnx["first_mark"] = place
+        cnx["last_mark"] = place
     for i in range(len(w.limiters)):
         w.limiters[i]["waiting"], w.limiters[i]["head"], w.limiters[i]["tail"] = 0, -1, -1
     for i in range(len(w.waiting)):

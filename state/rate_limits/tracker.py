@@ -17,6 +17,7 @@ import numpy as np
 from state.rate_limits.layout import (
     BROKER,
     BROKER_LIMITER,
+    CAUSES,
     CONNECTION,
     DROPPED,
     IO_THREAD,
@@ -36,6 +37,7 @@ from state.rate_limits.layout import (
     TOPIC,
     TYPE_CHANGED,
     TYPES,
+    UNKNOWN,
     UNMARK,
     WAITING_FOR,
     Array,
@@ -44,6 +46,7 @@ from state.rate_limits.layout import (
     World,
     compiled,
 )
+from state.rate_limits.timers import schedule_look
 
 
 @compiled
@@ -107,6 +110,30 @@ def blocks(receipt: int) -> bool:
 
 
 @compiled
+def corrects(w: World) -> bool:
+    """Whether pauses that the feed reports correct those of the model. No released broker has the
+    exchange of PIP-385: with it, the pauses are those of the model.
+    """
+    k = w.key[0]
+    return k["ignores_pauses"] == 0 and k["protocol"] == 0
+
+
+@compiled
+def holds(w: World, c: int, receipt: int) -> bool:
+    """Whether a mark holds the reads of its connection now: on an observed one, while the feed
+    says that they are paused.
+    """
+    cnx = w.cnxs[c]
+    return blocks(receipt) and (cnx["observed"] == 0 or cnx["stopped"] != 0)
+
+
+@compiled
+def is_overdue(w: World, c: int, marked_ns: int, now: int) -> bool:
+    """Whether the feed has not reported the pause of a mark in the time that it has for it."""
+    return w.cnxs[c]["stopped"] == 0 and now - marked_ns > w.key[0]["observed_wait_ns"]
+
+
+@compiled
 def touch(w: World, t: int) -> None:
     """Mark a topic as having an event or a level in the open window."""
     if w.topics[t]["touched"] == 0:
@@ -130,12 +157,12 @@ def settle_link(w: World, link: int, now: int) -> None:
         topic["culprit_ns"] += passed
     elif (
         e["held"] > 0 or blocking[BROKER] > 0 or blocking[CONNECTION] > 0
-        or blocking[IO_THREAD] > 0
+        or blocking[IO_THREAD] > 0 or blocking[UNKNOWN] > 0
     ):
         topic["shared_ns"] += passed
     else:
         topic["collateral_ns"] += passed
-    for i in range(BROKER + 1):
+    for i in range(CAUSES):
         if blocking[i] > 0:
             topic["by_reason"][i] += passed
     touch(w, e["topic"])
@@ -186,7 +213,7 @@ def marks_of_group(w: World, c: int, group: int) -> Int:
     place = w.limiters[group]["head"]
     while place >= 0:
         e = w.waiting[place]
-        if w.producers[e["producer"]]["cnx"] == c and blocks(e["receipt"]):
+        if w.producers[e["producer"]]["cnx"] == c and holds(w, c, e["receipt"]):
             found += 1
         place = e["next"]
     return found
@@ -266,11 +293,14 @@ def _stop_blocking(w: World, c: int, settle_ns: int, kind: int, owner: int) -> I
     if kind == RESOURCE_GROUP:
         _hold(w, c, owner, settle_ns, -1)
     blocking[kind] -= 1
-    for i in range(BROKER + 1):
+    for i in range(CAUSES):
         if blocking[i] > 0:
             return NULL
     cnx["paused"] = 0
     w.key[0]["paused_cnxs"] -= 1
+    if cnx["observed"] != 0:
+        began = cnx["seen_paused_ns"]
+        return NULL if began == NEVER else np.int64(settle_ns - began)
     if cnx["seen_resumed_ns"] == NEVER or cnx["seen_resumed_ns"] < cnx["paused_at_ns"]:
         return NULL
     observed = cnx["seen_resumed_ns"] - cnx["seen_paused_ns"]
@@ -374,9 +404,13 @@ def mark(
     receipt = NO_EXCHANGE
     if transition != DROPPED:
         receipt = receipt_of(w, c, kind)
-        if blocks(receipt):
+        if holds(w, c, receipt):
             start_blocking(w, c, now, kind, owner, trigger)
+        elif cnx["observed"] != 0 and cnx["look"] == NULL:
+            schedule_look(w, now + w.key[0]["observed_wait_ns"], c)
         if not counts(kind, shared):
+            cnx["flag_mark"][kind], cnx["flag_ns"][kind] = w.key[0]["timer_order"], now
+            w.key[0]["timer_order"] += 1
             cnx["mark_producer"][kind], cnx["mark_topic"][kind] = producer, trigger
             if kind == IO_THREAD:
                 cnx["mark_thread"] = owner
@@ -412,12 +446,12 @@ def unmark(
         if transition != DROPPED:
             cnx["mark_producer"][kind], cnx["mark_topic"][kind] = -1, -1
             cnx["flag_request"][kind], cnx["flag_receipt"][kind] = NULL, NO_EXCHANGE
-            cnx["flag_mark"][kind] = NULL
+            cnx["flag_mark"][kind], cnx["flag_ns"][kind] = NULL, 0
             if kind == IO_THREAD:
                 cnx["mark_thread"] = -1
     if transition == DROPPED:
         request, receipt = NULL, NO_EXCHANGE
-    elif blocks(receipt):
+    elif holds(w, c, receipt):
         observed = _stop_blocking(w, c, settle_ns, kind, owner)
     n = write_row(
         w, o, now, wall, feed, c, producer, topic, UNMARK, kind, transition, rule, owner,
@@ -432,7 +466,7 @@ def unmark(
 def join_topic(w: World, link: int, now: int) -> None:
     """Link a topic to a connection, at its first producer there."""
     e = w.links[link]
-    for i in range(BROKER + 1):
+    for i in range(CAUSES):
         e["throttled_ms"][i] = 0
     cnx = w.cnxs[e["cnx"]]
     cnx["snapshot"] = np.int64(-1)
@@ -447,4 +481,5 @@ def leave_topic(w: World, link: int, now: int) -> None:
     e = w.links[link]
     if w.cnxs[e["cnx"]]["paused"] != 0:
         settle_link(w, link, now)
+    e["charged_by"] = -1
     w.cnxs[e["cnx"]]["snapshot"] = np.int64(-1)

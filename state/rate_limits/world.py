@@ -36,19 +36,21 @@ def _empty(name: str) -> Array:
     elif name == "limiters":
         array["head"] = array["tail"] = -1
         array["used_ns"] = NEVER
+        array["stamp"] = -1
     elif name == "topics":
         array["limiter"] = array["group"] = array["flight_head"] = array["flight_tail"] = -1
         array["used_ns"] = NEVER
     elif name == "cnxs":
         array["thread"] = array["first_link"] = array["snapshot"] = -1
         array["mark_producer"] = array["mark_topic"] = array["mark_thread"] = -1
-        array["flag_request"] = array["flag_mark"] = L.NULL
+        array["flag_request"] = array["flag_mark"] = array["look"] = L.NULL
+        array["first_mark"] = array["last_mark"] = -1
         array["seen_paused_ns"] = array["seen_resumed_ns"] = NEVER
     elif name == "producers":
         array["name"] = array["next"] = array["kept_type"] = -1
         array["heard_ms"] = array["kept_end_ms"] = NEVER
     elif name == "links":
-        array["next"] = array["first_producer"] = -1
+        array["next"] = array["first_producer"] = array["charged_by"] = -1
     elif name == "key":
         array["row_ns"] = array["verdict_ns"] = array["command_ns"] = NEVER
         array["latest_ns"] = NEVER
@@ -73,11 +75,11 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
     """Make room for at least one more step: arrays that are short get twice what the step needs."""
     k = world.key[0]
     waiting, cnxs, limiters = int(k["waiting"]), len(world.cnxs), len(world.limiters)
-    step = limiters + 64
+    step = limiters + cnxs + 64
     need = {
         "waiting": int(k["waiting_used"]) + 64, "flights": int(k["flight_used"]) + 64,
         "timers": int(k["timers"]) + step,
-        "scratch": 2 * cnxs + 3 * max(waiting, len(world.producers)) + 64,
+        "scratch": 2 * cnxs + 3 * len(world.producers) + 64,
     }
     short = {name: 2 * count for name, count in need.items() if count > len(getattr(world, name))}
     world = extend(
@@ -184,9 +186,7 @@ def droppable_limiters(w: World, clock: int) -> Array:
             e["waiting"] == 0 and e["charged"] == 0 and e["most_waiting"] == 0
             and idle_and_full(w, i, clock)
         )
-    for i in range(w.key[0]["timers"]):
-        if w.timers[i]["limiter"] >= 0:
-            drop[w.timers[i]["limiter"]] = False
+        drop[i] = drop[i] and e["tasks"] == 0
     return drop
 
 

@@ -109,7 +109,7 @@ def kept(line: str) -> dict[str, Any] | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.recording.saturated", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tests.recording.saturated", description=__doc__)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--seconds", type=float, default=12)
     asked = parser.parse_args()

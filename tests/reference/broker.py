@@ -19,6 +19,7 @@ from tests.reference.connection import (
     NUMBERS,
     REASONS,
     TOPIC,
+    UNKNOWN,
     Connection,
     Mark,
     Producer,
@@ -35,7 +36,7 @@ from tests.reference.exchange import (
 )
 from tests.reference.limiter import Balances, Limiter, Place
 from tests.reference.order import Record
-from tests.reference.policies import Policies, partition_of, source_of
+from tests.reference.policies import Policies, is_the_brokers, partition_of, source_of
 from tests.reference.switches import switches
 from tests.reference.tracker import TRACKERS
 from tests.reference.usage import Name, Usage, columns, order
@@ -43,8 +44,8 @@ from tests.reference.usage import Name, Usage, columns, order
 NS_PER_MS = 1_000_000
 NONE: tuple[None, None] = (None, None)
 Row = dict[str, Any]
-Action = Callable[[int, int | None], None]
-"""What a timer does, called with both clocks."""
+Action = Callable[[int, int | None], bool | None]
+"""What a timer does, called with both clocks; False if it has done nothing."""
 
 
 class Broker:
@@ -55,6 +56,10 @@ class Broker:
         self._window_ms = params["stats_window_ms"]
         self._switches = switches(params)
         self._bucket_kind = BUCKETS[self._switches["tokenbucket"]]
+        self._corrects = (
+            self._switches["observed_pauses"] == "correct" and self._switches["protocol"] == "none"
+        )
+        self._observed_wait_ns = params["observed_wait_ms"] * NS_PER_MS
         self._forget_ns = params["idle_state_ms"] * NS_PER_MS
         self._idle_ns: int | None = None
         if self._switches["tokenbucket"] == "saturating":
@@ -113,8 +118,8 @@ class Broker:
             wall = self.wall_at(at, next_record)
             self._end_windows(at, wall, next_record)
             self._timers.remove(due)
-            self._acted = at
-            due[2](at, wall)
+            if due[2](at, wall) is not False:
+                self._acted = at
         if self.last is not None:
             self._end_windows(to_ns, self.wall_at(to_ns, next_record), next_record)
 
@@ -282,6 +287,8 @@ class Broker:
         cnx.supports_throttle = bool(r.get("supports_throttle"))
         self._note_thread(before)
         self._note_levels(cnx)
+        if r.get("reports_pauses") and self._corrects and not cnx.paused:
+            self._observe(cnx)
 
     def _on_connection_closed(self, r: Record, ns: int, wall: int | None) -> None:
         if r["cnx_id"] in self._cnxs:
@@ -300,6 +307,8 @@ class Broker:
         if cnx is not None and p in cnx.producers:
             cnx.settle(ns, self._stats)
             del cnx.producers[p]
+            if p.topic not in cnx.topics:
+                cnx.charged.pop(p.topic, None)
             self._stats.setdefault(r["topic"], TopicStats())
 
     def _on_publish(self, r: Record, ns: int, wall: int | None) -> None:
@@ -309,9 +318,13 @@ class Broker:
         s = self._stats.setdefault(p.topic, TopicStats())
         s.messages += messages
         s.bytes += size
+        cnx = self._cnxs[p.cnx]
+        cnx.publishes += 1
+        cnx.charged[p.topic] = cnx.publishes, p
         self._start_request(p, size, ns, wall, r["source_feed"])
         of_topic, of_group = self._limiters_of(p.topic)
-        for limiter in (of_topic, self._limiter("broker", ""), of_group):
+        of_broker = None if is_the_brokers(p.topic) else self._limiter("broker", "")
+        for limiter in (of_topic, of_broker, of_group):
             if limiter is not None and limiter.has_limit:
                 self._charge(limiter, p, messages, size, ns, wall, r["source_feed"])
             elif limiter is not None and limiter.kind != BROKER:
@@ -329,16 +342,167 @@ class Broker:
         cnx.in_flight -= 1
         cnx.buffered -= r["entry_bytes"]
         if IN_FLIGHT in cnx.flags and cnx.in_flight <= cnx.resume_at:
-            self._end_flag(cnx, IN_FLIGHT, "in_flight_half", ns, ns, wall, r["source_feed"])
+            self._model_end(cnx, IN_FLIGHT, "in_flight_half", ns, ns, wall, r["source_feed"])
         self._look_at_thread(cnx.thread, ns, ns, wall, r["source_feed"])
 
     def _on_reads_paused(self, r: Record, ns: int, wall: int | None) -> None:
-        if cnx := self._cnxs.get(r["cnx_id"]):
+        cnx = self._cnxs.get(r["cnx_id"])
+        if cnx is None:
+            return
+        if not self._corrects:
             cnx.seen_paused, cnx.seen_resumed = ns, None
+            return
+        self._observe(cnx)
+        if cnx.stopped:
+            cnx.seen_paused = ns if cnx.seen_paused is None else cnx.seen_paused
+        elif cnx.stop(ns, self._stats):
+            self._join(cnx, ns, wall, r["source_feed"])
+        else:
+            self._mark_nearest(cnx, ns, wall, r["source_feed"])
+
+    # -- observed pauses: section 8a ---------------------------------------------------------
+
+    def _observe(self, cnx: Connection) -> None:
+        """Its pauses are reported from now on; one of the model may last."""
+        if not cnx.observed:
+            stopped = cnx.paused
+            cnx.observed, cnx.stopped = True, stopped
+            cnx.seen_paused = cnx.seen_resumed = None
+
+    def _join(self, cnx: Connection, ns: int, wall: int | None, feed: str) -> None:
+        """Rule 2: the marks since the last resume; a row for each limiter."""
+        first = cnx.marks[0]
+        usage = self._usage_of_mark(cnx, first)
+        usage.observed += 1
+        usage.predicted += 1
+        done = set()
+        for mark in cnx.marks:
+            if (mark.kind, mark.limiter_name) not in done:
+                done.add((mark.kind, mark.limiter_name))
+                change = "ConnectionStateChanged" if mark is first else "TypeStateChanged"
+                self._event(cnx, mark, "pause", change, "mark_observed", ns, wall, feed)
+
+    def _usage_of_mark(self, cnx: Connection, mark: Mark) -> Usage:
+        name: Name | None = cnx.thread if mark.kind == BUFFER else mark.limiter_name
+        assert name is not None
+        return self._usage_of(LIMITERS[mark.kind], name)
+
+    def _mark_nearest(self, cnx: Connection, ns: int, wall: int | None, feed: str) -> None:
+        """Rule 3: of what was charged since the last resume, what is nearest to acting."""
+        found: list[tuple[float, int, int, Producer, str, Limiter | None, int]] = []
+        in_flight, share = self.policies.in_flight(), self.policies.buffer_share()
+        for topic, (number, p) in cnx.charged.items():
+            if in_flight > 0:
+                room = 1.0 - cnx.in_flight / in_flight
+                found.append((room, 0, -number, p, IN_FLIGHT, None, 0))
+            if cnx.thread is not None and share > 0:
+                room = 1.0 - self._buffered(cnx.thread) / share
+                found.append((room, 1, -number, p, BUFFER, None, 0))
+            of_topic, of_group = self._limiters_of(topic)
+            of_broker = None if is_the_brokers(topic) else self._limiter("broker", "")
+            for rank, limiter in enumerate((of_topic, of_broker, of_group), 2):
+                if limiter is None or not limiter.has_bucket or limiter.used is None:
+                    continue
+                if ns - limiter.used < self._forget_ns:
+                    room, bucket = limiter.room(ns)
+                    found.append((room, rank, -number, p, limiter.kind, limiter, bucket))
+        if not found:
+            unknown = Mark(UNKNOWN, None, None, None)
+            self._mark(cnx, unknown, "observed_pause", ns, wall, feed)
+            return
+        _, _, _, p, kind, limiter, bucket = min(found, key=lambda x: x[:3])
+        if limiter is None:
+            if kind == IN_FLIGHT:
+                cnx.resume_at = in_flight // 2
+            self._flag(cnx, kind, "observed_pause", p, p.topic, ns, wall, feed)
+            self._usage_of_mark(cnx, cnx.flags[kind]).observed += 1
+            return
+        balances = [b.read_for_pause(ns) if b is not None else None for b in limiter.buckets]
+        emptied = limiter.buckets[bucket]
+        assert emptied is not None and balances[bucket] is not None
+        emptied.tokens -= balances[bucket]
+        balances[bucket] = 0
+        self._queue(limiter, p, "observed_pause", balances, ns, wall, feed)
+        self._usage_of(LIMITERS[kind], limiter.name).observed += 1
+
+    def _resume(self, cnx: Connection, ns: int, wall: int | None, feed: str) -> None:
+        """Rule 1: all marks end; a release has found what it waits for."""
+        least = 1 if (
+            self._switches["release_condition"] == "positive"
+            or self._switches["tokenbucket"] == "per_tick"
+        ) else None
+        for kind in (IN_FLIGHT, BUFFER, UNKNOWN):
+            if kind in cnx.flags:
+                self._end_flag(cnx, kind, "observed_resume", ns, ns, wall, feed)
+        for place, limiter in self._places_of(cnx):
+            limiter.read_for_pause(ns)
+            balances = limiter.give(least, ns)
+            limiter.queue.remove(place)
+            self._unmark(limiter, place.mark, balances, "observed_resume", ns, ns, wall, feed)
+        cnx.stopped, cnx.seen_paused, cnx.charged = False, None, {}
+
+    def _is_overdue(self, cnx: Connection, mark: Mark, ns: int) -> bool:
+        """No pause was reported for a mark in the time for it."""
+        return not cnx.stopped and ns > mark.ns + self._observed_wait_ns
+
+    def _await_pause(self, cnx: Connection, ns: int) -> None:
+        """One look at a time: at the first mark whose time has not come."""
+        cnx.looks += 1
+        cnx.awaits_look = True
+        self._set_timer(ns + self._observed_wait_ns, partial(self._look, cnx, cnx.looks))
+
+    def _look(self, cnx: Connection, number: int, ns: int, wall: int | None) -> bool:
+        """Rule 4."""
+        if cnx.closed or number != cnx.looks:
+            return False
+        cnx.awaits_look = False
+        if cnx.stopped:
+            return False
+        assert self.last is not None
+        feed, acted = self.last["source_feed"], False
+        later = []
+        for kind in (IN_FLIGHT, BUFFER):
+            if kind not in cnx.flags:
+                continue
+            if not self._is_overdue(cnx, cnx.flags[kind], ns):
+                later.append(cnx.flags[kind].ns)
+            elif self._has_ended(cnx, kind):
+                acted = True
+                self._end_flag(cnx, kind, "not_observed", ns, ns, wall, feed)
+        for place, limiter in self._places_of(cnx):
+            if not self._is_overdue(cnx, place.mark, ns):
+                later.append(place.mark.ns)
+            elif place.ended:
+                acted = True
+                balances = limiter.give(1, ns)
+                limiter.queue.remove(place)
+                self._unmark(limiter, place.mark, balances, "not_observed", ns, ns, wall, feed)
+        if later:
+            self._await_pause(cnx, min(later))
+        return acted
+
+    def _has_ended(self, cnx: Connection, kind: str) -> bool:
+        """The model would have ended a flag by now."""
+        if kind == IN_FLIGHT:
+            return self.policies.in_flight() <= 0 or cnx.in_flight <= cnx.resume_at
+        return int(str(cnx.flags[kind].limiter_name)) not in self._limited_threads
+
+    def _places_of(self, cnx: Connection) -> list[tuple[Place, Limiter]]:
+        """Its places in all FIFOs, in the order of their marks."""
+        found = [
+            (place, limiter)
+            for limiter in self._limiters.values()
+            for place in limiter.queue
+            if place.mark.producer is not None and place.mark.producer.cnx == cnx.name
+        ]
+        return sorted(found, key=lambda x: x[0].number)
 
     def _on_reads_resumed(self, r: Record, ns: int, wall: int | None) -> None:
         cnx = self._cnxs.get(r["cnx_id"])
-        if cnx is not None and cnx.seen_paused is not None:
+        if cnx is not None and self._corrects:
+            self._observe(cnx)
+            self._resume(cnx, ns, wall, r["source_feed"])
+        elif cnx is not None and cnx.seen_paused is not None:
             cnx.seen_resumed = ns
 
     def _on_throttle_receipt(self, r: Record, ns: int, wall: int | None) -> None:
@@ -448,7 +612,17 @@ class Broker:
         self._limited_threads.remove(thread)
         for cnx in list(self._cnxs.values()):
             if cnx.thread == thread and BUFFER in cnx.flags:
-                self._end_flag(cnx, BUFFER, rule, ns, settle_ns, wall, feed)
+                self._model_end(cnx, BUFFER, rule, ns, settle_ns, wall, feed)
+
+    def _model_end(
+        self, cnx: Connection, kind: str, rule: str, ns: int, settle_ns: int, wall: int | None,
+        feed: str,
+    ) -> None:
+        """The model ends a flag: not on an observed connection, unless no pause was reported."""
+        if not cnx.observed:
+            self._end_flag(cnx, kind, rule, ns, settle_ns, wall, feed)
+        elif self._is_overdue(cnx, cnx.flags[kind], ns):
+            self._end_flag(cnx, kind, "not_observed", ns, settle_ns, wall, feed)
 
     def _flag(
         self, cnx: Connection, kind: str, rule: str, p: Producer | None, trigger: str, ns: int,
@@ -462,16 +636,20 @@ class Broker:
         limiter: Limiter | None = None, balances: Sequence[int | None] = NONE,
         pause: int | None = None,
     ) -> None:
+        mark.ns = ns
         name: Name | None = cnx.thread if mark.kind == BUFFER else cnx.name
         if limiter is not None:
             name = limiter.name
         assert name is not None
-        self._usage_of(LIMITERS[mark.kind], name).marks += 1
+        if mark.kind != UNKNOWN:
+            self._usage_of(LIMITERS[mark.kind], name).marks += 1
         transition = cnx.tracker.mark(mark.kind)
         if transition != "Dropped":
             if self._switches["protocol"] == "pip385":
                 self._announce(cnx, mark, rule, ns, wall, feed, pause)
             cnx.add(mark, ns, self._stats)
+            if cnx.observed and not cnx.stopped and not cnx.awaits_look:
+                self._await_pause(cnx, ns)
         self._event(
             cnx, mark, "mark", transition, rule, ns, wall, feed, limiter=limiter,
             balances=balances, pause=pause,
@@ -495,16 +673,11 @@ class Broker:
     ) -> None:
         cnx = self._cnxs[name]
         cnx.settle(settle_ns, self._stats)
-        for kind in (IN_FLIGHT, BUFFER):
+        cnx.closed = True
+        for kind in (IN_FLIGHT, BUFFER, UNKNOWN):
             if kind in cnx.flags:
                 self._end_flag(cnx, kind, rule, ns, settle_ns, wall, feed)
-        places = [
-            (place, limiter)
-            for limiter in self._limiters.values()
-            for place in limiter.queue
-            if place.mark.producer is not None and place.mark.producer.cnx == name
-        ]
-        for place, limiter in sorted(places, key=lambda x: x[0].number):
+        for place, limiter in self._places_of(cnx):
             limiter.queue.remove(place)
             balances, _ = limiter.peek(settle_ns)
             self._unmark(
@@ -556,44 +729,60 @@ class Broker:
                 "balance_msgs": balances[0], "balance_bytes": balances[1],
                 "pause_model_ns": pause,
             })
-        if all(fine):
-            return
+        if not all(fine):
+            self._queue(limiter, p, "bucket_empty", balances, ns, wall, feed)
+
+    def _queue(
+        self, limiter: Limiter, p: Producer, rule: str, balances: Balances, ns: int,
+        wall: int | None, feed: str,
+    ) -> None:
+        """Throttle a producer."""
+        _, pause = limiter.peek(ns)
+        usage = self._usage_of(LIMITERS[limiter.kind], limiter.name)
         self._marks += 1
         mark = Mark(limiter.kind, p, p.topic, limiter.name)
         limiter.queue.append(Place(mark, self._marks))
         limiter.throttled_before = True
         usage.wait(len(limiter.queue))
         self._mark(
-            self._cnxs[p.cnx], mark, "bucket_empty", ns, wall, feed, limiter=limiter,
+            self._cnxs[p.cnx], mark, rule, ns, wall, feed, limiter=limiter,
             balances=balances, pause=pause,
         )
-        if len(limiter.queue) == 1:
+        if len(limiter.queue) == 1 or limiter.tasks == 0:
             _, pause = limiter.read_for_pause(ns)
             self._schedule(limiter, ns, pause)
 
     def _schedule(self, limiter: Limiter, ns: int, pause: int) -> None:
         """A release task after the pause, or one resolution where its product wrapped below 0."""
+        limiter.tasks += 1
         self._set_timer(
             ns + (pause if pause >= 0 else RESOLUTION_NS), partial(self._release, limiter)
         )
 
     def _release(self, limiter: Limiter, ns: int, wall: int | None) -> None:
         assert self.last is not None
-        while True:
-            balances, pause = limiter.read_for_pause(ns)
-            if self._switches["release_condition"] == "positive":
-                balances = limiter.read(ns)
-                may_leave = all(balance is None or balance > 0 for balance in balances)
-            else:
-                may_leave = pause == 0
-            if not may_leave or not limiter.queue:
-                break
-            place = limiter.queue.pop(0)
+        limiter.tasks -= 1
+        balances, pause = limiter.read_for_pause(ns)
+        may_leave = pause == 0
+        if self._switches["release_condition"] == "positive":
+            balances = limiter.read(ns)
+            may_leave = all(balance is None or balance > 0 for balance in balances)
+        if not may_leave:
+            if limiter.queue:
+                self._schedule(limiter, ns, pause)
+            return
+        for place in list(limiter.queue):
+            place.ended = True
+            assert place.mark.producer is not None
+            cnx = self._cnxs[place.mark.producer.cnx]
             rule = "released" if limiter.has_bucket else "limit_removed"
+            if cnx.observed:
+                rule = "not_observed"
+                if not self._is_overdue(cnx, place.mark, ns):
+                    continue
+            limiter.queue.remove(place)
             feed = self.last["source_feed"]
             self._unmark(limiter, place.mark, balances, rule, ns, ns, wall, feed)
-        if limiter.queue:
-            self._schedule(limiter, ns, pause)
 
     def _unmark(
         self, limiter: Limiter, mark: Mark, balances: Balances, rule: str, ns: int,
@@ -799,7 +988,7 @@ class Broker:
                 continue
             for cnx in self._cnxs.values():
                 if kind in cnx.flags:
-                    self._end_flag(cnx, kind, "limit_removed", ns, ns, wall, feed)
+                    self._model_end(cnx, kind, "limit_removed", ns, ns, wall, feed)
             if kind == BUFFER:
                 self._limited_threads = set()
         if in_flight <= 0 and share <= 0:

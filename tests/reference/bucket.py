@@ -116,6 +116,14 @@ class Bucket:
     def _missing(self, wanted: int, balance: int) -> int:
         return min(wanted - balance, LARGEST)
 
+    def give(self, least: int, now: int) -> int:
+        """The broker has found at least so many tokens: what a reading lacks is added."""
+        balance = self.read_for_pause(now)
+        if balance >= least:
+            return balance
+        self.tokens = wrap(self.tokens + wrap(least - balance))
+        return least
+
     def is_full(self, now: int) -> bool:
         """A reading would find the capacity."""
         return self.peek(now) >= self.capacity

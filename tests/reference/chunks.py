@@ -22,8 +22,9 @@ TABLES = (
 )
 NS_PER_MS = 1_000_000
 _LATER = (
-    "source_feed", "cluster", "broker", "ts_mono_ns", "cnx_id", "supports_throttle", "io_thread",
-    "principal", "client_id", "producer_id", "producer_name", "sequence_id", "entry_bytes",
+    "source_feed", "cluster", "broker", "ts_mono_ns", "cnx_id", "supports_throttle",
+    "reports_pauses", "io_thread", "principal", "client_id",
+    "producer_id", "producer_name", "sequence_id", "entry_bytes",
     "num_messages", "uuid", "chunk_id", "num_chunks", "total_chunk_bytes", "payload", "marker_ids",
     "publish_time_ms", "broker_time_ms", "subscription", "sub_type", "consumer", "ack_cumulative",
     "durable", "mark_delete",

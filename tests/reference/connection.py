@@ -7,21 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.reference.client import Client
-from tests.reference.tracker import TYPES, SharedCounter, Tracker
+from tests.reference.tracker import TYPES, UNKNOWN, SharedCounter, Tracker
 
 IN_FLIGHT, BUFFER, TOPIC, GROUP, BROKER = TYPES[:5]
 REASONS = {
+    UNKNOWN: "UNMAPPED",
     IN_FLIGHT: "ConnectionPendingMessagesBreach",
     BUFFER: "MessageBufferSizeBreach",
     TOPIC: "TopicProduceQuotaExceeded",
     GROUP: "ResourceGroupProduceQuotaExceeded",
     BROKER: "BrokerProduceQuotaExceeded",
 }
-NUMBERS = {IN_FLIGHT: 2, BUFFER: 3, TOPIC: 0, GROUP: 1, BROKER: 4}
+NUMBERS = {UNKNOWN: None, IN_FLIGHT: 2, BUFFER: 3, TOPIC: 0, GROUP: 1, BROKER: 4}
 CULPRIT, SHARED, COLLATERAL = CLASSES = ("culprit", "shared", "collateral")
 LIMITERS = {
     IN_FLIGHT: "connection", BUFFER: "io_thread", TOPIC: "topic", GROUP: "resource_group",
-    BROKER: "broker",
+    BROKER: "broker", UNKNOWN: "unknown",
 }
 
 
@@ -40,10 +41,11 @@ class Mark:
 
     kind: str
     producer: Producer | None
-    trigger: str
+    trigger: str | None
     """Topic of the publish at which the limiter acted."""
-    limiter_name: str
+    limiter_name: str | None
     """Whose limit it is."""
+    ns: int = 0
     active: bool = False
     blocks: bool = True
     """Reads are paused while it is active."""
@@ -100,10 +102,23 @@ class Connection:
     """Sum of the pauses sent, by topic and reason."""
     seen_paused: int | None = None
     seen_resumed: int | None = None
+    observed: bool = False
+    """Its pauses are reported."""
+    stopped: bool = False
+    """One was reported that lasts."""
+    charged: dict[str, tuple[int, Producer]] = field(default_factory=dict)
+    """By topic published to since the last resume: number and producer of the last publish."""
+    publishes: int = 0
+    looks: int = 0
+    """Looks for marks without a pause that were scheduled; only the newest does something."""
+    awaits_look: bool = False
+    closed: bool = False
 
     @property
     def paused(self) -> bool:
-        """Reads are paused."""
+        """Reads are paused: on an observed connection, as long as that is reported."""
+        if self.observed and not self.stopped:
+            return False
         return any(mark.blocks for mark in self.marks)
 
     @property
@@ -146,7 +161,7 @@ class Connection:
         """The limit of a mark is one that a topic of this connection shares."""
         if mark.kind == GROUP:
             return self.group_of(topic) == mark.limiter_name
-        return mark.kind in (BROKER, IN_FLIGHT, BUFFER)
+        return mark.kind in (BROKER, IN_FLIGHT, BUFFER, UNKNOWN)
 
     def _class_now(self, topic: str) -> str:
         """What a topic is in the pause that lasts."""
@@ -171,6 +186,17 @@ class Connection:
         if self.paused and not was:
             self._begin_pause(mark, now, stats)
         self._look_for_culprit(mark)
+
+    def stop(self, now: int, stats: dict[str, TopicStats]) -> bool:
+        """A pause is reported: it begins with the marks that there are, if any."""
+        was = self.paused
+        self.stopped, self.seen_paused = True, now
+        if self.paused and not was:
+            first = next(mark for mark in self.marks if mark.blocks)
+            self._begin_pause(first, now, stats)
+            for mark in self.marks:
+                self._look_for_culprit(mark)
+        return self.paused
 
     def time_out(self, mark: Mark, now: int, stats: dict[str, TopicStats]) -> bool:
         """A mark waits no longer for its receipt; answers whether this pauses reads."""
@@ -197,7 +223,10 @@ class Connection:
         self.marks.remove(ended)
         observed = None
         resumes = was and not self.paused
-        if resumes and self.seen_resumed is not None and self.seen_resumed >= self.began_ns:
+        if self.observed:
+            if resumes and self.seen_paused is not None:
+                observed = now - self.seen_paused
+        elif resumes and self.seen_resumed is not None and self.seen_resumed >= self.began_ns:
             assert self.seen_paused is not None
             observed = self.seen_resumed - self.seen_paused
             self.seen_paused = self.seen_resumed = None

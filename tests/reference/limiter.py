@@ -16,6 +16,8 @@ class Place:
 
     mark: Mark
     number: int
+    ended: bool = False
+    """A release task would have released it, but the ends of its pauses are observed."""
 
 
 @dataclass
@@ -33,6 +35,8 @@ class Limiter:
     used: int | None = None
     queue: list[Place] = field(default_factory=list)
     throttled_before: bool = False
+    tasks: int = 0
+    """Release tasks that are scheduled."""
 
     @property
     def has_limit(self) -> bool:
@@ -100,6 +104,21 @@ class Limiter:
             self.used = now
         balances = [b.read_for_pause(now) if b is not None else None for b in self.buckets]
         return balances, self._pause(balances)
+
+    def give(self, least: int | None, now: int) -> Balances:
+        """Each bucket has at least so many tokens; None: what a release waits for."""
+        return [
+            b.give(max(1, b.target) if least is None else least, now) if b is not None else None
+            for b in self.buckets
+        ]
+
+    def room(self, now: int) -> tuple[float, int]:
+        """The smallest balance as a share of its rate, and which bucket it is of."""
+        shares = [
+            (float(b.peek(now)) / float(b.rate), i)
+            for i, b in enumerate(self.buckets) if b is not None
+        ]
+        return min(shares)
 
     def read(self, now: int) -> Balances:
         """A reading without a pause."""

@@ -17,9 +17,10 @@ KINDS = (
     "policy", "gap", "group_state",
 )
 _OTHERS = (
-    "source_feed", "ts_wall_ms", "cnx_id", "supports_throttle", "io_thread", "producer_id",
-    "producer_name", "sequence_id", "entry_bytes", "num_messages", "publish_time_ms", "request_id",
-    "policy_json", "gap_from_mono_ns", "gap_from_wall_ms", "dropped",
+    "source_feed", "ts_wall_ms", "cnx_id", "supports_throttle", "reports_pauses", "io_thread",
+    "producer_id", "producer_name", "sequence_id", "entry_bytes", "num_messages",
+    "publish_time_ms", "request_id", "policy_json", "gap_from_mono_ns", "gap_from_wall_ms",
+    "dropped",
 )
 
 

@@ -39,6 +39,19 @@ def namespace_of(topic: str) -> str | None:
     return found.group(1) if found else None
 
 
+def is_the_brokers(topic: str) -> bool:
+    """A topic that the broker keeps for itself: by its name, or all of a namespace."""
+    local = without_partition(topic).rsplit("/", 1)[-1]
+    namespace = namespace_of(topic) or ""
+    return (
+        local == "__change_events"
+        or re.fullmatch(r"__transaction_buffer_snapshot(_indexes|_segments)?", local) is not None
+        or local.endswith("__transaction_pending_ack")
+        or namespace == "pulsar/system"
+        or re.fullmatch(r"(pulsar|sla-monitor)/[^/]+:[0-9]+", namespace) is not None
+    )
+
+
 class Policies:
     """Documents in force on one broker; each answer names the documents that it comes from."""
 
@@ -78,11 +91,13 @@ class Policies:
         return (rates[0], rates[1]), {source for _, source in found if source is not None}
 
     def topic(self, topic: str) -> tuple[Rates, set[Source]]:
+        if is_the_brokers(topic):
+            return (0, 0), set()
         base = without_partition(topic)
         for scope, name in (("topic", base), ("namespace", namespace_of(base))):
             limits = self._limits(scope, name)
-            if name is not None and any(key in limits for key in PUBLISH):
-                rates = tuple(max(int(limits.get(key, 0)), 0) for key in PUBLISH)
+            rates = tuple(max(int(limits.get(key, 0)), 0) for key in PUBLISH)
+            if name is not None and any(rate > 0 for rate in rates):
                 return (rates[0], rates[1]), {(scope, name)}
         return self._pair(PER_TOPIC)
 
@@ -90,6 +105,8 @@ class Policies:
         return self._pair(WHOLE_BROKER)
 
     def group_of(self, topic: str) -> str | None:
+        if is_the_brokers(topic):
+            return None
         return self._limits("namespace", namespace_of(topic)).get("resource_group") or None
 
     def group(self, name: str) -> Rates:

@@ -16,6 +16,7 @@ VALUES = {
     "pause_rule": ("pip", "model"),
     "repeat_throttle": ("replace", "max"),
     "timeout_rule": ("active", "seen"),
+    "observed_pauses": ("correct", "ignore"),
 }
 
 

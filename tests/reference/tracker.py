@@ -11,6 +11,8 @@ TYPES = (
     "ConnectionOutboundBufferFull",
     "ConnectionPauseReceivingCooldownRateLimit",
 )
+UNKNOWN = "Unknown"
+"""Beside the broker's types: an observed pause for which no limit is known."""
 REENTRANT = frozenset({"TopicPublishRate", "ResourceGroupPublishRate"})
 
 
@@ -20,11 +22,11 @@ class Tracker:
     reentrant = REENTRANT
 
     def __init__(self) -> None:
-        self._states = dict.fromkeys(TYPES, 0)
+        self._states = dict.fromkeys((*TYPES, UNKNOWN), 0)
 
     @property
     def states(self) -> list[int]:
-        return list(self._states.values())
+        return [self._states[kind] for kind in TYPES]
 
     @property
     def active(self) -> bool:

@@ -22,12 +22,17 @@ class Usage:
     smallest: list[int | None] = field(default_factory=lambda: [None, None])
     marks: int = 0
     max_waiting: int = 0
+    observed: int = 0
+    """Reported pauses that began with the limiter."""
+    predicted: int = 0
+    """Of these, those that had a mark before."""
     max_level: int | None = None
 
     @property
     def is_shown(self) -> bool:
         return (
             self.charges > 0 or self.marks > 0 or self.max_waiting > 0 or (self.max_level or 0) > 0
+            or self.observed > 0
         )
 
     def charge(self, messages: int, size: int, balances: Sequence[int | None]) -> None:
@@ -73,6 +78,8 @@ def columns(
         "max_level": level if has_level else None,
         "limit_level": limit_level if has_level else None,
         "min_balance_msgs": usage.smallest[0], "min_balance_bytes": usage.smallest[1],
-        "throttles": usage.marks, "max_waiting": None if has_level else usage.max_waiting,
+        "throttles": usage.marks, "observed_pauses": usage.observed,
+        "predicted_pauses": usage.predicted,
+        "max_waiting": None if has_level else usage.max_waiting,
         "utilisation": max(shares),
     }

@@ -105,13 +105,14 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
             queue.append((
                 producer(place["producer"]), topic(place["trigger"]),
                 limiter(int(place["limiter"])), orders[int(place["order"])],
-                _plain(place, ("type", "request", "receipt")),
+                _plain(place, ("type", "request", "receipt", "marked_ns", "ended")),
             ))
             at = int(place["next"])
         limiters[limiter(i)] = {
             **_plain(e, ("limit_msgs", "limit_bytes", "built", "used_ns",
                          "charged", "messages", "bytes", "has_least", "least_msgs", "least_bytes",
-                         "throttles", "most_waiting")),
+                         "throttles", "most_waiting", "observed_pauses", "predicted_pauses",
+                         "tasks")),
             "throttled_before": bool(e["throttled_before"]) and bool(e["built"] or e["waiting"]),
             "buckets": [_plain(x) for x in w.buckets[2 * i : 2 * i + 2]], "queue": queue,
         }
@@ -128,7 +129,7 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
     for c, e in enumerate(w.cnxs):
         fields = [f for f in e.dtype.names if f not in
                   ("name", "first_link", "snapshot", "thread", "mark_producer", "mark_topic",
-                   "mark_thread", "opened", "flag_mark")]
+                   "mark_thread", "opened", "flag_mark", "look", "first_mark", "last_mark")]
         cnxs[cnx(c)] = {
             **_plain(e, tuple(fields)), "opened": orders[int(e["opened"])],
             "thread": int(w.threads["name"][e["thread"]]) if e["thread"] >= 0 else None,
@@ -145,6 +146,7 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
         links[cnx(e["cnx"]), topic(e["topic"])] = (
             int(e["producers"]), int(e["culprit"]) if paused else None, int(e["held"]),
             int(e["since_ns"]) if paused else None, e["throttled_ms"].tolist(),
+            producer(int(e["charged_by"])), int(e["charged_no"]) if e["charged_by"] >= 0 else 0,
         )
     producers = {
         producer(i): (

@@ -17,7 +17,7 @@ STEPS_NS = (
 )
 TOPICS = (
     "persistent://t/ns/a", "persistent://t/ns/b-partition-0", "persistent://t/ns/b-partition-1",
-    "persistent://t/other/c",
+    "persistent://t/other/c", "persistent://t/ns/__change_events",
 )
 CNXS = ("c1", "c2", "c3")
 THREADS = {"c1": 0, "c2": 0, "c3": None}
@@ -26,7 +26,7 @@ RATES = ((-1, -1), (0, 0), (2, 0), (7, -1), (0, 64), (20, 200), (100, 10_240), (
 KINDS = (
     *("publish",) * 20, *("entry_added",) * 6, "connection_opened", "connection_closed",
     "producer_created", "producer_created", "producer_closed", *("policy",) * 3,
-    *("reads_paused",) * 2, *("reads_resumed",) * 2, "broker_started", "gap",
+    *("reads_paused",) * 3, *("reads_resumed",) * 3, "broker_started", "gap",
 )
 EXCHANGE = (*KINDS, *("throttle_receipt",) * 6, *("send_timeout",) * 2)
 SWITCHES = {
@@ -40,6 +40,7 @@ SWITCHES = {
     "pause_rule": ("pip", "model"),
     "repeat_throttle": ("replace", "max"),
     "timeout_rule": ("active", "seen"),
+    "observed_pauses": ("correct", "ignore"),
 }
 """Values of the version parameters, those that lead furthest more often."""
 
@@ -103,7 +104,7 @@ def _record(
     kind: str, ns: int, seq: int, broker: str, a: int, b: int, c: int, walled: bool
 ) -> dict[str, Any]:
     cnx = CNXS[min(a % 4, 2) if a % 4 < 3 else 0]
-    topic = TOPICS[(0, 0, 1, 0, 3, 0, 2, 1)[b % 8]]
+    topic = TOPICS[4 if b % 16 == 15 else (0, 0, 1, 0, 3, 0, 2, 1)[b % 8]]
     producer = 1 + b // 8 % 2
     name = f"p{producer}" if b % 5 else None
     r: dict[str, Any] = {
@@ -122,7 +123,8 @@ def _record(
     elif kind in ("producer_created", "producer_closed"):
         r |= {"cnx_id": cnx, "topic": topic, "producer_id": producer, "producer_name": name}
     elif kind == "connection_opened":
-        r |= {"cnx_id": cnx, "io_thread": THREADS[cnx], "supports_throttle": c % 4 != 3}
+        r |= {"cnx_id": cnx, "io_thread": THREADS[cnx], "supports_throttle": c % 4 != 3,
+              "reports_pauses": (None, True, False)[b % 3]}
     elif kind == "throttle_receipt":
         r |= {"cnx_id": cnx, "request_id": 1 + b % 4}
     elif kind == "send_timeout":
@@ -180,6 +182,7 @@ def traces(
     params = {
         "idle_state_ms": draw(st.sampled_from((400, 3_000, 3_600_000))),
         "stats_window_ms": draw(st.sampled_from((1_000, 7_000))),
+        "observed_wait_ms": draw(st.sampled_from((1_000, 100, 10, 0))),
     }
     if switches:
         params |= {name: draw(st.sampled_from(values)) for name, values in SWITCHES.items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from app.errors import UserError
 from app.warehouse.last_policies import last_policies
-from state.rate_limits.limits import Limits, unpartitioned
+from state.rate_limits.limits import Limits, is_exempt, unpartitioned
 from udfs.topics import normal_topic
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Owners:
         """The owner of a topic as a record spells it."""
         topic = normal_topic(name, partition, kafka)
         base, namespace = unpartitioned(topic)
+        if is_exempt(topic):
+            return Owner(topic, None, topic)
         if self._per == "topic":
             return Owner(topic, base, topic)
         if self._per == "namespace" or namespace is None:
