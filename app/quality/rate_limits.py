@@ -8,6 +8,7 @@ TYPES = (
     "ConnectionMaxPendingPublishRequestsExceeded", "IOThreadMaxPendingPublishBytesExceeded",
     "TopicPublishRate", "ResourceGroupPublishRate", "BrokerPublishRate",
     "ConnectionOutboundBufferFull", "ConnectionPauseReceivingCooldownRateLimit",
+    "Unknown",
 )
 REASONS = (
     "ConnectionPendingMessagesBreach", "MessageBufferSizeBreach", "TopicProduceQuotaExceeded",
@@ -17,8 +18,9 @@ RULES = (
     "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
     "buffer_limit", "buffer_half", "receipt_in_time", "receipt_timeout", "client_unsupported",
     "informed_only", "connection_closed", "send_timeout", "gap",
+    "mark_observed", "observed_pause", "observed_resume", "not_observed",
 )
-LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread")
+LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread", "unknown")
 # Marks and unmarks of one connection and type, counted in time order. Dropped ones count too: a
 # producer that waits twice is marked and unmarked twice, whatever the tracker made of it.
 _UNMARK_WITHOUT_MARK = """
@@ -47,7 +49,7 @@ SELECT s.* FROM {{batch}} AS s LEFT JOIN (
     e.ts_wall_ms - e.ts_wall_ms % l.window_ms AS window_start_ms,
     count_if(e.limiter = 'topic' AND e.on_it = e.culprit_topic) AS culprit,
     count_if(e.limiter = 'topic' AND e.on_it <> e.culprit_topic) AS others,
-    count_if(e.limiter IN ('broker', 'connection', 'io_thread')) AS shared,
+    count_if(e.limiter IN ('broker', 'connection', 'io_thread', 'unknown')) AS shared,
     count_if(e.limiter = 'resource_group') AS of_group
   FROM (
     SELECT *, unnest(list_distinct(collateral_topics || [topic])) AS on_it FROM throttle_events
@@ -72,7 +74,7 @@ SELECT s.* FROM {{batch}} AS s LEFT JOIN (
   AND t.limiter = s.limiter AND t.limiter_name = s.limiter_name
   AND t.window_ms = s.window_ms AND t.window_start_ms = s.window_start_ms
 WHERE s.throttles <> coalesce(t.marks, 0) AND {_DATED}
-  AND NOT EXISTS (FROM throttle_events WHERE limiter_name IS NULL)"""
+  AND NOT EXISTS (FROM throttle_events WHERE limiter_name IS NULL AND limiter <> 'unknown')"""
 # Who is only informed is not marked, and who does not know the command is sent none.
 _COMMAND_WITHOUT_MARK = """
 SELECT c.* FROM {batch} AS c
@@ -87,7 +89,7 @@ SUITES: dict[str, list[Check]] = {
         "throttle_events",
         *not_null("broker", "ts_mono_ns", "cnx_id", "action", "throttle_type", "reason",
                   "limiter", "transition", "reads_paused"),
-        values("action", ("mark", "unmark", "receipt")),
+        values("action", ("mark", "unmark", "receipt", "pause")),
         values("transition", ("ConnectionStateChanged", "TypeStateChanged", "Dropped")),
         values("throttle_type", TYPES),
         values("reason", REASONS),
@@ -139,7 +141,10 @@ SUITES: dict[str, list[Check]] = {
         values("limiter", LIMITERS),
         *(between(column, 0) for column in (
             "messages", "bytes", "limit_msgs", "limit_bytes", "limit_level", "throttles",
-            "max_waiting", "utilisation")),
+            "observed_pauses", "predicted_pauses", "max_waiting", "utilisation")),
+        rows_that(
+            "a predicted pause is an observed one", "predicted_pauses > observed_pauses"
+        ),
         rows_that(
             "a limiter has a rate or a level",
             "limit_msgs IS NULL AND limit_bytes IS NULL AND limit_level IS NULL",

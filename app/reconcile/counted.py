@@ -55,7 +55,8 @@ SELECT topic, count(*)
 FROM (
   SELECT unnest(list_prepend(topic, coalesce(collateral_topics, []))) AS topic
   FROM throttle_events
-  WHERE cluster = $cluster AND broker = $broker AND action = 'mark' AND transition <> 'Dropped'
+  WHERE cluster = $cluster AND broker = $broker AND action IN ('mark', 'pause')
+    AND transition <> 'Dropped'
     AND ts_wall_ms >= $from_ms AND ts_wall_ms <= $to_ms
 ) GROUP BY topic
 """

@@ -39,7 +39,8 @@ def _records() -> list[bytes]:
     chunk = {"uuid": "u", "num_chunks": 2, "total_chunk_bytes": 20}
     kinds = [
         ("broker_started", {}),
-        ("connection_opened", {"cnx_id": "c", "io_thread": 1, "supports_throttle": True}),
+        ("connection_opened", {"cnx_id": "c", "io_thread": 1, "supports_throttle": True,
+                               "reports_pauses": True}),
         ("producer_created", {**topic, "producer_name": "p"}),
         ("policy", {"policy_json": json.dumps(limit)}),
         ("publish", {**topic, "entry_bytes": 10, "num_messages": 5}),

@@ -98,7 +98,7 @@ def operators(
 
 
 def _shadow(job: Declaration, params: Mapping[str, Any], name: str, own: ShadowLog) -> Shadow:
-    core = job.core(params, texts(own.log.first))
+    core = job.core({**params, **job.what_if}, texts(own.log.first))
     core.follow(own.log.versions)
     return Shadow((name, own.batch), core)
 

@@ -7,7 +7,7 @@ compiled code, and its parameters import pydantic, which no Python worker needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,9 @@ class Declaration:
     """Version of its states; a release reads one version."""
     polled: bool = False
     """Whether it reads the records of polled feeds, which have no monotonic clock."""
+    what_if: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of a replay or shadow under other policies: what was observed under the live ones
+    does not hold for them."""
     payloads: str | None = None
     """Parameter that lets payloads of chunks travel to the core; None = they never do."""
 

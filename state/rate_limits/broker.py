@@ -18,7 +18,8 @@ from state.rate_limits.connection import restart, stop_counting
 from state.rate_limits.layout import NEVER, NULL, Array, Feed, Int, Out, World
 from state.rate_limits.limiter import change_limits, forget, use
 from state.rate_limits.limits import GROUPING, Limits, is_exempt, limits_of
-from state.rate_limits.tracker import regroup, settle_all
+from state.rate_limits.observed import ignore_reports
+from state.rate_limits.tracker import corrects, regroup, settle_all
 from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
 
 UNKNOWN = -2
@@ -336,6 +337,16 @@ class Broker(Key):
             > len(self.world.timers)
         ):
             self.world, self.out = grow(self.world, self.out)
+
+    def follow_reports(self) -> None:
+        """Leave the reports of the feed where the parameters ignore them."""
+        if corrects(self.world) or not self.world.cnxs["observed"].any():
+            return
+        self._reserve()
+        k = self.key
+        ignore_reports(
+            self.world, self.out, int(k["last_ns"]), int(k["last_wall_ms"]), int(k["last_feed"])
+        )
 
     # -- policies ----------------------------------------------------------------------------
 

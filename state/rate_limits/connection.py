@@ -250,7 +250,7 @@ def resume_thread(
 
 
 @compiled
-def _peek(w: World, bucket: int, now: int) -> Int:
+def peek(w: World, bucket: int, now: int) -> Int:
     """The balance of a bucket without touching it; 0 without the bucket."""
     b = w.buckets[bucket]
     if b["rate"] <= 0:
@@ -268,7 +268,7 @@ def _leave_queues(
         limiter, following = w.waiting[place]["limiter"], w.waiting[place]["after"]
         unmark_place(
             w, o, now, settle_ns, wall, feed, limiter, place, ahead_of(w, limiter, place), rule,
-            _peek(w, 2 * limiter, settle_ns), _peek(w, 2 * limiter + 1, settle_ns),
+            peek(w, 2 * limiter, settle_ns), peek(w, 2 * limiter + 1, settle_ns),
         )
         place = following
 

@@ -30,6 +30,7 @@ DECLARATION = Declaration(
     ),
     columns=COLUMNS,
     outputs=OUTPUTS,
+    what_if={"observed_pauses": "ignore"},
     core_class="state.rate_limits.operator:RateLimits",
     parameters_class="state.rate_limits.parameters:RateLimitsParameters",
 )

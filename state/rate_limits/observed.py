@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at, read_for_pause
-from state.rate_limits.connection import unmark_flag
+from state.rate_limits.connection import peek, unmark_flag
 from state.rate_limits.layout import (
     BROKER,
     BROKER_LIMITER,
@@ -39,8 +39,8 @@ from state.rate_limits.layout import (
     World,
     compiled,
 )
-from state.rate_limits.limiter import ahead_of, lift, queue_up, unmark_place
-from state.rate_limits.timers import schedule_look
+from state.rate_limits.limiter import ahead_of, describe, lift, queue_up, unmark_place
+from state.rate_limits.timers import schedule, schedule_look
 from state.rate_limits.tracker import (
     blame,
     counts,
@@ -63,6 +63,33 @@ def observe(w: World, c: int) -> None:
     if cnx["observed"] == 0:
         cnx["observed"], cnx["stopped"] = 1, cnx["paused"]
         cnx["seen_paused_ns"], cnx["seen_resumed_ns"] = NEVER, NEVER
+
+
+@compiled
+def ignore_reports(w: World, o: Out, now: int, wall: int, feed: int) -> None:
+    """Continue with the model alone after reports have corrected it, as a shadow does that begins
+    with the live state: marks hold the reads again, and release tasks end them.
+    """
+    for c in range(len(w.cnxs)):
+        cnx = w.cnxs[c]
+        if cnx["observed"] == 0:
+            continue
+        if cnx["states"][UNKNOWN] > 0:
+            unmark_flag(w, o, now, now, wall, feed, c, UNKNOWN, NOT_OBSERVED)
+        joins = cnx["stopped"] == 0
+        cnx["observed"], cnx["stopped"], cnx["look"], cnx["seen_paused_ns"] = 0, 0, NULL, NEVER
+        for kind in range(CAUSES):
+            if joins and cnx["states"][kind] > 0 and not counts(kind, w.key[0]["shared"]):
+                start_blocking(w, c, now, kind, flag_owner(w, c, kind), cnx["mark_topic"][kind])
+        place = cnx["first_mark"]
+        while place >= 0:
+            e = w.waiting[place]
+            if joins and counts(e["type"], w.key[0]["shared"]):
+                start_blocking(w, c, now, e["type"], e["limiter"], e["trigger"])
+            place = e["after"]
+    for limiter in range(len(w.limiters)):
+        if w.limiters[limiter]["waiting"] > 0 and w.limiters[limiter]["tasks"] == 0:
+            schedule(w, limiter, now)
 
 
 @compiled
@@ -149,11 +176,14 @@ def _join(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> bool:
             _count(w, c, kind, owner, 1)
         if fresh:
             topic = w.producers[producer]["topic"] if producer >= 0 else NOBODY
-            write_row(
+            row = write_row(
                 w, o, now, wall, feed, c, producer, topic, PAUSE, kind,
                 TYPE_CHANGED if found else STATE_CHANGED, MARK_OBSERVED, owner, trigger, NULL,
                 NO_EXCHANGE,
             )
+            if kind == TOPIC or kind == RESOURCE_GROUP or kind == BROKER:
+                msgs, size = peek(w, 2 * owner, now), peek(w, 2 * owner + 1, now)
+                describe(w, o, row, owner, msgs, size, now)
         found = True
     return found
 

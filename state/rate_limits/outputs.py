@@ -42,7 +42,7 @@ def _throttle_events() -> Output:
                     "owner of the limit: topic, group, broker, connection or thread number"),
         TableColumn("collateral_topics", TEXTS,
                     "other topics with a producer on the paused connection, sorted"),
-        TableColumn("balance_msgs", LONG, "balance of its message bucket (tokens)"),
+        TableColumn("balance_msgs", LONG, "balance of the limiter's message bucket (tokens)"),
         TableColumn("balance_bytes", LONG, "balance of its byte bucket (tokens)"),
         TableColumn("pause_pip_ms", LONG, "pause that PIP-385 would announce (ms); 0 = unknown"),
         TableColumn("pause_model_ns", LONG, "pause that the buckets require at this row (ns)"),

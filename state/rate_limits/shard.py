@@ -50,8 +50,9 @@ class Brokers(Shard[Broker]):
         return Broker(store.unpack(parts), self.names, documents, self._receipt_wait_ms)
 
     def prepare(self, b: Broker) -> None:
-        """The time to wait for a receipt."""
+        """The time to wait for a receipt, and whether reported pauses count."""
         b.set_receipt_wait()
+        b.follow_reports()
 
     def pack(self, world: World) -> dict[str, Array]:
         """The arrays to store of a world."""

@@ -409,6 +409,7 @@ def test_switches_are_the_version_parameters_in_force() -> None:
         "throttle_tracker": "per_type", "limit_change": "immediate", "protocol": "none",
         "receipt_model": "none", "broker_reason": "inform", "pause_rule": "pip",
         "repeat_throttle": "replace", "timeout_rule": "active",
+        "observed_pauses": "correct",
     }
 
 

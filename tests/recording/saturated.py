@@ -20,9 +20,12 @@ from typing import Any
 from tests.recording.limits import rate
 from tests.recording.scene import Scene, name_of
 from tests.servers import pulsar_plugin
-from tests.servers.pulsar import VERSION, Pulsar
+from tests.servers.process import free_ports
+from tests.servers.pulsar import VERSION, Pulsar, samples
 from tests.servers.pulsar_plugin import until
 
+COUNTED = "pulsar_broker_topic_publish_rate_limit_count_total"
+"""The stats of a topic begin anew at each reading of the rates; this counter does not."""
 OUT = Path(__file__).resolve().parents[1] / "data" / "recordings" / "saturated"
 KINDS = frozenset({
     "broker_started", "connection_opened", "connection_closed", "producer_created",
@@ -115,17 +118,23 @@ def main() -> int:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        broker = Pulsar(folder / "broker")
+        (port,) = free_ports(1)
+        broker = Pulsar(folder / "broker", jvm=[
+            "-Dotel.sdk.disabled=false", "-Dotel.metrics.exporter=prometheus",
+            "-Dotel.exporter.prometheus.host=127.0.0.1", f"-Dotel.exporter.prometheus.port={port}",
+        ])
         pulsar_plugin.start(
-            broker, folder / "records", resourceUsageTransportPublishIntervalInSecs="600",
-            statsUpdateFrequencyInSecs="86400")  # the broker counts anew at each update
+            broker, folder / "records", resourceUsageTransportPublishIntervalInSecs="600")
         try:
-            scene = Scene(broker, "")
+            scene = Scene(broker, f"http://127.0.0.1:{port}/metrics")
             prepare(scene)
             play(scene, asked.seconds)
+            counted = samples(scene.telemetry)
             limited = {
                 topic: {
-                    "limited_times": scene.stats(topic)["publishRateLimitedTimes"],
+                    "limited_times": int(sum(
+                        value for (name, labels), value in counted.items()
+                        if name == COUNTED and ("pulsar_topic", topic) in labels)),
                     "messages": scene.stats(topic)["msgInCounter"],
                 }
                 for topic in (HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP)

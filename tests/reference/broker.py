@@ -380,7 +380,13 @@ class Broker:
             if (mark.kind, mark.limiter_name) not in done:
                 done.add((mark.kind, mark.limiter_name))
                 change = "ConnectionStateChanged" if mark is first else "TypeStateChanged"
-                self._event(cnx, mark, "pause", change, "mark_observed", ns, wall, feed)
+                limiter = next((
+                    x for x in self._limiters.values()
+                    if (x.kind, x.name) == (mark.kind, mark.limiter_name)), None)
+                balances, pause = limiter.peek(ns) if limiter is not None else (NONE, None)
+                self._event(
+                    cnx, mark, "pause", change, "mark_observed", ns, wall, feed, limiter=limiter,
+                    balances=balances, pause=pause)
 
     def _usage_of_mark(self, cnx: Connection, mark: Mark) -> Usage:
         name: Name | None = cnx.thread if mark.kind == BUFFER else mark.limiter_name

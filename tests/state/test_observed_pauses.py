@@ -1,4 +1,4 @@
-"""Reported pauses correct those of the model: worked out by hand, for the core and the reference."""
+"""Reported pauses correct those of the model: by hand, for the core and the reference."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_producers_of_other_connections_stay_with_the_timer(runner: str) -> None
         paused(2 * MS), resumed(300 * MS)], TEN)
     assert events(rows, "cnx_id", "action", "rule", "waiting") == [
         (0, "c1", "mark", "bucket_empty", 1), (1, "c2", "mark", "bucket_empty", 2),
-        (2, "c1", "pause", "mark_observed", None),
+        (2, "c1", "pause", "mark_observed", 2),
         (300, "c1", "unmark", "observed_resume", 1), (1100, "c2", "unmark", "released", 0)]
 
 

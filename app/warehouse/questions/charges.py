@@ -32,7 +32,8 @@ _BLAME = f"""
   SELECT cluster, broker, cnx_id, pause_no, publisher AS culprit, reason,
     unnest(list_append(collateral_topics, topic)) AS victim
   FROM numbered
-  WHERE pause_no > 0 AND action = 'mark' AND transition <> 'Dropped' AND limiter = 'topic'
+  WHERE pause_no > 0 AND reads_paused AND action IN ('mark', 'pause')
+    AND transition <> 'Dropped' AND limiter = 'topic'
 ), pairs AS (
   SELECT cluster, broker, cnx_id, pause_no, culprit, victim, min(reason) AS reason
   FROM marks WHERE victim <> culprit GROUP BY ALL
@@ -76,7 +77,8 @@ _BLAME = f"""
     {_NAME.format(topic="t.topic")} AS victim
   FROM (
     SELECT cluster, broker, cnx_id, pause_no, unnest(list_append(collateral_topics, topic)) AS topic
-    FROM numbered WHERE pause_no > 0 AND action = 'mark' AND transition <> 'Dropped'
+    FROM numbered WHERE pause_no > 0 AND reads_paused AND action IN ('mark', 'pause')
+    AND transition <> 'Dropped'
   ) AS t
 ), suffered AS (
   SELECT s.cluster, s.victim, sum(p.paused_ns) AS paused_ns

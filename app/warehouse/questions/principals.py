@@ -117,7 +117,7 @@ _BLAME = f"""
     greatest(least(t.begun_ns, t.ts_mono_ns) - {_SECOND_NS}::HUGEINT,
       t.ts_mono_ns - {_LONGEST_NS}::HUGEINT) AS from_ns
   FROM throttling AS t JOIN paused AS p USING (cluster, broker, cnx_id, pause_no)
-  WHERE t.action = 'mark' AND t.transition <> 'Dropped'
+  WHERE t.reads_paused AND t.action IN ('mark', 'pause') AND t.transition <> 'Dropped'
     AND (t.ts_wall_ms IS NULL OR t.ts_wall_ms < $until)
 ), published AS MATERIALIZED (
   SELECT w.cluster, w.broker, w.run, w.topic, w.cnx_id, w.ts_mono_ns, w.messages, w.bytes,

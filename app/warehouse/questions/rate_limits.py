@@ -86,7 +86,8 @@ _NOISY_NEIGHBOURS = f"""
   SELECT DISTINCT cluster, broker, cnx_id, pause_no, publisher AS culprit, victim
   FROM (
     SELECT *, unnest(list_append(collateral_topics, topic)) AS victim FROM numbered
-    WHERE pause_no > 0 AND action = 'mark' AND transition <> 'Dropped' AND limiter = 'topic'
+    WHERE pause_no > 0 AND reads_paused AND action IN ('mark', 'pause')
+    AND transition <> 'Dropped' AND limiter = 'topic'
   ) WHERE victim <> publisher
 )
 SELECT b.cluster, b.culprit, b.victim, count(*) AS pauses,

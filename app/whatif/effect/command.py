@@ -23,6 +23,7 @@ from app.warehouse.relations import Warehouse
 from app.warehouse.small_files import local_path
 from app.whatif.effect import words
 from app.whatif.effect.compare import Effects, compared
+from app.whatif.effect.happened import differences
 from app.whatif.replay.archive import FIRST_MS, LAST_MS, WHOLE, Span
 from app.whatif.replay.asked import Asked, replaced_by
 from app.whatif.replay.choice import EVERYTHING, Choice
@@ -107,10 +108,15 @@ def effect(before: Side, after: Side, changes: Sequence[Change], wanted: Wanted)
             for side, one in ((before, first), (after, second)):
                 print(f"{side.name}: {side.given}", flush=True)
                 one.run(say_begin=False)  # the answer says it once
-        warehouses = (Warehouse.of(one.out.settings) for one in (first, second))
+        warehouses = [Warehouse.of(one.out.settings) for one in (first, second)]
         found = compared(*warehouses, wanted.rows, before.settings.stats_window_ms)
-    _answer(words.About(str(before.given), str(after.given), wanted.span, _jobs(before, wanted),
-                        first.begins, changes), found, wanted)
+        jobs = _jobs(before, wanted)
+        unlike = differences(
+            before.settings, _choice(before, wanted), wanted.span, warehouses[0],
+            "rate_limits" in jobs,
+        )
+    _answer(words.About(str(before.given), str(after.given), wanted.span, jobs, first.begins,
+                        changes, unlike), found, wanted)
     return 0
 
 
@@ -140,14 +146,26 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield folder
 
 
+def _choice(side: Side, wanted: Wanted) -> Choice:
+    return replace(wanted.choice, replaced=replaced_by(side.settings))
+
+
+def _what_if(settings: Settings, jobs: Sequence[str]) -> Settings:
+    """The settings of a replay under other policies."""
+    return settings.model_copy(update={
+        job: getattr(settings, job).model_copy(update=dict(DECLARED[job].what_if))
+        for job in jobs if DECLARED[job].what_if
+    })
+
+
 def _replay(side: Side, wanted: Wanted, folder: Path, archive_version: int | None = None) -> Replay:
-    choice = replace(wanted.choice, replaced=replaced_by(side.settings))
+    jobs = _jobs(side, wanted)
     asked = Asked(
-        str(folder / side.name), _jobs(side, wanted), wanted.span, wanted.warm_up_ms, choice,
+        str(folder / side.name), jobs, wanted.span, wanted.warm_up_ms, _choice(side, wanted),
         saved=wanted.saved, records=wanted.records, changed=True, throughout=True,
         command="policy diff", option="--keep",
     )
-    return Replay(side.settings, asked, archive_version)
+    return Replay(_what_if(side.settings, jobs), asked, archive_version)
 
 
 def _answer(about: words.About, found: Effects, wanted: Wanted) -> None:

@@ -162,5 +162,6 @@ def _caches(found: Effects) -> Section:
 
 def _begin(about: About) -> Section:
     sentences = ["Both sets of policies hold from the beginning of their replay. Windows that were "
-                 "open at the end of the range are left out.", *(s.strip() for s in about.begins)]
+                 "open at the end of the range are left out.", *(s.strip() for s in about.begins),
+                 *about.unlike]
     return Section("begin", "Begin and end of the replays", sentences)

@@ -42,6 +42,8 @@ class About:
     """For each job, the rows that a longer past could change, in words."""
     changes: Sequence[Change]
     """The limits that differ."""
+    unlike: Sequence[str] = ()
+    """How the side before differs from what happened."""
 
 
 def named(name: str, row: Row) -> dict[str, Any]:
@@ -58,6 +60,7 @@ def plain(about: About, found: Effects) -> dict[str, Any]:
         "to_ms": None if about.span.end_ms == LAST_MS else about.span.end_ms,
         "jobs": list(about.jobs), "begins": list(about.begins),
         "limits": [change.plain() for change in about.changes], "same": found.same,
+        "unlike_what_happened": list(about.unlike),
         "total": _measures(found.total), "changed": found.changed,
         **{name: [{**named(name, row), **_measures(row)} for row in getattr(found, name)]
            for name in LISTS},
@@ -84,7 +87,7 @@ def changed_in(rows: Sequence[Row]) -> list[Measure]:
 def print_all(about: About, found: Effects) -> None:
     """Print what differs."""
     print(printable(f"{about.after} in place of {about.before}, {about.span.described()}"))
-    for line in about.begins:
+    for line in (*about.begins, *about.unlike):
         print(line)
     if found.same:
         print("\nnothing differs")

@@ -58,14 +58,16 @@ class Choice:
         column = batch.column("policy_json")
         if column.null_count == len(column):
             return batch
-        patterns = dict.fromkeys(source for source in self.replaced if source[0] in SCOPES)
-        gone = []
-        for text in column.to_pylist():
-            key = None if text is None else policy_key(json.loads(text))
-            gone.append(
-                key is not None and (key in self.replaced or any(matching(patterns, *key)))
-            )
+        gone = [
+            text is not None and self.replaces(policy_key(json.loads(text)))
+            for text in column.to_pylist()
+        ]
         return batch.filter(pc.invert(pa.array(gone)))
+
+    def replaces(self, source: Source) -> bool:
+        """Whether archived documents of this scope and name are left out."""
+        patterns = dict.fromkeys(one for one in self.replaced if one[0] in SCOPES)
+        return source in self.replaced or any(matching(patterns, *source))
 
 
 EVERYTHING = Choice()

@@ -1,0 +1,83 @@
+"""How the first side of a comparison differs from what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from app.terminal.counts import counted
+from app.warehouse.last_policies import last_policies
+from app.warehouse.relations import Warehouse, connect
+from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
+from app.whatif.replay.choice import Choice, policy_key
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+NAMED = 5
+"""Overridden documents that a sentence names."""
+_PAUSES = """
+SELECT count(*), coalesce(sum(CAST(end_ns AS HUGEINT) - start_ns), 0) / 1e9
+FROM throttle_intervals WHERE start_ms >= $from_ms AND start_ms < $to_ms
+"""
+_REPORTED = """
+SELECT coalesce(sum(observed_pauses), 0) FROM limiter_stats
+WHERE window_start_ms >= $from_ms AND window_start_ms < $to_ms
+"""
+
+
+def differences(
+    settings: Settings, choice: Choice, span: Span, model: Warehouse, rate_limits: bool
+) -> list[str]:
+    """Sentences on what the replay under the first policies has otherwise than the live run.
+
+    `settings` are those of that replay, `choice` its records, and `model` its tables.
+    """
+    found = list(_overridden(settings, choice, span))
+    if rate_limits and not choice.filters:
+        found += _unreported(Warehouse.of(settings), model, span)
+    return found
+
+
+def _overridden(settings: Settings, choice: Choice, span: Span) -> Iterator[str]:
+    """The documents of the stream that the policy files replace by others."""
+    files = {policy_key(d): d["limits"] for d in settings.policy_dicts()}
+    end_ms = None if span.end_ms == LAST_MS else span.end_ms
+    names = sorted({
+        f"{scope} {name}"
+        for every in last_policies(settings, end_ms).values()
+        for (scope, name), last in every.items()
+        if choice.replaces((scope, name))
+        and files.get((scope, name)) != last.document["limits"]
+    })
+    if names:
+        yield (
+            f"The policy files override {counted(len(names), 'document')} of the stream "
+            f"({_listed(names)}): the side before is not what happened to them."
+        )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _unreported(live: Warehouse, model: Warehouse, span: Span) -> Iterable[str]:
+    """The pauses that the feed has reported, and those of the model without the reports."""
+    if live.open("limiter_stats") is None or live.open("throttle_events") is None:
+        return ()
+    values = {"from_ms": max(span.begin_ms, FIRST_MS), "to_ms": span.end_ms}
+    with connect(live, _REPORTED + _PAUSES, values) as connection:
+        (reported,) = connection.execute(_REPORTED, values).fetchall()[0]
+        if not reported:
+            return ()
+        pauses, seconds = connection.execute(_PAUSES, values).fetchall()[0]
+    alone, lasted = 0, 0.0
+    if model.open("throttle_events") is not None:
+        with connect(model, _PAUSES, values) as connection:
+            alone, lasted = connection.execute(_PAUSES, values).fetchall()[0]
+    return (
+        f"Both sides ignore the pauses that the feed reports, since other limits would have had "
+        f"others: {pauses:,} pauses ({seconds:,.1f} s) happened, the side before has {alone:,} "
+        f"({lasted:,.1f} s).",
+    )
