@@ -43,9 +43,6 @@ def compared(recording: Recording, judged: Settings) -> dict[str, Compared]:
 
 LARGE = "c8d2d26be1f7c3a6e8ee2caf43f67d811e1000ebffd5175b78cce315fb7aa9dd"
 DIFFERENT: dict[str, tuple[object, object]] = {
-    # Pauses of milliseconds: one that ends where the next begins is one pause for Weir.
-    **{f"times that publishes of persistent://public/limits/{topic} were limited": (31, 22)
-       for topic in ("limited", "beside", "steady")},
     # The broker checked, and evicted, before the check of Weir that would have.
     "evictions in persistent://public/quotas-evict/size by size": (1, 0),
     # The counter is that of the whole broker, and its own topics are read as well.

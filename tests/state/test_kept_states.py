@@ -230,7 +230,7 @@ VARYING = {"names", "name_lengths", "resting.pages"}
 
 
 ADDED = {
-    "rate_limits": ("waiting.gap_from_mono_ns", "world.key/acted", "world.key/acted_ns"),
+    "rate_limits": (),
     "chunks": (),
     "producer_ids": (),
     "backlog": (),
