@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at, read_for_pause
+from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, balance_at
 from state.rate_limits.connection import peek, unmark_flag
 from state.rate_limits.layout import (
     BROKER,
@@ -39,7 +39,7 @@ from state.rate_limits.layout import (
     World,
     compiled,
 )
-from state.rate_limits.limiter import ahead_of, describe, lift, queue_up, unmark_place
+from state.rate_limits.limiter import ahead_of, describe, lift, queue_up, read_limiter, unmark_place
 from state.rate_limits.timers import schedule, schedule_look
 from state.rate_limits.tracker import (
     blame,
@@ -267,17 +267,15 @@ def _mark_nearest(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> N
     topic_of = w.producers[charged]["topic"] if charged >= 0 else NOBODY
     if bucket >= 0:
         limiter = bucket // 2
-        balances = np.zeros(2, np.int64)
-        for i in range(2):
-            b = w.buckets[2 * limiter + i]
-            if b["rate"] > 0:
-                balances[i] = read_for_pause(b, now, PERIOD_NS, RESOLUTION_NS, k["tokenbucket"])
-                if 2 * limiter + i == bucket:
-                    b["tokens"] -= balances[i]
-                    balances[i] = 0
+        _, msgs, size = read_limiter(w, limiter, now)
+        if bucket == 2 * limiter:
+            w.buckets[bucket]["tokens"] -= msgs
+            msgs = np.int64(0)
+        else:
+            w.buckets[bucket]["tokens"] -= size
+            size = np.int64(0)
         queue_up(
-            w, o, now, wall, feed, limiter, charged, topic_of, OBSERVED_PAUSE, balances[0],
-            balances[1],
+            w, o, now, wall, feed, limiter, charged, topic_of, OBSERVED_PAUSE, msgs, size
         )
         _count(w, c, kind, limiter, 0)
         return

@@ -77,7 +77,7 @@ _BLAME = f"""
 ), queued AS (
   SELECT *, coalesce(lag(waiting) OVER in_order, 0) AS waited FROM (
     SELECT cluster, broker, cnx_id, pause_no, ts_wall_ms, ts_mono_ns, row_no, action, transition,
-      publisher AS topic, coalesce(waiting, 0) AS waiting, reason,
+      publisher AS topic, reads_paused, coalesce(waiting, 0) AS waiting, reason,
       coalesce(balance_msgs <= 0, false) AS by_messages
     FROM numbered WHERE limiter = 'topic' AND action <> 'receipt'
   ) WINDOW in_order AS (
