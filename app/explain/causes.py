@@ -12,6 +12,7 @@ _CAUSES = {
     "broker": "broker {mark.broker} used up its own limit at a publish of {publisher}",
     "connection": "a publish of {publisher} brought connection {mark.cnx_id} to its limit of"
                   " requests in flight",
+    "unknown": "connection {mark.cnx_id} was seen paused, for no limit that is known",
     "io_thread": "a publish of {publisher} brought {thread} above its share of buffered bytes",
 }
 _HOLDS = (

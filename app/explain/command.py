@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 WINDOW_MS = 10_000
+TRIES = 3
+"""Earlier moments that are tried where the newest one has no sentence."""
 ALSO_READ = ("events", "publish_verdicts", "backlog_checks", "coverage_gaps")
 """Tables with further evidence."""
 EVER = 2**62
@@ -65,6 +67,14 @@ def explain(
     policies = Policies(reader, ask.hi_ms + LONGEST_STATISTICS_MS, settings.policy_dicts(),
                         settings.params_hash("rate_limits"))
     result = gather(reader, ask, policies)
+    if not result and at_ms is None:
+        # the newest row is of a kind that needs no sentence: the decisions before it
+        for moment in sorted((m["before_ms"] for m in nearest(reader, ask)
+                              if m["before_ms"] is not None), reverse=True)[:TRIES]:
+            ask = ask.around(moment, window_ms or WINDOW_MS)
+            result = gather(reader, ask, policies)
+            if result:
+                break
     if not result:
         moments = nearest(reader, ask)
         if not moments:

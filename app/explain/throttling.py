@@ -9,6 +9,9 @@ from app.explain.pauses import Pause, Windows, pauses_of, windows_of
 from app.explain.reader import Reader, beside
 from app.explain.sentence import Row, Sentence, compose
 
+MANY = 3
+"""More pauses of a connection than these are summed up, and one of them is explained."""
+CONNECTION = ("cluster", "broker", "cnx_id")
 NAMED = 3
 """The most victims that one sentence names."""
 ENDINGS = {
@@ -17,6 +20,7 @@ ENDINGS = {
     "in_flight_half": "requests in flight have fallen to half of the limit",
     "buffer_half": "buffered bytes have fallen to half of the share",
     "connection_closed": "the connection was closed, which removes its marks",
+    "observed_resume": "the broker was seen to read it again",
     "gap": "then records of {broker} are missing, and how long the pause lasted is not known",
 }
 """Why a pause ended, by rule."""
@@ -27,12 +31,44 @@ def sentences(reader: Reader, ask: Ask, policies: Policies) -> list[Sentence]:
     pauses = pauses_of(reader, ask) if reader.has("throttle_events") else []
     windows = windows_of(reader, pauses)
     result: list[Sentence] = []
+    of_connection: dict[tuple[str, ...], list[Pause]] = {}
+    for pause in pauses:
+        key = tuple(pause.first[name] for name in CONNECTION)
+        of_connection.setdefault(key, []).append(pause)
+    many = [every for every in of_connection.values() if len(every) > MANY]
+    result += [_sums(reader, ask, every[0]) for every in many]
+    summed = [pause for every in many for pause in every[1:]]
+    pauses = [pause for pause in pauses if pause not in summed]
     for number, pause in enumerate(pauses):
         result += _start(reader, policies, windows, pause, (number, 0))
         result += _victims(ask, windows, pause, (number, 1))
         result += _further(pause, (number, 2))
         result.append(_end(reader, pause, (number, 3)))
     return result
+
+
+# The limit that began a pause: a topic's own, or one that topics share.
+_WHOSE = "coalesce(t.culprit_topics[1], t.shared_limits[1], 'a limit that is not known')"
+_SUMS = (
+    "count(*) AS pauses, coalesce(sum(CAST(t.end_ns AS HUGEINT) - t.start_ns), 0)::BIGINT AS paused_ns,"
+    " coalesce(max(t.end_ns - t.start_ns), 0)::BIGINT AS longest_ns,"
+    f" min(t.start_ms) AS first_ms, mode({_WHOSE}) AS whose"
+)
+
+
+def _sums(reader: Reader, ask: Ask, one: Pause) -> Sentence:
+    """All pauses of a connection in the requested time, in one sentence."""
+    own = {name: one.first[name] for name in CONNECTION}
+    where = " AND ".join(f"t.{name} = ${name}" for name in own)
+    found = reader.summary(
+        "throttle_intervals", _SUMS, f"{where} AND t.start_ms >= $lo AND t.start_ms < $hi",
+        {**own, "lo": ask.lo_ms, "hi": ask.hi_ms},
+    )
+    text = "Connection {first.cnx_id} had {sums.pauses:n pause} in this time," \
+        " {sums.paused_ns:ns} in all and {sums.longest_ns:ns} the longest, most often for" \
+        " {sums.whose}; one of them is explained here"
+    first_ms = ask.lo_ms if found["first_ms"] is None else found["first_ms"]
+    return compose(first_ms, one.first["rule"], text + ".", (-1, 0), first=one.first, sums=found)
 
 
 def _start(

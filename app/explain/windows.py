@@ -67,7 +67,7 @@ def _limiter(row: Row) -> str:
         text += " had at most {window.max_level:n request in flight} of" \
             " {window.limit_level:n} allowed"
     elif row["utilisation"] is not None:
-        text += " used {window.utilisation:pct} of its limit"
+        text += f" used at most {{{_peak(row)}:pct}} of its limit within a second"
         lowest = [f"{{window.{name}:n {noun}}}" for name, noun in (
             ("min_balance_msgs", "message"), ("min_balance_bytes", "byte"))
             if row[name] is not None]
@@ -76,6 +76,17 @@ def _limiter(row: Row) -> str:
     else:
         return ""
     return text + (" and acted {window.throttles:n time}" if row["throttles"] else "")
+
+
+def _peak(row: Row) -> str:
+    """The use of a limit by its own window: a full bucket is one second of the rate, so what lacks
+    at the lowest balance has come within a second."""
+    shares = [f"(window.{limit} - window.{least}) / window.{limit}" for limit, least in (
+        ("limit_msgs", "min_balance_msgs"), ("limit_bytes", "min_balance_bytes"))
+        if row[limit] and row[least] is not None]
+    if not shares:
+        return "window.utilisation"
+    return shares[0] if len(shares) == 1 else f"max({', '.join(shares)})"
 
 
 def _chunks(row: Row) -> str:

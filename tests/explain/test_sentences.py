@@ -30,7 +30,7 @@ def test_a_pause_is_described_from_its_cause_to_its_end(decided, capsys):
         ("14:00:00", "bucket_empty", f"Paused with connection c1: {MAIL} although it used"
          " less than 0.1 % of its limit."),
         ("14:00:00", "window", f"In the 60 s from 14:00:00.000 the limiter of {ORDERS} used"
-         " 4.2 % of its limit, with a lowest balance of -150 messages and acted 2 times."),
+         " at most 250 % of its limit within a second, with a lowest balance of -150 messages and acted 2 times."),
         ("14:00:00", "window", f"In the 60 s from 14:00:00.000 {ORDERS} published 251 messages"
          " of 2 bytes in all, 4.2 % of 100 messages per s; its connections were paused 1 time, 1"
          " for its own limit, 0 for limits that it shares and 0 for the limits of other topics; it"
