@@ -48,9 +48,13 @@ def sentences(reader: Reader, ask: Ask, policies: Policies) -> list[Sentence]:
 
 
 # The limit that began a pause: a topic's own, or one that topics share.
-_WHOSE = "coalesce(t.culprit_topics[1], t.shared_limits[1], 'a limit that is not known')"
+_WHOSE = (
+    "coalesce(t.culprit_topics[1], nullif(trim(t.shared_limits[1]), 'unknown'),"
+    " 'a limit that is not known')"
+)
 _SUMS = (
-    "count(*) AS pauses, coalesce(sum(CAST(t.end_ns AS HUGEINT) - t.start_ns), 0)::BIGINT AS paused_ns,"
+    "count(*) AS pauses,"
+    " coalesce(sum(CAST(t.end_ns AS HUGEINT) - t.start_ns), 0)::BIGINT AS paused_ns,"
     " coalesce(max(t.end_ns - t.start_ns), 0)::BIGINT AS longest_ns,"
     f" min(t.start_ms) AS first_ms, mode({_WHOSE}) AS whose"
 )

@@ -90,6 +90,15 @@ TRACES: dict[str, tuple[list[dict[str, Any]], list[str], dict[str, Any], int]] =
                 sequence_id=17)],
         [LIMIT], {"protocol": "pip385", "receipt_model": "observed"}, CLOSED,
     ),
+    "seen": (
+        [*WORKED[:3], record("reads_paused", 201 * MS, seq=8, cnx_id="c1"), WORKED[3],
+         record("reads_resumed", 500 * MS, seq=9, cnx_id="c1"),
+         *(record(kind, (510 + 10 * i + (5 if kind == "reads_resumed" else 0)) * MS,
+                  seq=20 + 2 * i + (kind == "reads_resumed"), cnx_id="c2")
+           for i in range(5) for kind in ("reads_paused", "reads_resumed")),
+         record("connection_opened", 505 * MS, seq=10, cnx_id="c2", io_thread=0)],
+        [LIMIT], {}, CLOSED,
+    ),
     "supported": (
         [opened(True), *WORKED], [LIMIT], {"protocol": "pip385", "receipt_model": "supported"},
         CLOSED,

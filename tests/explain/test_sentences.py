@@ -30,7 +30,8 @@ def test_a_pause_is_described_from_its_cause_to_its_end(decided, capsys):
         ("14:00:00", "bucket_empty", f"Paused with connection c1: {MAIL} although it used"
          " less than 0.1 % of its limit."),
         ("14:00:00", "window", f"In the 60 s from 14:00:00.000 the limiter of {ORDERS} used"
-         " at most 250 % of its limit within a second, with a lowest balance of -150 messages and acted 2 times."),
+         " at most 250 % of its limit within a second, with a lowest balance of -150 messages and"
+         " acted 2 times."),
         ("14:00:00", "window", f"In the 60 s from 14:00:00.000 {ORDERS} published 251 messages"
          " of 2 bytes in all, 4.2 % of 100 messages per s; its connections were paused 1 time, 1"
          " for its own limit, 0 for limits that it shares and 0 for the limits of other topics; it"
@@ -80,6 +81,8 @@ ENDINGS = {
                " requests in flight have fallen to half of the limit."),
     "buffer": ("14:00:00.020", "buffer_half", "Connection c1 is read again after 0.02 s: buffered"
                " bytes have fallen to half of the share."),
+    "seen": ("14:00:00.500", "observed_resume", "Connection c1 is read again after 0.5 s: the"
+             " broker was seen to read it again; the broker itself paused it for 0.299 s."),
     "broker": ("14:00:01.630", "released", "Connection c1 is read again after 1.63 s: the limiter"
                " is back at its target (balance 1 message and 5,000 bytes)."),
 }
@@ -89,6 +92,16 @@ ENDINGS = {
 def test_how_a_pause_ends(cluster, decided, capsys):
     found = texts(capsys, decided, "connection", "c1", *ALL, "--cluster", cluster)
     assert found[-1] == ENDINGS[cluster]
+
+
+def test_many_pauses_of_a_connection_are_summed_up_and_one_is_shown(decided, capsys):
+    found = texts(capsys, decided, "connection", "c2", *ALL, "--cluster", "seen")
+    assert [text for _, _, text in found] == [
+        "Connection c2 had 5 pauses in this time, 0.025 s in all and 0.005 s the longest, most"
+        " often for a limit that is not known; one of them is explained here.",
+        "Connection c2 was seen paused, for no limit that is known. Connection c2 on b1 is paused.",
+        "Connection c2 is read again after 0.005 s: the broker was seen to read it again; the"
+        " broker itself paused it for 0.005 s."]
 
 
 MOST = "{} used most of it, with {} of the {} in that window"
