@@ -55,7 +55,7 @@ def tables(
         "".join(json.dumps(r) + "\n" for r in records()))
     settings = load_settings(None, {
         "warehouse": str(folder / "wh"), "partitions": 2, "alerts": None, "max_future_ms": 2**45,
-        "source": {"format": "files", "path": str(folder / "in")}, "jobs": ["rate_limits"],
+        "source": {"format": "files", "path": str(folder / "in")},
     })
     assert run(settings, available_now=True) == 0
     return stored(settings, ["throttle_events", "topic_throttle_stats", "quarantine"])
