@@ -10,7 +10,7 @@ import pytest
 
 from app.config.settings import load_settings
 from app.stream.run import run
-from tests.warehouse.test_backlog_views import asked, stored
+from tests.warehouse.test_backlog_views import stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,8 +74,3 @@ def test_a_system_topic_has_no_publish_limit(tables: dict[str, list[dict[str, An
              for r in tables["topic_throttle_stats"] if r["cluster"] == "system"]
     assert found == [(12, 0, None)]
     assert tables["quarantine"] == []
-
-
-def test_the_limit_is_the_one_that_queries_name(tables: dict[str, list[dict[str, Any]]]) -> None:
-    rows = asked({name: tables[name] for name in ("topic_throttle_stats",)}, "top-offenders")
-    assert {row["topic"] for row in rows} == {"persistent://acme/zero/t"}
