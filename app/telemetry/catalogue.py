@@ -45,9 +45,10 @@ _RATE_LIMITS = (
     Definition("pulsar_client_producer_throttled_times_total", "counter", (*_TOPIC, "reason"),
                "Pauses announced to clients with protocol=pip385, summed (ms, despite its name;"
                " pulsar.client.producer.throttled_times).", "producer_throttle", True),
-    Definition("weir_send_timeouts_total", "counter", _TOPIC,
-               "Sends that ended with an exception in the client while its producer was throttled"
-               " (protocol=pip385).", "producer_throttle", True),
+    Definition("weir_send_timeouts_total", "counter", (*_TOPIC, "exception"),
+               "Sends that timed out in the client (protocol=pip385), by exception:"
+               " ProducerThrottledException while the producer was throttled, else"
+               " TimeoutException.", "producer_throttle", True),
     Definition("pulsar_broker_throttled_connections", "gauge", _BROKER,
                "Connections whose reads are paused.", "throttle_events"),
     Definition("pulsar_broker_connection_rate_limit_count_total", "counter",

@@ -34,10 +34,11 @@ SELECT coalesce(ts_wall_ms, 0) AS at_ms, cluster, broker, {NAMESPACE}, topic, re
 FROM producer_throttle WHERE request_id IS NOT NULL AND exception IS NULL
 ORDER BY at_ms, cluster, broker, topic, reason
 """
+THROTTLED = "ProducerThrottledException"
 _TIMEOUTS = f"""
-SELECT ts_wall_ms AS at_ms, cluster, broker, {NAMESPACE}, topic, count(*) FROM producer_throttle
-WHERE exception IS NOT NULL AND sequence_id IS NOT NULL
-GROUP BY ALL ORDER BY at_ms NULLS FIRST, cluster, broker, topic
+SELECT ts_wall_ms AS at_ms, cluster, broker, {NAMESPACE}, topic, exception, count(*)
+FROM producer_throttle WHERE exception IS NOT NULL AND sequence_id IS NOT NULL
+GROUP BY ALL ORDER BY at_ms NULLS FIRST, cluster, broker, topic, exception
 """
 # Rows are in the order of `throttle_metrics`, after the one that reports that the connection was
 # paused before them.
@@ -95,11 +96,11 @@ class Throttles(Part):
             key = labels((cluster, broker, namespace, topic, reason))
             self._told.breach(at_ms, key, [pause_ms or 0], (key[0], key[1], "", OTHER, key[4]))
             # A counter that first shows with 1 has no increase: it is there with 0 before.
-            self._timeouts.near(at_ms, key[:4], 0.0)
+            self._timeouts.near(at_ms, (*key[:4], THROTTLED), 0.0)
         self._told.advance(now_ms)
         for at_ms, *names, timeouts in rows(fresh, _TIMEOUTS):
             key = labels(names)
-            self._timeouts.breach(at_ms or 0, key, [timeouts], (key[0], key[1], "", OTHER))
+            self._timeouts.breach(at_ms or 0, key, [timeouts], (key[0], key[1], "", OTHER, key[4]))
         self._timeouts.advance(now_ms)
         self._take_connections(fresh)
 
