@@ -369,9 +369,10 @@ def command(minute, **changes):
 
 
 def test_a_send_that_times_out_fires_for_five_minutes(firing):
-    rule, timeout = "producer-send-timeouts", {"sequence_id": 7, "exception": "TimeoutException"}
-    quiet = [window(0)]
-    assert firing(rule, producer_throttle=[command(0)], topic_throttle_stats=quiet) == []
+    rule, other = "producer-send-timeouts", {"sequence_id": 7, "exception": "TimeoutException"}
+    timeout = {**other, "exception": "ProducerThrottledException"}
+    quiet, without = [window(0)], [command(0), command(0, **other)]
+    assert firing(rule, producer_throttle=without, topic_throttle_stats=quiet) == []
     found = firing(rule, producer_throttle=[command(0, **timeout)], topic_throttle_stats=[])
     assert [(labels, since) for labels, since, _ in found] == [({"topic": TOPIC}, 0)]
     assert found[0][2].endswith("1 in a minute at most; lately of p")
