@@ -84,7 +84,8 @@ class _Loader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
-                raise _problem(f"{key} is given twice", key_node)
+                line = key_node.start_mark.line + 1
+                raise yaml.MarkedYAMLError(problem=f"{key} is given twice, again in line {line}")
             if isinstance(key, str):
                 seen.add(key)
         return super().construct_mapping(node, deep)
@@ -115,8 +116,8 @@ def _shown(node: yaml.Node) -> str:
 def text_of(path: Place) -> str:
     """The text of a file; a UserError if it cannot be read, is no file, or is too large."""
     try:
-        if isinstance(path, Path) and not path.is_file():
-            raise UserError(f"{path}: {'is no file' if path.exists() else 'does not exist'}")
+        if isinstance(path, Path) and path.exists() and not path.is_file():
+            raise UserError(f"{path}: is no file")
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:

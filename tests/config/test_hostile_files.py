@@ -52,7 +52,7 @@ HOSTILE = [
         ("a key that is itself", "&a [1, *a]: 1", r"line 1: the alias \*a is a part of"),
         ("an anchor bomb", BOMB, f"line 5: aliases stand for more than {MOST_COPIES} values"),
         ("a bomb of merges", MERGES, f"line 5: aliases stand for more than {MOST_COPIES} values"),
-        ("a repeated key", "a: 1\na: 2", "line 2: a is given twice"),
+        ("a repeated key", "a: 1\na: 2", "a is given twice, again in line 2"),
         ("a list as a key", "? [a]\n: 1", "line 1: found unhashable key"),
         ("a control character", "a: 1\nb: \x00", r"line 2: the character U\+0000 is not allowed"),
         ("an unknown alias", "a: *b", "line 1: found undefined alias"),
@@ -101,7 +101,7 @@ def test_what_is_no_text_is_refused(tmp_path):
         read_yaml(pipe, dict)
     with pytest.raises(UserError, match="is no file"):
         read_yaml(tmp_path, dict)
-    with pytest.raises(UserError, match="does not exist"):
+    with pytest.raises(UserError, match="cannot be read"):
         read_yaml(tmp_path / "none.yaml", dict)
 
 
