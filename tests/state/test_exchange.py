@@ -21,6 +21,7 @@ A, B = "persistent://t/ns/a", "persistent://t/ns/b-partition-1"
 TOPIC, BROKER = "TopicPublishRate", "BrokerPublishRate"
 IN_FLIGHT = "ConnectionMaxPendingPublishRequestsExceeded"
 PARAMS: dict[str, Any] = {
+    "observed_wait_ms": 1000,
     "idle_state_ms": 3_600_000, "stats_window_ms": 60_000, "extra_outputs": ("publish_verdicts",),
 }
 EXCHANGE = {**PARAMS, "protocol": "pip385"}

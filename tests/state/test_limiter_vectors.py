@@ -96,7 +96,7 @@ class OneLimiter:
             at = self._due()[0] + self._delay_ns
             since = int(self._w.key["rows"][0])
             self.now = at
-            delay = compiled.release(self._w, self._o, at, 0, 0, pop_timer(self._w)[0])
+            delay = compiled.release(self._w, self._o, at, 0, 0, pop_timer(self._w)[1])
             rows = self._rows(since)
             assert all(int(r["ts_mono_ns"]) == at for r in rows)
             expected = RELEASED if self.has_bucket else LIMIT_REMOVED
