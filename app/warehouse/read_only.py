@@ -52,7 +52,7 @@ def only_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in NODES:
             raise UserError(f"{where}: {ALLOWED}")
         name = node.get("function_name")
-        if isinstance(name, str) and kind != "TABLE_FUNCTION" and not is_allowed(name):
+        if isinstance(name, str) and not is_allowed(name) and name.lower() not in TABLE_FUNCTIONS:
             raise UserError(
                 f"{where}: the function {name} is not allowed: SQL computes values from the tables"
                 " and views of the warehouse"

@@ -14,6 +14,7 @@ from app import alerts
 from app.alerts.rule_files import KEYS, SHIPPED, rules_of
 from app.config.alerts import AlertSettings
 from app.config.settings import load_settings
+from app.warehouse.questions import QUESTIONS
 from app.warehouse.relations import QUERIES, STATES, Warehouse, connect
 from app.warehouse.tables import TABLES, VIEWS
 from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
@@ -441,7 +442,9 @@ def test_the_queries_of_a_page_run(name, tmp_warehouse):
     page = (ROOT / RULES[name].runbook).read_text("utf-8")
     queries = [text.replace('\\"', '"')
                for text in re.findall(r' query "\n(.*?)"\n', page, re.DOTALL)]
-    assert queries
+    named = re.findall(r" query ([a-z-]+)$", page, re.MULTILINE)
+    assert queries or named
+    assert {*named} <= {question.name for question in QUESTIONS.values()}
     for sql in queries:
         with connect(Warehouse(tmp_warehouse), sql) as connection:
             connection.execute(sql)

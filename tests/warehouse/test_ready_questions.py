@@ -509,6 +509,18 @@ CASES = {
              "first_batch": "2023-11-14T22:14:01Z", "last_batch": "2023-11-14T22:14:02Z"},
         ],
     ),
+    "expiring-messages": (
+        {"backlog_subscriptions": [
+            cursor("a", 0, None, time_to_expiry_s=90.0, expired_unread=4),
+            cursor("a", 60_000, None, time_to_expiry_s=30.0, expired_unread=3, backlog_entries=7,
+                   age_s=3),
+            cursor("b", 60_000, None, time_to_expiry_s=None, expired_unread=0),
+        ]}, {}, [
+            {**EAST, "topic": TOPIC, "subscription": "a", "time_to_expiry_s": 30.0,
+             "expire_from": "2023-11-14T22:15:30Z", "expired_unread": 7, "backlog_entries": 7,
+             "age_s": 3, "checked": NEXT},
+        ],
+    ),
     "backlog-near-quota": (
         {"backlog_checks": [
             check(TOPIC, 0, limit_bytes=80, size_usage=1.0, exceeded_size=True),
