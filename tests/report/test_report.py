@@ -96,7 +96,7 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
         (USER, 2, 1, [2, 1]), ("bob", 1, 0, [3])]
     assert part(answer, "large-messages", "Outcomes") == [
         {"name": IMAGE.removeprefix("persistent://"), "kind": kind, "value": 1}
-        for kind in ("complete", "waiting for a chunk", "lost")]
+        for kind in ("complete", "waiting", "lost")]
     curves = part(answer, "cache", "Cache curves")
     assert [(c["name"], c["bytes"], c["value"]) for c in curves] == [
         ("belady", 1000, 60.0), ("belady", 2000, 90.0), ("lru", 1000, 40.0), ("lru", 2000, 80.0)]

@@ -192,6 +192,7 @@ def _sentence(cause: Cause) -> str:
         "broker": f"Broker {cause.name} was over its own limit",
         "connection": f"Connection {cause.name} had too many requests in flight",
         "io_thread": f"IO thread {cause.name} of {cause.broker} had too many bytes in its buffers",
+        "unknown": f"Connection {cause.name} was paused by its broker for no known limit",
     }[cause.limiter]
     used = ""
     if cause.most_used_by is not None:
