@@ -87,6 +87,8 @@ def test_every_number_is_what_its_expression_gives(question, answers):
 def test_no_digit_comes_from_elsewhere(question, answers):
     for sentence in answers[question]:
         names = {text for row in sentence["rows"].values() for text in strings(row["values"])}
+        names |= {str(chunk) for row in sentence["rows"].values()
+                  for chunk in row["values"].get("missing_chunks") or ()}
         text = sentence["text"]
         for known in sorted({*names, *(n["shown"] for n in sentence["numbers"])}, key=len)[::-1]:
             if known:

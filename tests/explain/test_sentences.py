@@ -301,7 +301,7 @@ def test_every_way_that_a_chunk_or_a_pause_can_end_is_seen_here(decided, capsys)
     for topic in ("t/ns/scans", "t/ns/large"):
         found = answer(capsys, decided, "topic", topic, *ALL, "--limit", "1000")["sentences"]
         for sentence in found:
-            (row,) = sentence["rows"].values()
+            row = next(iter(sentence["rows"].values()))
             outcomes.add(row["values"].get("outcome", sentence["rule"]))
     assert set(chunks.OUTCOMES) <= outcomes
     for sentence in answer(capsys, decided, "connection", "c1", *ALL, "--limit", "1000")[
