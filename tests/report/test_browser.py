@@ -59,7 +59,7 @@ def test_names_are_shown_as_text_and_nothing_runs(page: Path, browser: Chromium)
         assert name.removeprefix("persistent://") in text
     assert USER in text and "<i>reason</i>" in browser.evaluate("document.body.textContent")
     assert browser.evaluate("document.querySelectorAll('script, img, [onerror]').length") == 0
-    assert browser.evaluate("document.querySelectorAll('section').length") == 11
+    assert browser.evaluate("document.querySelectorAll('section').length") == 12
     # What is stopped by the policy of the page would have been reported.
     assert [name for name, _ in browser.heard()] == ["Network.requestWillBeSent"]
 
