@@ -184,7 +184,8 @@ def _enter(w: World, key: Int, cursor: Int, total: Int) -> bool:
     w.seen_bytes[cursor, last] = c["bytes"]
     w.seen_consumed[cursor, last] = total - c["after"] - c["expired_before"]
     c["checks"] = min(c["checks"] + 1, last + 1)
-    stands = c["before_ledger"] == c["ledger"] and c["before_entry"] == c["entry"]
+    stands = c["checks"] > 1 and c["before_ledger"] == c["ledger"]
+    stands = stands and c["before_entry"] == c["entry"]
     c["before_ledger"], c["before_entry"] = c["ledger"], c["entry"]
     return stands
 

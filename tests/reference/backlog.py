@@ -71,9 +71,7 @@ _LATER = (
     "sequence_id", "entry_bytes", "num_messages", "publish_time_ms", "broker_time_ms",
     "subscription", "consumer", "ack_cumulative", "durable", "mark_delete", "read_pos", "active",
     "ledger_entries", "ledger_bytes", "ledger_close_ms", "policy_json", "acked_ranges",
-    "expired_messages",
-    "ledger_entries", "ledger_bytes", "ledger_close_ms", "policy_json", "log_start", "unread",
-    "group_state",
+    "expired_messages", "log_start", "unread", "group_state",
 )
 
 

@@ -159,7 +159,8 @@ def assert_same(got: Rows, expected: Rows) -> None:
     """Whole rows of all tables; the first difference is shown, not all of them."""
     for table in expected:
         for i, (mine, wanted) in enumerate(zip(got[table], expected[table], strict=False)):
-            assert mine == wanted, (table, i)
+            differing = {k: (mine.get(k), v) for k, v in wanted.items() if mine.get(k) != v}
+            assert mine == wanted, (table, i, differing)
         shorter, longer = sorted((got[table], expected[table]), key=len)
         assert longer[len(shorter):] == [], table
 
@@ -384,7 +385,7 @@ JOBS = {job.name: job for job in (
     Job(
         "backlog", backlog_trace.blob, _judge("backlog", reference_backlog),
         reference_backlog.TABLES, ("cluster", "topic"),
-        _of_own(reference_backlog, lambda r: (r["cluster"], reference_backlog.topic_of(r))),
+        _of_own(reference_backlog, reference_backlog.key_of),
         traces={
             "any": backlog_traces.traces(),
             "long": backlog_traces.traces(most=200, least=100),

@@ -36,6 +36,7 @@ RATES = frozenset({
 })
 BUCKETS = ("topic", "resource_group", "broker")
 """Limiters of rates."""
+PAUSES = ("reads_paused", "reads_resumed")
 IDS, SIZE, TIME = (frozenset({key}) for key in ("producer_ids_rate", "limitSize", "limitTime"))
 Looser = Callable[[float], float]
 
@@ -65,9 +66,11 @@ def loosened(by: Sample, keys: frozenset[str], looser: Looser) -> Sample:
 def both(
     job: str, trace: Any, keys: frozenset[str], looser: Looser, **params: Any
 ) -> tuple[Rows, Rows]:
-    """The rows of a trace, and those under looser limits."""
+    """The rows of a trace, and those under looser limits; neither knows the pauses that a broker
+    reported under the limits that it had."""
     sample = JOBS[job].sample(trace)
-    by = Sample(sample.records, {**sample.params, **params}, sample.policies, sample.until_ms)
+    records = [r for r in sample.records if r["event_type"] not in PAUSES]
+    by = Sample(records, {**sample.params, **params}, sample.policies, sample.until_ms)
     said = Counter((r["ts_wall_ms"], r["seq"]) for r in by.records if r.get("policy_json"))
     assume(all(count == 1 for count in said.values()))  # of one time, their text decides
     samples = by, loosened(by, keys, looser)
