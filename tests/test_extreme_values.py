@@ -30,14 +30,15 @@ NUMBERS = (MOST, LEAST, 0)
 RATES = (math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 0.0)
 OWN = {"alerts": "number"}
 """A column that Weir counts up itself, row by row."""
-WORDS = {"event_date": None, "cluster": "east", "topic": TOPIC}
+WORDS = {"event_date": None, "cluster": "east", "topic": TOPIC, "state": "ahead",
+         "age_state": "known"}
 
 
 def plain_row(table: str) -> dict[str, Any]:
     """A row of a table that the other fixtures leave empty."""
     kinds = {c.name: c.type for c in TABLES[table].columns}
-    return {name: WORDS.get(name, "x") if kind == pa.string() else 1 if kind == pa.int64() else None
-            for name, kind in kinds.items()}
+    return {name: WORDS.get(name, "x") if kind == pa.string() else 1 if kind == pa.int64()
+            else {"x": "y"} if pa.types.is_map(kind) else None for name, kind in kinds.items()}
 
 
 def extremes(table: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -395,7 +395,7 @@ class Broker(Key):
         was = before.topics(names)[2]
         msgs, size, sources = self.limits.topics(names)
         changed = np.array(
-            [source in a or source in b for a, b in zip(was, sources, strict=True)], bool
+            [source in a or source in b or a != b for a, b in zip(was, sources, strict=True)], bool
         )
         bare = changed & (self.world.topics["limiter"] < 0) & ((msgs > 0) | (size > 0))
         self.world.topics["limiter"][bare] = self._new_limiters(

@@ -12,8 +12,16 @@ from app.warehouse.tables import TABLES
 from tests.quality import backlog_rows, chunk_rows, producer_id_rows
 from tests.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
 from tests.warehouse.test_quota_usage import level
-from tests.warehouse.test_ready_questions import UNPREDICTED, broken, limiter, live, predicted
+from tests.warehouse.test_ready_questions import (
+    UNPREDICTED,
+    broken,
+    lag,
+    limiter,
+    live,
+    predicted,
+)
 from tests.warehouse.test_ready_questions import cache as cache_row
+from tests.warehouse.test_ready_questions import lost as lost_row
 from tests.warehouse.test_views import traffic
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -61,8 +69,6 @@ def lost(job: str, blind_s: int) -> dict[str, Any]:
             "blind_until_ms": START_MS + blind_s * 1000}
 
 
-
-@cache
 def compared(minute: int, difference: int, **changes: Any) -> dict[str, Any]:
     """A number of b1 and Weir."""
     return {
@@ -74,6 +80,7 @@ def compared(minute: int, difference: int, **changes: Any) -> dict[str, Any]:
     }
 
 
+@cache
 def _every() -> Rows:
     commands = traffic()
     found: Rows = {
@@ -124,6 +131,11 @@ def _every() -> Rows:
         "shadow_topic_throttle_stats": [
             {**topic_window(0, TOPIC, "collateral", 3), "policy": "next"},
         ],
+        "group_lag": [
+            lag("g", 0, 7, age_state="known", time_usage=0.5, time_to_loss_s=60.0),
+            lag("g", 60_000, 9, age_state="known", time_usage=0.6, time_to_loss_s=50.0),
+        ],
+        "lost_messages": [lost_row("g", 0, 1, 5), lost_row("g", 60_000, 5, 6)],
         "policies": [policies(0, 0), policies(1, 5), policies(None, 9)],
         "reconciliation": [compared(0, 5), compared(1, 0), compared(1, 2), compared(1, 3, bound=3),
                            compared(1, 9, reason="GAP"), compared(0, 1, broker="b2")],
@@ -139,7 +151,8 @@ def _every() -> Rows:
     for rows_of, names in (
         (backlog_rows.rows_of, ("backlog_checks", "backlog_evictions", "backlog_subscriptions",
                                 "producer_refusals")),
-        (chunk_rows.rows_of, ("chunk_messages", "chunk_events", "chunk_state")),
+        (chunk_rows.rows_of, ("chunk_messages", "chunk_events", "chunk_state",
+                              "chunk_topic_stats", "incomplete_messages")),
         (producer_id_rows.rows_of, ("producer_id_stats", "producer_id_decisions")),
     ):
         for name in names:

@@ -26,6 +26,7 @@ from app.errors import UserError
 from app.telemetry.catalogue import METRICS
 from app.telemetry.serve import exporting
 from app.warehouse.manifest import LAYOUT_VERSION
+from app.warehouse.small_files import RECONCILE
 from tests.telemetry.rows import every, fill, topic_window
 from tests.throttle_rows import event, write
 from tests.waiting import wait_for
@@ -37,6 +38,11 @@ ODD = 'persistent://acme/orders/"quoted" \\ back\nline {x="1"} ü 🙂'
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("metrics") / "warehouse")
     fill(folder, every())
+    checks = {"1.0": 3, "+Inf": 4, "count": 4, "sum": 2.5}
+    Path(folder, "_weir").mkdir(exist_ok=True)
+    Path(folder, RECONCILE).write_text(json.dumps({"scrapes": {
+        "b1": [{"cluster": "east", "broker": "b1", "checks": checks}],
+    }}))
     return folder
 
 
