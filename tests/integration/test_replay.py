@@ -48,11 +48,12 @@ def ran(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return config
 
 
-def rows(warehouse: Path, name: str) -> Counter[str]:
-    """The rows of a table as text, each with how often it is there."""
+def rows(warehouse: Path, name: str, *without: str) -> Counter[str]:
+    """The rows of a table as text, each with how often it is there; some columns left out."""
     if not DeltaTable.is_deltatable(str(warehouse / name)):
         return Counter()
     table = DeltaTable(str(warehouse / name)).to_pyarrow_table()
+    table = table.drop_columns([c for c in without if c in table.column_names])
     return Counter(repr(sorted(row.items())) for row in table.to_pylist())
 
 
@@ -199,4 +200,7 @@ def test_a_replay_begins_with_the_states_that_a_run_has_saved(
     assert effects["same"] and effects["total"]["throttles"]["after"]
     assert effects["begins"][0].startswith("begins with the states that a run has saved at ")
     for name in (table.name for job in effects["jobs"] for table in DECLARED[job].tables):
-        assert rows(kept / "before", name) == rows(kept / "after", name) == rows(out, name), name
+        assert rows(kept / "before", name) == rows(kept / "after", name), name
+        # both sides ignore what the broker reported: another value of observed_pauses
+        under = ("switches", "params_hash")
+        assert rows(out, name, *under) == rows(kept / "after", name, *under), name

@@ -56,7 +56,7 @@ VERSIONS: dict[str, dict[str, str]] = {
                   "tokenbucket": "per_tick", "repeat_throttle": "max"},
     "all": {"protocol": "pip385", "receipt_model": "all", "pause_rule": "model",
             "tokenbucket": "wrapping", "throttle_tracker": "shared_counter",
-            "release_condition": "positive"},
+            "release_condition": "positive", "observed_pauses": "ignore"},
 }
 """Sets of version parameters in which every value of every parameter stands."""
 Rows = dict[str, list[str]]
