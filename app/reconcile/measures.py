@@ -23,6 +23,8 @@ class Measure:
     whole: bool = False
     """Of the whole broker; else of each topic."""
     meaning: str = ""
+    least: bool = False
+    """Weir's number is the least that the broker's can be: it has more for reasons of its own."""
 
 
 MEASURES: dict[str, Measure] = {measure.name: measure for measure in (
@@ -41,7 +43,7 @@ MEASURES: dict[str, Measure] = {measure.name: measure for measure in (
     Measure("cache_evicted", "entry_cache", "pulsar_ml_cache_evicted_entries_total", "counter",
             True, "entries that left the cache"),
     Measure("cache_misses", "entry_cache", "pulsar_ml_cache_pendingreads_entries_read_total",
-            "counter", True, "entries read from storage"),
+            "counter", True, "entries read from storage", least=True),
     Measure("cache_hits", "entry_cache", "pulsar_ml_cache_hits_rate", "rate", True,
             "reads that found their entry"),
     Measure("cache_entries", "entry_cache", "pulsar_ml_cache_entries", "gauge", True,
@@ -57,6 +59,7 @@ REASONS = {
     "GAP": "the job was blind in a part of the span (table coverage_gaps)",
     "SAMPLED": "the feed takes a share of the connections",
     "RATE_ONLY": "the broker gives a mean of a time that is not known",
+    "OWN_READS": "the broker read more entries than it delivered: for expiry, ages, compaction",
     "NO_CHECK": "Weir has no check of backlogs around the end of the span",
     "NOT_REACHED": "Weir had not processed the span when it was compared",
 }

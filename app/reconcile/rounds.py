@@ -164,7 +164,8 @@ def compared(
 
     def rows_with(more: dict[str, int]) -> list[Row]:
         rows = rows_of(span, shown(span, takes), side, more)
-        return [row for row in rows if row["compared_job"] in jobs]
+        return [row for row in rows if row["compared_job"] in jobs and (
+            row["topic"] is None or takes(row["topic"]))]
 
     bounds = outside(span, takes)
     rows = rows_with(bounds)

@@ -179,8 +179,11 @@ def _reason(
         return weir.blind[measure.job]
     if one.reason is not None:
         return one.reason
-    off = difference is not None and abs(difference) > bound
-    return "NOT_REACHED" if off and measure.job not in weir.reached else None
+    if difference is None or abs(difference) <= bound:
+        return None
+    if measure.job not in weir.reached:
+        return "NOT_REACHED"
+    return "OWN_READS" if measure.least and difference > 0 else None
 
 
 def differs(row: Row) -> bool:

@@ -207,6 +207,20 @@ def test_a_difference_is_exit_code_1(
     assert reconcile_command(settings) == 1
 
 
+def test_topics_that_are_left_out_are_on_neither_side(
+    server: AdminServer, hasty: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.reconcile.spans import Counted, Weir
+
+    own = "persistent://acme/orders/__change_events"
+    side = Weir({("messages_in", own): Counted(2)}, {}, reached=frozenset({"rate_limits"}))
+    monkeypatch.setattr(rounds, "weir", lambda *_: side)
+    for messages in (100, 100):
+        count(server, messages)
+        found = one_round(hasty)
+    assert found.rows == []
+
+
 @pytest.mark.parametrize(("section", "mistake"), [
     ({}, "reconcile.brokers: field required"),
     ({"brokers": []}, "reconcile.brokers: is empty (allowed: host:port"),

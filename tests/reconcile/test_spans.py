@@ -146,3 +146,13 @@ def test_a_broker_wide_number_may_contain_topics_that_the_feed_leaves_out() -> N
     (row,) = rows_of(minute({}, {}), {key: Shown(12)},
                      Weir({key: Counted(9, 1)}, {}, reached=REACHED), more={"cache_inserted": 2})
     assert (row["difference"], row["bound"], differs(row)) == (3, 3, False)
+
+
+@pytest.mark.parametrize(("own", "reason", "is_apart"), [
+    (10, None, False), (7, "OWN_READS", False), (13, None, True),
+])
+def test_a_broker_reads_entries_for_itself(own: int, reason: str | None, is_apart: bool) -> None:
+    key = ("cache_misses", None)
+    (row,) = rows_of(minute({}, {}), {key: Shown(10)},
+                     Weir({key: Counted(own, 1)}, {}, reached=REACHED))
+    assert (row["reason"], differs(row)) == (reason, is_apart)

@@ -183,7 +183,7 @@ sealed interface Event {
     /** Where a cursor stands. */
     record CursorState(
             String topic, String subscription, String markDelete, String readPosition,
-            boolean active, boolean durable) implements Event {
+            boolean active, boolean durable, Long expired) implements Event {
         @Override
         public String kind() {
             return "cursor_state";
@@ -197,6 +197,7 @@ sealed interface Event {
             line.text("read_pos", readPosition);
             line.flag("active", active);
             line.flag("durable", durable);
+            line.number("expired_messages", expired);
         }
     }
 

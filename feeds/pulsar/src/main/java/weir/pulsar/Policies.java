@@ -30,6 +30,7 @@ import org.apache.pulsar.common.policies.data.PublishRate;
 final class Policies {
 
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final String TTL = "message_ttl_in_seconds";
 
     private final PulsarService pulsar;
     private final EventBuffer buffer;
@@ -95,8 +96,7 @@ final class Policies {
         Map<String, Object> topicQuotas = new TreeMap<>();
         policies.getBackLogQuotaMap().forEach((type, value) -> {
             put(quotas, type, value.getNamespaceValue());
-            put(topicQuotas, type, value.getTopicValue() == null
-                    ? value.getTopicGlobalValue() : value.getTopicValue());
+            put(topicQuotas, type, ofTopic(value));
         });
         if (!quotas.isEmpty()) {
             limits.put("backlog_quota", quotas);
@@ -105,11 +105,20 @@ final class Policies {
             limits.put("resource_group", group.resourceGroupName);
             announce("resource_group", group.resourceGroupName, rates(group));
         }
-        announce("namespace", name.getNamespace(), limits);
+        PolicyHierarchyValue<Integer> ttl = policies.getMessageTTLInSeconds();
+        if (ttl.getNamespaceValue() != null) {
+            limits.put(TTL, ttl.getNamespaceValue());
+        }
+        if (!topic.isSystemTopic()) { // the broker keeps them without limits of their namespace
+            announce("namespace", name.getNamespace(), limits);
+        }
 
         Map<String, Object> topicLimits = rates(ofTopic);
         if (!topicQuotas.isEmpty()) {
             topicLimits.put("backlog_quota", topicQuotas);
+        }
+        if (ofTopic(ttl) != null) {
+            topicLimits.put(TTL, ofTopic(ttl));
         }
         announce("topic", name.getPartitionedTopicName(), topicLimits);
         seen.put(topic.getName(), new Seen(ofNamespace, ofTopic, group));
@@ -120,8 +129,8 @@ final class Policies {
         seen.remove(topic);
     }
 
-    private static PublishRate ofTopic(PolicyHierarchyValue<PublishRate> rate) {
-        return rate.getTopicValue() == null ? rate.getTopicGlobalValue() : rate.getTopicValue();
+    private static <T> T ofTopic(PolicyHierarchyValue<T> value) {
+        return value.getTopicValue() == null ? value.getTopicGlobalValue() : value.getTopicValue();
     }
 
     private ResourceGroup group(TopicName name) {

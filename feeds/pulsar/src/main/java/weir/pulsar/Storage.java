@@ -10,6 +10,7 @@ import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.impl.ManagedLedgerImpl;
 import org.apache.bookkeeper.mledger.proto.ManagedLedgerInfo.LedgerInfo;
+import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 import org.apache.pulsar.broker.service.persistent.PersistentTopic;
 import org.apache.pulsar.common.util.Codec;
 
@@ -40,7 +41,7 @@ final class Storage {
         if (topic.getManagedLedger() instanceof ManagedLedgerImpl ledger) {
             Known known = topics.computeIfAbsent(topic.getName(), name -> new Known());
             lookAtLedgers(topic.getName(), ledger, known);
-            lookAtCursors(topic.getName(), ledger, known);
+            lookAtCursors(topic, ledger, known);
         }
     }
 
@@ -109,13 +110,15 @@ final class Storage {
         return new Event.LedgerState(topic, id, entries, bytes, null);
     }
 
-    private void lookAtCursors(String topic, ManagedLedgerImpl ledger, Known known) {
+    private void lookAtCursors(PersistentTopic of, ManagedLedgerImpl ledger, Known known) {
+        String topic = of.getName();
         Map<String, Event.CursorState> found = new HashMap<>();
         for (ManagedCursor cursor : ledger.getCursors()) {
             String name = Codec.decode(cursor.getName());
             Event.CursorState state = new Event.CursorState(
                     topic, name, text(cursor.getMarkDeletedPosition()),
-                    text(cursor.getReadPosition()), cursor.isActive(), cursor.isDurable());
+                    text(cursor.getReadPosition()), cursor.isActive(), cursor.isDurable(),
+                    expired(of.getSubscription(name)));
             found.put(name, state);
             if (!state.equals(known.cursors.get(name))) {
                 buffer.offer(state);
@@ -125,6 +128,12 @@ final class Storage {
         gone.removeAll(found.keySet());
         delete(topic, Set.of(), gone);
         known.cursors = found;
+    }
+
+    /** How many messages have expired since the topic was loaded; null where nothing expires. */
+    private static Long expired(PersistentSubscription subscription) {
+        return subscription == null || subscription.getExpiryMonitor() == null
+                ? null : subscription.getExpiryMonitor().getTotalMessageExpired();
     }
 
     private static String text(Position position) {
