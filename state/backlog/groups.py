@@ -37,6 +37,8 @@ from state.backlog.pool import remove
 
 LOG = np.int64(0)
 """The one ledger of a partition."""
+WITH_LOG = np.int64(3)
+"""Of a group that has ended: its log was deleted."""
 LONGEST_S = np.int64(10**9)
 MOST_BYTES = np.int64(2**62)
 """A retention above these is none."""
@@ -74,11 +76,14 @@ def log_stated(w: Store, key: Int, end: Int, size: Int, start: Int, now: Int) ->
 
 @compiled
 def log_deleted(w: Store, key: Int) -> None:
-    """The partition is gone, and its groups with it."""
+    """The partition is gone, and its groups with it, even if another log is there at the check."""
     k = w.keys[key]
     delete(w, key, LOG)
     k["log_start"], k["log_gone"] = NULL, 1
     forget_times(w, key)
+    slots = w.spans[SLOTS, key]
+    for i in range(slots[AT], slots[AT] + slots[USED]):
+        w.cursors[w.slots[i, 0]]["ended"] = WITH_LOG
 
 
 @compiled
@@ -210,7 +215,7 @@ def _state_of(w: Store, key: Int, c: Record) -> Int:
     p, k, end = w.settings[0], w.keys[key], _end(w, key)
     if c["ended"] == 2:
         return p["known"]
-    if k["log_gone"] != 0:
+    if k["log_gone"] != 0 or c["ended"] == WITH_LOG:
         return p["gone"]
     if c["ended"] != 0:
         return p["expired"] if end != NULL and _left(w, key, c) > 0 else p["gone"]
@@ -339,6 +344,8 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
         row["key"], row["at_ms"], row["mono_ns"], row["row_no"] = key, now, mono_ns, number
         row["broker"], row["feed"], row["name"] = k["broker"], k["feed"], c["name"]
         row["state"], row["start"], row["end"] = state, k["log_start"], _end(e, key)
+        if c["ended"] == WITH_LOG:
+            row["start"], row["end"] = NULL, NULL
         row["committed"], row["lag"], row["records"], row["bytes"] = NULL, NULL, NULL, NULL
         row["age_state"], row["age_s"], row["oldest_ms"] = NOBODY, NULL, NULL
         row["limit_s"], row["limit_bytes"] = NOBODY, NOBODY

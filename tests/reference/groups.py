@@ -41,6 +41,8 @@ class Group:
     over: bool = False
     """Its state from outside has ended."""
     expired: int | None = None
+    without_log: bool = False
+    """Its log was deleted."""
 
 
 class Partition(base.Topic):
@@ -96,6 +98,8 @@ class Partition(base.Topic):
             self.ledgers.delete(0)
             self._start, self._log_gone = None, True
             self.times.clear()
+            for group in self._groups.values():
+                group.ends, group.over, group.without_log = True, False, True
 
     def _group(self, name: str) -> Group:
         self._unseen.discard("cursors")
@@ -177,7 +181,7 @@ class Partition(base.Topic):
     def _state(self, group: Group) -> str | None:
         if group.over:
             return "known"
-        if self._log_gone:
+        if self._log_gone or group.without_log:
             return "gone"
         if group.ends:
             return "offsets_expired" if self._left(group) else "gone"
@@ -219,7 +223,9 @@ class Partition(base.Topic):
             return
         row: Row = {
             **self._place(group), "pass_ms": self._now, "state": state,
-            "committed": group.committed, "log_start": self._start, "log_end": self._end,
+            "committed": group.committed,
+            "log_start": None if group.without_log else self._start,
+            "log_end": None if group.without_log else self._end,
         }
         row |= dict.fromkeys((
             "lag", "lag_records", "lag_bytes", "age_s", "age_state", "oldest_timestamp_ms",

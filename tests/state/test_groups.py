@@ -160,6 +160,15 @@ def test_what_is_gone_ends() -> None:
             ("g", "gone", None), ("h", "gone", None)
         ]
         assert values(gone["group_states"], "state") == [("gone",), ("gone",)]
+        # The same if the topic is there again before a check.
+        anew = rows([*polls(begin, [*order, {**log(0, 90), "ts_wall_ms": T0 + 1}])], 30_000)
+        assert values(anew["group_lag"], "group", "state", "log_end")[2:] == [
+            ("g", "gone", None), ("h", "gone", None)
+        ]
+        assert values(anew["group_states"], "state", "unread") == [("gone", None), ("gone", None)]
+        back = rows([*polls(begin, [*order, log(0, 90), offset(0, 40)])], 30_000)
+        assert values(back["group_states"], "group", "state") == [("h", "gone")]
+        assert back["lost_messages"] == []
 
 
 def test_a_group_without_an_offset() -> None:
