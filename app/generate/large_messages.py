@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.generate.json_lines import running_number
-from app.generate.large_fleet import BUSY, CROWDED, HANDOVER, LargeFleet
+from app.generate.large_fleet import BUSY, CROWDED, HANDOVER, SHARED, LargeFleet
 from app.generate.large_scripts import (
     ACK_NEXT,
     CLOSED,
@@ -142,6 +142,10 @@ def _draw(
     sub = fleet.topics.first_sub[topic] + turn % fleet.topics.subs[topic]
     if spec.gathered:
         sub[kind == LOST_CHUNK] = fleet.topics.first_sub[topic[kind == LOST_CHUNK]]
+    # A shared subscription that has not got a first chunk gets nothing more: another chunk is lost.
+    headless = (kind == LOST_CHUNK) & (k == 0) & (fleet.subs.type[sub] == SHARED)
+    k[headless] = 1
+    kind[headless & (chunks == 2)] = COMPLETE
     size = _log_uniform(spec.chunk_bytes, n, rng)
     total = size * (chunks - 1) + rng.integers(1, size + 1)
     declared = total.copy()

@@ -25,7 +25,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "client_id": ("client_id",),
     "producer": ("producer_name", "uuid"),
     "consumer": ("consumer",),
-    "subscription": ("subscription", "oldest_subscription"),
+    "subscription": ("subscription", "oldest_subscription", "group"),
     "connection": ("cnx_id", "limiter_name"),
     "topic": ("topic", "culprit_topic", "trigger_topic", "limiter_name", "collateral_topics",
               "entity"),
@@ -35,7 +35,7 @@ VALUES = ("labels",)
 """Columns with values of any kind."""
 DOCUMENTS = ("policy_json",)
 """Columns of JSON whose strings are values of any kind."""
-TEXTS = ("raw", "detail", "exception", "error", "summary", "observed", "author")
+TEXTS = ("raw", "detail", "exception", "error", "summary", "observed", "author", "problem")
 """Columns of text in which any name may occur."""
 _AROUND = {
     "principal": (r"(?:[^:\"]*:)?", ""),

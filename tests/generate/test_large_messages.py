@@ -120,7 +120,7 @@ OUTCOMES = {
     "complete": {"COMPLETE"}, "restarted": {"RESTART_CORRUPTED", "COMPLETE"},
     "resent": {"COMPLETE"}, "never_finished": {"EXPIRED"},
     "repeated": {"DUP_ACKED", "COMPLETE"}, "oversized": {"GIVEN_UP_OVERFLOW", "NO_FIRST_CHUNK"},
-    "undersized": {"COMPLETE"}, "lost_chunk": {"GAP", "NO_FIRST_CHUNK", "SHARED_ORPHAN"},
+    "undersized": {"COMPLETE"}, "lost_chunk": {"GAP", "NO_FIRST_CHUNK"},
     "duplicate": {"DUP_SAME_ID", "COMPLETE"}, "redelivered": {"RESTART_REDELIVERY", "COMPLETE"},
     "redelivered_unacked": {"COMPLETE"}, "redelivered_acked": {"COMPLETE", "ALREADY_ACKED"},
     "consumer_closed": {"RESTART_REDELIVERY", "COMPLETE", "EXPIRED"},

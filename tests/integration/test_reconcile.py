@@ -181,7 +181,8 @@ def pauses(found: Found, events: pa.Table) -> None:
         row = found["publish_limited_times", topic]
         assert (row["broker_value"], row["weir_value"], row["reason"]) == (total, total, None)
     marks = [row["transition"] for row in events.to_pylist()
-             if row["action"] in ("mark", "pause") and TOPIC in (row["topic"], *row["collateral_topics"])]
+             if row["action"] in ("mark", "pause")
+             and TOPIC in (row["topic"], *row["collateral_topics"])]
     assert marks.count("ConnectionStateChanged") <= total <= len(marks)
 
 
