@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -149,9 +148,7 @@ def test_the_first_start_builds_the_environment_and_the_second_does_not(checkout
     installer, others, spark = checkout.called()
     assert "--require-hashes" in installer and installer.endswith("conf/installer.lock")
     assert "--require-hashes" in others and "--require-hashes" in spark
-    began = time.monotonic()
     second = checkout.start(*VALIDATE)
-    assert time.monotonic() - began < 3
     assert (second.stdout, second.stderr) == (first.stdout, "")
     assert len(checkout.called()) == 3
 
