@@ -118,7 +118,7 @@ class Life:
         })
         consumer.subscribe([topic])
         while (message := consumer.poll(20)) is not None and message.error() is None:
-            consumer.commit(message, asynchronous=False)
+            consumer.commit(message=message, asynchronous=False)
         consumer.close()
 
     def delete_below(self, topic: str, offset: int) -> None:

@@ -108,7 +108,7 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
     run = Server([sys.executable, "-m", "app.cli", "run", "--config", str(file)],
                  life.folder / "run.log", patience_s=120)
 
-    def lags() -> dict[tuple[str, str, int], int]:
+    def lags() -> dict[Any, int]:
         """Lags as Weir has them, where a group has an offset."""
         return {key: r["lag"] for key, r in newest(config, "group_lag").items()
                 if r["lag"] is not None and key[1] != "dark"}
