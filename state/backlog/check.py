@@ -187,7 +187,7 @@ def _enter(w: World, key: Int, cursor: Int, total: Int) -> bool:
     stands = c["checks"] > 1 and c["before_ledger"] == c["ledger"]
     stands = stands and c["before_entry"] == c["entry"]
     c["before_ledger"], c["before_entry"] = c["ledger"], c["entry"]
-    return stands
+    return bool(stands)
 
 
 @compiled
