@@ -84,7 +84,8 @@ def _columns() -> tuple[Column, ...]:
         Column("problem", text, "what could not be used of a polled document, and why"),
         Column("log_start", long, "first offset that a Kafka log still has"),
         Column("unread", long,
-               "records at or after a group's offset, counted by a read to the end (Kafka)"),
+               "records at or after a group's offset, counted by a read to the end; 0 where a"
+               " group is no longer followed (Kafka)"),
         Column("group_state", text,
                "no_offset, unknown_group, share_group or empty_id; known = it ends (Kafka)"),
     )

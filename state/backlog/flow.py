@@ -374,7 +374,7 @@ def _take_group(w: World, o: Out, f: Feed, i: Int) -> None:
     """A record of a partition of Kafka, or of a whole group; other kinds mean nothing there."""
     e, kind, key = w.store, f.kind[i], f.key[i]
     if kind == CURSOR_DELETED:
-        groups.ended(e, key, f.name[i])
+        groups.ended(e, key, f.name[i], f.unread[i])
     elif kind == GROUP_STATE:
         groups.stated(e, f, i)
     elif f.ledger[i] != groups.LOG:

@@ -38,7 +38,7 @@ from state.backlog.pool import remove
 LOG = np.int64(0)
 """The one ledger of a partition."""
 WITH_LOG = np.int64(3)
-"""Of a group that has ended: its log was deleted."""
+"""Of a group that has ended: its log was deleted, or it is followed no longer."""
 LONGEST_S = np.int64(10**9)
 MOST_BYTES = np.int64(2**62)
 """A retention above these is none."""
@@ -187,11 +187,12 @@ def stated(w: Store, f: Feed, i: Int) -> None:
 
 
 @compiled
-def ended(w: Store, key: Int, name: Int) -> None:
-    """A group has no offset any more. The next check finds out whether its log is there."""
+def ended(w: Store, key: Int, name: Int, unread: Int) -> None:
+    """A group has no offset any more, or (`unread` 0) is followed no longer. The next check finds
+    out whether its log is there."""
     j = find_cursor(w, key, name)
     if j >= 0 and w.cursors[j]["ended"] == 0:
-        w.cursors[j]["ended"] = 1
+        w.cursors[j]["ended"] = WITH_LOG if unread == 0 else np.int64(1)
 
 
 # -- the check -------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Group:
     """Its state from outside has ended."""
     expired: int | None = None
     without_log: bool = False
-    """Its log was deleted."""
+    """Its log was deleted, or it is followed no longer."""
 
 
 class Partition(base.Topic):
@@ -152,6 +152,7 @@ class Partition(base.Topic):
     def _cursor_deleted(self, record: Record) -> None:
         group = self._groups.get(record["subscription"])
         if group is not None and not group.over:
+            group.without_log |= not group.ends and record.get("unread") == 0
             group.ends = True
 
     def _group_state(self, record: Record) -> None:

@@ -154,6 +154,9 @@ def test_what_is_gone_ends() -> None:
     assert values(expired["group_states"], "group", "state", "unread") == [
         ("g", "offsets_expired", 30), ("h", "gone", None),
     ]
+    # Nobody's offset has expired where a group is no longer followed.
+    left = rows(polls(begin, [{**end, "unread": 0}, log(0, 50, 10)], [log(0, 60, 10)]), 30_000)
+    assert values(left["group_states"], "group", "state", "unread") == [("g", "gone", None)]
     for order in ([topic, end, read], [end, read, topic]):
         gone = rows(polls(begin, order, [log(0, 5, 0)]), 30_000)
         assert values(gone["group_lag"], "group", "state", "log_end")[2:] == [

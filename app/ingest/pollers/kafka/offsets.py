@@ -323,7 +323,7 @@ class _Mapping:
             had = group in known.groups and group not in known.without
             if not self._rules.wants_group(group):
                 if group in known.groups:
-                    self._deletion("cursor_deleted", place, subscription=group)
+                    self._deletion("cursor_deleted", place, subscription=group, unread=0)
             elif group not in committed or (group, place) in self._answers.unanswered:
                 groups += [group] * (group in known.groups)
                 without += [group] * (group in known.without)

@@ -162,8 +162,8 @@ def test_what_is_no_longer_asked_for_is_told_as_gone() -> None:
     before = mapped(answers()).known
     only = replace(RULES, wants_group=lambda name: name == "fast")
     done = mapped(answers(committed={"fast": {P0: 100, P1: 50}}), before, rules=only)
-    assert of_kind(done, "cursor_deleted", "partition", "subscription") == [
-        (0, "slow"), (1, "slow")
+    assert of_kind(done, "cursor_deleted", "partition", "subscription", "unread") == [
+        (0, "slow", 0), (1, "slow", 0)
     ]
     none = replace(RULES, wants_topic=lambda _: False)
     done = mapped(answers(topics={}, logs={}), before, rules=none)
