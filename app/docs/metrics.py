@@ -41,12 +41,13 @@ exporters of JMX write them. Everything else begins with `weir_` and is in base 
 `publishRateLimitedTimes` is a field of the topic stats, not a metric: the view `throttle_metrics`
 has it.
 
-**Not exported:** `pulsar_storage_backlog_quota_check_duration_seconds`, the histogram of how long a
-check of the backlog quotas takes. In a broker a check is a pass over its topics that reads from
-disk; here it is a timer inside a micro-batch and not measured separately;
-`weir_query_phase_seconds_total` has the phases of batches.
-`pulsar_broker_throttled_connections_global_limit` and the dispatch metrics of PIP-406 follow from
-limits that Weir does not evaluate.
+**Passed on:** `pulsar_storage_backlog_quota_check_duration_seconds` is the brokers' own, as
+`reconcile` read it last. In a broker a check is a pass over its topics that reads from disk; in
+Weir it is a timer inside a micro-batch.
+
+**Not exported:** `pulsar_broker_throttled_connections_global_limit` and the dispatch metrics of
+PIP-406, which follow from limits that Weir does not evaluate; `pulsar_ml_cache_pool_*`, the memory
+that slices of the cache hold.
 
 **How many series.** Metrics marked "bounded" have series only for entities that are near a quota,
 breach one or are paused. An entity appears when it uses half of a quota (`share`, 0.5), or when its

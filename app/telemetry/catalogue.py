@@ -41,7 +41,9 @@ _RATE_LIMITS = (
     Definition("pulsar_broker_topic_publish_rate_limit_count_total", "counter",
                (*_TOPIC, "limiter"),
                "The same by the limiter that paused, the attribute that PIP-385 adds"
-               " (pulsar.broker.topic.publish.rate.limit.count).", "topic_throttle_stats", True),
+               " (pulsar.broker.topic.publish.rate.limit.count): connection, io_thread, topic,"
+               " resource_group, broker, or unknown for a pause that only the feed reports.",
+               "topic_throttle_stats", True),
     Definition("pulsar_client_producer_throttled_times_total", "counter", (*_TOPIC, "reason"),
                "Pauses announced to clients with protocol=pip385, summed (ms, despite its name;"
                " pulsar.client.producer.throttled_times).", "producer_throttle", True),
