@@ -143,8 +143,8 @@ class Standing(ABC):
 
     def needed(self, records: Records, meaning: Array, stream_ms: int) -> Array:
         """Shared records that can still matter: those that no later one, behind every key,
-        replaces. A document of the configuration that sets nothing is kept with the last one of its
-        name that set something.
+        replaces. A document that sets nothing is kept with the last one of its name that set
+        something.
         """
         past = records["ts_wall_ms"] < stream_ms
         if not past.any():
@@ -262,8 +262,8 @@ def _needed(
         same &= level[by][1:] == level[by][:-1]
     followed[by[:-1]] = same & past[by[1:]]
     keep = ~followed
-    # one of the stream that sets nothing stands above patterns, later ones among them
-    empty = keep & past & ~standing.sets(meaning) & ~start & (cluster == NONE)
+    empty = keep & past & ~standing.sets(meaning) & ~start
+    # a document of the stream that sets nothing stands above patterns
     if empty.any() and not np.isin(meaning["what"], list(standing.patterns)).any():
         pair = meaning["what"] * np.int64(2**40) + meaning["name"]
         _, group = np.unique(pair, return_inverse=True)

@@ -69,6 +69,12 @@ class Cluster:
 
         until(committed)
 
+    def committed(self, group: str) -> list[TopicPartition]:
+        """The offsets of a group; the broker removes those of a deleted topic by and by."""
+        request = [ConsumerGroupTopicPartitions(self.group(group))]
+        (found,) = self.admin.list_consumer_group_offsets(request).values()
+        return [each for each in found.result(10).topic_partitions if each.offset >= 0]
+
     def settings(self, **keys: Any) -> KafkaGroupsSettings:
         return KafkaGroupsSettings.model_validate({
             "cluster": "east", "broker": "k1", "options": {"bootstrap.servers": self.kafka.servers},
@@ -256,6 +262,7 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     # The topic is deleted and made anew: nothing of the old one stays.
     cluster.admin.delete_topics([cluster.topic])[cluster.topic].result(10)
     until(lambda: cluster.topic not in cluster.admin.list_topics(timeout=10).topics)
+    until(lambda: cluster.committed("fast") == [])
     fifth = records(poller.poll_once(now_ms()))
     assert [r["event_type"] for r in fifth] == [
         "policy", *["ledger_deleted", "cursor_deleted"] * 2, "group_state"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,16 +175,19 @@ def publishes(found: Found) -> None:
 
 
 def pauses(found: Found, events: pa.Table) -> None:
-    """The broker counts each pause for every topic on the connection, and so does Weir: what it may
-    join with the pause before is a mark within that."""
+    """The broker counts each pause for every topic on the connection, and so does Weir; its rows
+    are those pauses."""
     total = sum(PAUSES.values())
     for topic in (*PAUSES, BESIDE, FAN, LATE, KEPT):
         row = found["publish_limited_times", topic]
         assert (row["broker_value"], row["weir_value"], row["reason"]) == (total, total, None)
-    marks = [row["transition"] for row in events.to_pylist()
-             if row["action"] in ("mark", "pause")
-             and TOPIC in (row["topic"], *row["collateral_topics"])]
-    assert marks.count("ConnectionStateChanged") <= total <= len(marks)
+    rows = sorted(events.to_pylist(), key=lambda row: (row["ts_mono_ns"], row["row_no"]))
+    begun: Counter[str] = Counter()
+    paused: dict[str, bool] = {}
+    for row in rows:
+        begun[row["cnx_id"]] += row["reads_paused"] and not paused.get(row["cnx_id"], False)
+        paused[row["cnx_id"]] = row["reads_paused"]
+    assert total in begun.values()
 
 
 def backlogs(found: Found) -> None:

@@ -61,6 +61,10 @@ CASES = {
         ],
     ),
     ("timeout_rule", "seen"): (ASKED, [limit(2)], [*LONG[:1], TIMEOUT]),
+    ("observed_pauses", "ignore"): ({}, [limit(2)], [
+        LONG[0], record("reads_paused", 5 * MS, seq=30, cnx_id="c1"),
+        record("reads_resumed", 700 * MS, seq=31, cnx_id="c1"), LONG[1],
+    ]),
 }
 
 
