@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -167,8 +168,8 @@ def _every() -> Rows:
 
 
 def every() -> Rows:
-    """Rows by table; no two callers share a list."""
-    return {name: list(rows) for name, rows in _every().items()}
+    """Rows by table; no two callers share a row."""
+    return deepcopy(_every())
 
 
 def fill(warehouse: str, *parts: Rows) -> None:
