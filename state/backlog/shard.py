@@ -246,7 +246,7 @@ def more_room(w: World) -> World:
         ledgers=pool(e.ledgers, L.LEDGERS), samples=pool(e.samples, L.SAMPLES),
         slots=pool(e.slots, L.SLOTS), cursors=_grown(e.cursors, cursors),
         range_spans=_grown(e.range_spans, cursors),
-        ranges=_grown(e.ranges, int(e.tops[L.RANGES] + 2 * L.MOST_RANGES)),
+        ranges=_grown(e.ranges, int(e.tops[L.RANGES] + 4 * L.MOST_RANGES + 8)),
         order=_grown(e.order, int(most[L.SLOTS]) + 2),
     )
     return w._replace(
