@@ -125,8 +125,9 @@ class Backlogs(Part):
             f"FROM ({_PREDICTIONS}) {_NEWEST_PREDICTION}"
         ).to_arrow_table())
         self._kept.execute(
-            "CREATE OR REPLACE TABLE predictions AS FROM (SELECT cluster, namespace, topic, pass_ms,"
-            " min(seconds) AS seconds FROM (FROM predictions UNION ALL FROM fresh) GROUP BY ALL)"
+            "CREATE OR REPLACE TABLE predictions AS FROM (SELECT cluster, namespace, topic,"
+            " pass_ms, min(seconds) AS seconds FROM (FROM predictions UNION ALL FROM fresh)"
+            " GROUP BY ALL)"
             + _NEWEST_PREDICTION
         )
         self._kept.unregister("fresh")
