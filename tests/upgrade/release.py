@@ -53,7 +53,7 @@ def settings_of(folder: Path, warehouse: str = WAREHOUSE) -> Settings:
 def unpacked(archive: Path, folder: Path) -> Path:
     """A copy of a release's warehouse; the folder for the input is empty."""
     with tarfile.open(archive) as found:
-        found.extractall(folder, filter="data")
+        found.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     (folder / INPUT).mkdir()
     return folder
 
