@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, Phase, settings
 
 SLOW = bool(os.environ.get("WEIR_SLOW"))
 SHRINK = "WEIR_SHRINK" in os.environ
-LEAST = 9
+LEAST = 12
 
 
 def examples(whole: int) -> int:
     """How many of `whole` random examples are drawn."""
-    return whole if SLOW else min(whole, max(whole // 5, LEAST))
+    return whole if SLOW else min(whole, max(whole // 4, LEAST))
 
 
 def drawn(whole: int) -> settings:

@@ -21,7 +21,6 @@ from app.whatif.effect.compare import compared
 from app.whatif.effect.page import html_of
 from app.whatif.effect.words import About, plain, print_all
 from app.whatif.replay.archive import WHOLE
-from tests.effort import SLOW
 from tests.explain import rows as explained
 from tests.report import warehouse as reported
 from tests.throttle_rows import START_MS, TOPIC, frame, write
@@ -98,9 +97,7 @@ def test_every_64_bit_column_has_its_extremes(warehouse):
             assert not is_drawn or {LEAST, 0, MOST} <= values, (table, column.name)
 
 
-@pytest.mark.parametrize("form", [
-    "--json", pytest.param("--csv", marks=pytest.mark.slow), None,
-])
+@pytest.mark.parametrize("form", ["--json", "--csv", None])
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_every_question_is_answered(warehouse, question, form):
     code, out, err = answer(warehouse, "query", question, *([form] if form else []))
@@ -113,7 +110,7 @@ def test_every_table_and_view_reads_as_it_is(warehouse, name):
     code, out, err = answer(warehouse, "query", f"FROM {name}", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out, parse_constant=pytest.fail)
-    for form in ("--csv", "--as-of=2100-01-01") if SLOW else ():
+    for form in ("--csv", "--as-of=2100-01-01"):
         assert answer(warehouse, "query", f"FROM {name}", form)[::2] == (0, "")
 
 

@@ -39,7 +39,7 @@ from state.backlog.layout import (
     compiled,
 )
 from state.backlog.ledgers import add, delete, entries_after, state, sum_up
-from state.backlog.pool import insert, is_short, lower, remove
+from state.backlog.pool import insert, is_short, lower, remove, room_for
 from state.engine.turns import GAPS, STARTS, comes_late, rank_at, turn_after
 from state.events import KIND_INDEX
 
@@ -243,7 +243,7 @@ def _is_short(w: World, o: Out, key: Int, kind: Int, ranges: Int) -> bool:
         return bool(
             p["cursors"] == len(e.cursors) or p["lost"] == len(o.lost)
             or is_short(e.slots, e.spans[SLOTS, key], e.tops[SLOTS])
-            or (need > 0 and e.tops[L.RANGES] + 4 * need + 8 > len(e.ranges))
+            or (need > 0 and e.tops[L.RANGES] + room_for(need) > len(e.ranges))
         )
     return kind == CREATED and bool(
         p["refusals"] == len(o.refusals)

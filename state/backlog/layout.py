@@ -113,7 +113,7 @@ last of them. `beyond`: acknowledged entries in ranges that are not kept. `back_
 `expired`: messages that expired since the last check (NULL: not known), `expired_before`: up to it,
 `expired_total`: the broker's own count (NULL: none). `state` to `left_unread` are of Kafka groups:
 the state of the last row and the one that a record states (names, -1: none), whether the group has
-ended (2: its state has, 3: its log was deleted), the offset below which nothing more can be lost,
+ended (2: its state has, 3: see `groups.WITH_LOG`), the offset below which nothing more can be lost,
 the records after its offset while the log ends at `unread_end` (NULL: not counted), and the unread
 records of an offset that has expired since the last check. The other fields are of one pass:
 entries and bytes after its mark-delete, and the effects of an eviction.

@@ -65,6 +65,13 @@ def drop(span: Array, count: Int) -> None:
 
 
 @compiled
+def room_for(rows: Int) -> Int:
+    """The most rows of a pool that a new block takes while so many are put into it: it moves each
+    time that it is full."""
+    return 4 * rows + 8
+
+
+@compiled
 def is_short(pool: Array, span: Array, top: Int) -> bool:
     """Whether one more row of a block may not fit into its pool."""
     return bool(

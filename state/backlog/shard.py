@@ -12,6 +12,7 @@ import numpy as np
 from state.backlog import layout as L
 from state.backlog.declaration import COLUMNS, NAME, STATE_VERSION
 from state.backlog.layout import NULL, Array, Store, World
+from state.backlog.pool import room_for
 from state.backlog.sequence import TEXTS
 from state.backlog.shared import MEANING, Timeline
 from state.engine.moving import beside, by_count, by_field
@@ -246,7 +247,7 @@ def more_room(w: World) -> World:
         ledgers=pool(e.ledgers, L.LEDGERS), samples=pool(e.samples, L.SAMPLES),
         slots=pool(e.slots, L.SLOTS), cursors=_grown(e.cursors, cursors),
         range_spans=_grown(e.range_spans, cursors),
-        ranges=_grown(e.ranges, int(e.tops[L.RANGES] + 4 * L.MOST_RANGES + 8)),
+        ranges=_grown(e.ranges, int(e.tops[L.RANGES] + room_for(L.MOST_RANGES))),
         order=_grown(e.order, int(most[L.SLOTS]) + 2),
     )
     return w._replace(

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LONG = {"demo", "topics", "transport", "columnar", "chunks", "producer_ids", "backlog_job",
-        "compile", "commits", "flood_shapes", "plugin", "shadows", "first_hour", "query",
-        "maintenance", "layers", "storage"}
+        "compile", "commits", "flood_shapes", "plugin", "shadows"}
 """Those that share the most code with another, and take longest."""
 NEEDS_A_BROKER = {"freshness", "flood", "flood_shapes", "govern_all", "plugin"}
 """Those are in test_bench_brokers.py."""

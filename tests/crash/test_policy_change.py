@@ -150,7 +150,6 @@ def waited(what: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.slow
 def test_edits_between_runs_and_kills_amid_them(place: Place) -> None:
     place.come(0.4)
     assert run(place.settings, available_now=True) == 0

@@ -72,7 +72,6 @@ def write(file: Path, secure: Pulsar, topic: str, **options: Any) -> None:
     }))
 
 
-@pytest.mark.slow
 def test_a_run_with_a_token_reads_everything_and_writes_the_token_nowhere(
     config: Path, tmp_path: Path, lines: list[bytes]
 ) -> None:

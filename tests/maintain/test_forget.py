@@ -33,7 +33,7 @@ LIVES_ON = "zoe-laptop2"
 NOBODY = {
     "acked_ranges", "acks", "action", "age_state", "before", "first_hole", "group_state",
     "missing_chunks", "set_back_from", "set_back_to", "stalled_at",
-     "alert", "bound_source", "broker", "by_reason", "cause",
+    "alert", "bound_source", "broker", "by_reason", "cause",
     "cluster", "column", "compared_job", "event_type", "expectation", "file", "first_position",
     "from_position", "inputs", "integrity", "job", "last_position", "limit_source_size",
     "limit_source_time", "limited_by_limiter", "limiter", "mark_delete", "marker_ids",

@@ -146,9 +146,8 @@ def test_acknowledgements_behind_a_hole_are_a_rate(tmp_path: Path) -> None:
     assert rows[SUBSCRIPTIONS][-1]["drain_rate"] == 1.0
 
 
-def test_more_ranges_than_are_kept_are_counted(tmp_path: Path) -> None:
-    count = 12_000
-
+@pytest.mark.parametrize("count", [1, 4_999, 5_001, 9_999, 10_000, 10_001, 12_000, 25_000])
+def test_more_ranges_than_are_kept_are_counted(tmp_path: Path, count: int) -> None:
     def many(poll: Any, _: int) -> None:
         internal = poll["internal"]
         internal["ledgers"] = [{"ledgerId": 5, "entries": 0, "size": 0}]

@@ -146,7 +146,7 @@ def test_a_higher_bound_never_has_rejected_more_ids_if_each_counts_once(traces: 
     differ; at no time are they more."""
     seen: Counter[str] = Counter()
 
-    @drawn(125)
+    @drawn(100)
     @given(JOBS[PRODUCER_IDS].traces[traces], st.sampled_from((1.001, 2, 1000)))
     def check(trace: Any, factor: float) -> None:
         rows = both(PRODUCER_IDS, trace, IDS, times(factor), enforcement="strict",
