@@ -211,6 +211,9 @@ def run(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process the available data, then stop.")
     ] = False,
+    drain: Annotated[bool, typer.Option(
+        "--drain", help="With --available-now: decide the newest records, too, as nothing follows."
+    )] = False,
     jobs: Jobs = None,
     warehouse: Warehouse = None,
     log_format: Annotated[
@@ -223,6 +226,8 @@ def run(
     """Run the service: archive the records and run the jobs, until stopped."""
     settings = _settings(config, warehouse, reads=True)
     names = [job.strip() for job in jobs.split(",")] if jobs else None
+    if drain and not available_now:
+        raise UserError("--drain: a run without an end has no last record\nadd --available-now")
     if _preflight():
         from app.stream.assignment import plan
         from app.stream.preflight import refuse
@@ -236,7 +241,7 @@ def run(
     origin = None
     if config is not None:
         origin = Origin(config, lambda: _settings(config, warehouse, reads=True))
-    _found(run_service(settings, available_now, names, log_format, origin))
+    _found(run_service(settings, available_now, names, log_format, origin, drain))
 
 
 @app.command()
@@ -589,6 +594,9 @@ def replay(
     verify: Annotated[bool, typer.Option(
         "--verify", help="Compare with the live tables; exit code 1 if a table differs."
     )] = False,
+    drain: Annotated[bool, typer.Option(
+        "--drain", help="Decide the newest records, too, as run --drain does."
+    )] = False,
 ) -> None:
     """Run the jobs over the archive again, under other policies or parameters."""
     from app.whatif.replay.asked import Asked, jobs_of, replaced_by, settings_of
@@ -600,7 +608,7 @@ def replay(
                     replaced_by(settings) if policy else frozenset())
     warm_up_ms = 0 if warm_up is None else _duration(warm_up, "--warm-up")
     asked = Asked(out, jobs_of(settings, jobs), _span(start, end), warm_up_ms, choice, after, saved,
-                  slice_records, verify, changed=bool(policy or param))
+                  slice_records, verify, bool(policy or param), drain=drain)
     _found(run_replay(settings, asked))
 
 

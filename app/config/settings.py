@@ -243,6 +243,10 @@ class Settings(_WithJobs):
         """Shards of each core for a number of shuffle partitions, as configured or derived."""
         return self.shards or SHARDS_PER_PARTITION * partitions
 
+    def window_end_ms(self, ms: int) -> int:
+        """The end of the window of statistics in which a time lies (ms since the epoch)."""
+        return (ms // self.stats_window_ms + 1) * self.stats_window_ms
+
     def policy_dicts(self) -> list[dict[str, Any]]:
         """The configured policies in the form that jobs take, each scope and name once. Those of
         single names are merged with the patterns that match them; see `app.config.levels`.

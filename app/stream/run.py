@@ -27,7 +27,7 @@ from app.stream.preflight import refuse
 from app.stream.progress import Progress
 from app.stream.saved_states import StateKeeper
 from app.stream.session import build_session, stop_session
-from app.stream.shutdown import Stopping, drain, ended, listening, waits
+from app.stream.shutdown import Stopping, ended, finish, listening, waits
 from app.stream.source_watch import SourceWatch
 from app.telemetry.health import Health
 from app.terminal import log
@@ -56,22 +56,23 @@ query restarts without limit.
 
 def run(
     settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
-    log_format: log.Format = "text", origin: Origin | None = None,
+    log_format: log.Format = "text", origin: Origin | None = None, drain: bool = False,
 ) -> int:
-    """Run archive and govern; with `available_now` until the available data is processed.
+    """Run archive and govern; with `available_now` until the available data is processed, and with
+    `drain` until all of it is decided.
 
     With `jobs` only these jobs run, and the archive only if it is among them. With `origin`
     policies follow their files. Returns 0 when the run ends by itself or is stopped; a failure is
     an exception.
     """
-    work(settings, available_now, jobs, log_format, origin=origin)
+    work(settings, available_now, jobs, log_format, origin=origin, drain=drain)
     return 0
 
 
 def work(
     settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
     log_format: log.Format = "text", *, interactive: bool = False,
-    origin: Origin | None = None,
+    origin: Origin | None = None, drain: bool = False,
 ) -> bool:
     """As `run`; returns whether the run was stopped before its end.
 
@@ -86,14 +87,16 @@ def work(
             )
         # Errors before this line go to the caller without a log line; the log begins here.
         progress = Progress(log_format=log_format)
-        stopped = _with_spark(settings, made, available_now, progress, interactive, origin)
+        stopped = _with_spark(
+            settings, made, available_now, progress, interactive, origin, drain
+        )
     log.end()
     return stopped
 
 
 def _with_spark(
     settings: Settings, made: Plan, available_now: bool, progress: Progress, interactive: bool,
-    origin: Origin | None,
+    origin: Origin | None, drain: bool,
 ) -> bool:
     """Run the queries in a Spark session; returns whether the run was asked to stop."""
     from pyspark import SparkContext
@@ -118,7 +121,7 @@ def _with_spark(
                 progress.say(note)
             settings = manifest.followed(settings)
             Service(
-                spark, settings, made.running, available_now, stopping, progress, origin
+                spark, settings, made.running, available_now, stopping, progress, origin, drain
             ).work()
     finally:
         if ours:
@@ -132,12 +135,15 @@ class Service:
     def __init__(
         self, spark: SparkSession, settings: Settings, queries: Mapping[str, tuple[str, ...]],
         available_now: bool, stopping: Stopping, progress: Progress | None = None,
-        origin: Origin | None = None,
+        origin: Origin | None = None, drain: bool = False,
     ) -> None:
-        """`queries` maps each query to its jobs."""
+        """`queries` maps each query to its jobs. With `drain` they decide at their end what waits
+        for later records.
+        """
         self._spark = spark
         self._settings = settings
         self._endless = not available_now
+        self._to_drain, self._drained = drain, False
         self._ended_here = not self._endless and not sources.ends_itself(settings)
         self._stopping = stopping
         self._progress = progress or Progress()
@@ -231,7 +237,7 @@ class Service:
                 self._policies.look()
                 self._gatherers.commit_due()
                 self._states.look()
-                if not self._tend():
+                if not self._tend() and not self._drains():
                     break
             if self._stopping.asked:
                 self._progress.say("stopping: the running batches are finished first")
@@ -243,7 +249,7 @@ class Service:
             raise
         finally:
             queries = list(self._queries.values())
-            interrupted = drain(queries, self._stopping)
+            interrupted = finish(queries, self._stopping)
             self._gatherers.commit_all()
             for name in interrupted:
                 self._progress.warn(f"{name}: batch interrupted; the next start repeats it")
@@ -255,15 +261,56 @@ class Service:
                 self._states.end()
                 self._sweep()
 
+    def _drains(self) -> bool:
+        """Once, behind the last record: plan for each query of jobs a batch without records whose
+        clock is the end of the window of the stream's last record, and start it. Returns whether
+        there is one.
+        """
+        if not self._to_drain:
+            return False
+        self._to_drain = False
+        self._progress.look(list(self._queries.values()))  # their last batches
+        found = {name: self._drained_ms(name) for name in self._groups if name != ARCHIVE}
+        ends_ms = {name: ms for name, ms in found.items() if ms is not None}
+        for name, end_ms in ends_ms.items():
+            now_ms = time.time_ns() // 1_000_000
+            checkpoints.plan_without_records(self._settings, name, end_ms, now_ms)
+            self.start(name)
+        if ends_ms:
+            self._progress.say(
+                f"end of the input: every record is decided, and clocks move to"
+                f" {instant_of(max(ends_ms.values()))}; records before it that come later are"
+                " TOO_LATE"
+            )
+        self._drained = True
+        return bool(ends_ms)
+
+    def _drained_ms(self, name: str) -> int | None:
+        """Where the clocks of a query are to stand behind its last record (ms); None where they
+        stand there, or where there is no record.
+        """
+        settings, last = self._settings, checkpoints.last_ended(self._settings, name)
+        clock_ms = checkpoints.next_watermark_ms(settings, name, last)
+        newest = [f.latest_event_s for f in self._progress.figures if f.name == name]
+        if any(newest):
+            latest_ms = round(max(s or 0.0 for s in newest) * 1000)
+        elif clock_ms and not checkpoints.drained(settings, name):
+            latest_ms = clock_ms + settings.idle_advance_ms
+        else:
+            return None
+        end_ms = settings.window_end_ms(latest_ms)
+        return end_ms if end_ms > clock_ms else None
+
     def _say_what_waits(self) -> None:
         """Say that the newest records are stored and not decided: clocks follow the records."""
         newest = max((f.latest_event_s or 0.0 for f in self._progress.figures), default=0.0)
-        if newest > 0:
+        if newest > 0 and not self._drained:
             ms = round(newest * 1000)
             self._progress.say(
                 f"end of the input at {instant_of(ms)}: records from"
                 f" {instant_of(ms - self._settings.idle_advance_ms)} on (idle_advance_ms) are"
-                " stored but may not be decided yet; a later record of any topic decides them"
+                " stored but may not be decided yet; a later record of any topic decides them, or"
+                " --drain where none will come"
             )
 
     def _sweep(self) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 POLL_S = 0.02
-DRAIN_S = 60.0
+FINISH_S = 60.0
 """Time for running batches to end; after it they are interrupted and repeated by the next run."""
 
 
@@ -115,13 +115,13 @@ def _listen_in_jvm(spark: SparkSession, handler: _JvmHandler, names: Sequence[st
     return restore
 
 
-def drain(queries: Sequence[StreamingQuery], stopping: Stopping) -> list[str]:
+def finish(queries: Sequence[StreamingQuery], stopping: Stopping) -> list[str]:
     """Stop every query between two batches; returns the names of those whose batch was interrupted.
 
     A repeated batch recognises what its interrupted run has committed, so nothing is lost or
     doubled either way; waiting only saves the work.
     """
-    deadline = time.monotonic() + DRAIN_S
+    deadline = time.monotonic() + FINISH_S
     running = {query: _batch(query) for query in queries if query.isActive}
     interrupted = []
     while running:

@@ -125,6 +125,35 @@ def watermark_ms(settings: Settings, query: str, batch: int) -> int:
     return int(about.get("batchWatermarkMs", 0))
 
 
+def next_watermark_ms(settings: Settings, query: str, batch: int) -> int:
+    """The stream's clock after a batch that has ended (ms since the epoch; 0 for none)."""
+    text = read_text(settings, f"{FOLDER}/{query}/commits/{batch}")
+    lines = text.splitlines() if text else []
+    return int(json.loads(lines[1]).get("nextBatchWatermarkMs", 0)) if len(lines) > 1 else 0
+
+
+def drained(settings: Settings, query: str) -> bool:
+    """Whether the last batch is one of `plan_without_records`: its clock is not what the batch
+    before has left.
+    """
+    last = last_ended(settings, query)
+    return last > 0 and watermark_ms(settings, query, last) != next_watermark_ms(
+        settings, query, last - 1)
+
+
+def plan_without_records(settings: Settings, query: str, watermark_ms: int, now_ms: int) -> None:
+    """Plan one more batch, at the end of the last one in the source and with another clock: the
+    next start of a query whose batches have ended begins with it, as with any that was interrupted.
+    """
+    last, folder = last_ended(settings, query), f"{FOLDER}/{query}/offsets"
+    text = read_text(settings, f"{folder}/{last}")
+    assert text is not None
+    version, about, *sources = text.split("\n")
+    found = {**json.loads(about), "batchWatermarkMs": watermark_ms, "batchTimestampMs": now_ms}
+    text = "\n".join([version, json.dumps(found, separators=(",", ":")), *sources])
+    write_text(settings, f"{folder}/{last + 1}", text)
+
+
 def policies(settings: Settings, query: str) -> dict[str, Any] | None:
     """The policies that a query has judged by, as `app.warehouse.policy_log` keeps them."""
     text = read_text(settings, f"{FOLDER}/{query}/{POLICIES}")

@@ -42,9 +42,10 @@ def prepared(folder: Path, **more: object) -> Path:
 
 @pytest.fixture(scope="module")
 def ran(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The configuration of a run of all jobs over the demo's trace, in several batches."""
+    """The configuration of a run of all jobs over the demo's trace, in several batches, to the
+    window of its last record."""
     config = prepared(tmp_path_factory.mktemp("replay"))
-    assert run(load_settings(config), available_now=True) == 0
+    assert run(load_settings(config), available_now=True, drain=True) == 0
     return config
 
 
@@ -80,17 +81,38 @@ def test_under_the_live_policy_the_rows_are_those_of_the_run(
     assert "TOO_LATE" in late.column(0).to_pylist()  # what the run refused is left out
     out = tmp_path / "out"
     asked = ["replay", "--config", str(ran), "--out", str(out), "--slice", "3000", "--verify"]
-    assert main(asked) == 0
+    assert main([*asked, "--drain"]) == 0
     assert "tables are those of the live run over the whole archive" in capsys.readouterr().out
     assert_same(live, out)
     assert sum(map(len, (rows(live, name) for name in tables()))) > 5000
+
+
+def test_what_waits_for_later_records_is_decided_by_a_run_that_drains(
+    ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live = ran.parent / "warehouse"
+    events = DeltaTable(str(live / "events")).to_pyarrow_table(
+        columns=["ts_wall_ms"], filters=[("event_type", "=", "publish")])
+    latest_ms = max(events.column(0).to_pylist())
+    window_ms = load_settings(ran).stats_window_ms
+    stats = DeltaTable(str(live / "limiter_stats")).to_pyarrow_table(columns=["window_start_ms"])
+    assert max(stats.column(0).to_pylist()) == latest_ms // window_ms * window_ms
+    before = {name: rows(live, name) for name in tables()}
+    assert run(load_settings(ran), available_now=True, drain=True) == 0  # nothing is left to decide
+    assert {name: rows(live, name) for name in tables()} == before
+    assert "clocks move to" not in capsys.readouterr().err
+    out = tmp_path / "out"
+    assert main(["replay", "--config", str(ran), "--out", str(out)]) == 0
+    undecided = [name for name in tables() if rows(out, name) != rows(live, name)]
+    assert "limiter_stats" in undecided  # its last window is open where clocks stop
+    assert all(not rows(out, name) - rows(live, name) for name in tables())
 
 
 def test_a_range_that_is_cut_in_two_is_the_whole(ran: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     common = ["replay", "--config", str(ran), "--slice", "4000"]
     assert main([*common, "--to", CUT, "--out", str(first), "--verify"]) == 0
-    assert main([*common, "--after", str(first), "--out", str(second)]) == 0
+    assert main([*common, "--after", str(first), "--out", str(second), "--drain"]) == 0
     assert_same(ran.parent / "warehouse", first, second)
 
 

@@ -44,6 +44,8 @@ class Asked:
     """Whether policies or parameters are others than those of the configuration."""
     throughout: bool = False
     """Whether the policies hold from the beginning, also where the run had others before them."""
+    drain: bool = False
+    """Whether clocks move behind the last record, to the end of its window."""
     command: str = "replay"
     option: str = "--out"
     """What it was asked by, and what its folder was given by."""
@@ -56,6 +58,8 @@ class Asked:
             raise UserError("replay: --warm-up goes with --from")
         if self.after is not None and (begin_ms != FIRST_MS or self.warm_up_ms):
             raise UserError("replay: --after has its own begin: leave out --from and --warm-up")
+        if self.drain and self.bounded:
+            raise UserError("replay: --drain goes to the end of the archive: leave out --to")
         if self.saved and (self.after is not None or self.warm_up_ms):
             raise UserError("replay: --saved has its own begin: leave out --after and --warm-up")
         if self.verify and (self.changed or self.choice.filters):

@@ -118,7 +118,7 @@ class Replay:
             "filters": asked.choice.filters,
             "replaced": sorted(list(key) for key in asked.choice.replaced),
             "after": None if asked.after is None else str(asked.after.absolute()),
-            "saved": asked.saved,
+            "saved": asked.saved, "drain": asked.drain,
         }
 
     def _plan(self) -> None:
@@ -159,13 +159,18 @@ class Replay:
         sys.setswitchinterval(SWITCH_S)
         shutil.rmtree(out.spill, ignore_errors=True)
         out.prepare(self._group)
-        engine = Engine(self._archive, self._group, self._settings.idle_advance_ms, out.states())
+        engine = Engine(self._archive, self._group, self._settings.idle_advance_ms, out.states(),
+                        drained_ms=self._drained_ms)
         progress = _Progress(out.slices, out.done)
         from_ms = self._begin.written_ms
         for one, tables in engine.run(out.slices, out.spill, out.done):
             progress.take(one, out.take(one, tables, engine.states, from_ms))
         shutil.rmtree(out.spill, ignore_errors=True)
         progress.end()
+
+    def _drained_ms(self, latest_ms: int) -> int | None:
+        """Where clocks are to stand behind the last record; None where they stop with it."""
+        return self._settings.window_end_ms(latest_ms) if self._asked.drain else None
 
     def verified(self) -> int:
         """Compare with the live tables; 0 where they are the same."""

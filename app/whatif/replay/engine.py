@@ -11,7 +11,7 @@ decodes; of a file that spans more slices the rest waits on disk.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,11 +79,16 @@ class Engine:
     def __init__(
         self, archive: Archive, group: Mapping[str, Operator], idle_advance_ms: int,
         states: States | None = None, threads: int | None = None,
+        drained_ms: Callable[[int], int | None] = lambda _: None,
     ) -> None:
-        """`states`: where the jobs begin; without them they begin empty."""
+        """`states`: where the jobs begin; without them they begin empty. `drained_ms` gets the
+        latest time of the stream (ms) and returns where its clock goes at the end, if not where
+        the stream's waits for records.
+        """
         self._archive, self._group = archive, group
         self._idle_advance_ms = idle_advance_ms
         self.states = states or States()
+        self._drained_ms = drained_ms
         self._threads = threads or os.cpu_count() or 1
 
     def run(
@@ -159,7 +164,7 @@ class Engine:
 
     def _end(self, pool: ThreadPoolExecutor, parts: dict[str, list[pa.Table]]) -> None:
         """Let the stream's clock reach its end, as it does in a run that waits for records."""
-        stream_ms = self._stream_ms
+        stream_ms = self._drained_ms(self.states.latest_ms) or self._stream_ms
         for name, rows in self._ended({
             key: pool.submit(self._group[key[0]].job.step, state, [], stream_ms)
             for key, state in self.states.states.items()
