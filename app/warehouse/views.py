@@ -221,6 +221,8 @@ SELECT concat(s.limiter, CASE n.name WHEN 'msgs' THEN '_msgs' ELSE '_bytes' END)
   CASE n.name WHEN 'msgs' THEN s.limit_msgs ELSE s.limit_bytes END AS quota,
   CAST(CASE n.name WHEN 'msgs' THEN s.messages ELSE s.bytes END AS DOUBLE) * 1000 / s.window_ms
     AS used,
+  CASE n.name WHEN 'msgs' THEN s.limit_msgs - s.min_balance_msgs
+    ELSE s.limit_bytes - s.min_balance_bytes END AS most_used,
   coalesce(CASE n.name WHEN 'msgs' THEN s.min_balance_msgs ELSE s.min_balance_bytes END <= 0, false)
     AS breached,
   s.window_start_ms AS window_start_ms, s.window_ms AS window_ms
@@ -229,7 +231,7 @@ WHERE CASE n.name WHEN 'msgs' THEN s.limit_msgs ELSE s.limit_bytes END IS NOT NU
 UNION ALL
 SELECT CASE s.limiter WHEN 'connection' THEN 'connection_requests'
     ELSE concat(s.limiter, '_bytes') END, s.cluster, s.broker, s.limiter_name,
-  CAST(s.limit_level AS DOUBLE), CAST(s.max_level AS DOUBLE),
+  CAST(s.limit_level AS DOUBLE), CAST(s.max_level AS DOUBLE), CAST(s.max_level AS DOUBLE),
   CASE s.limiter WHEN 'connection' THEN s.max_level >= s.limit_level
     ELSE s.max_level > s.limit_level END,
   s.window_start_ms, s.window_ms
@@ -243,7 +245,7 @@ _QUOTA_USAGE_PRODUCER_IDS = """
 SELECT 'producer_ids', s.cluster, s.broker, s.user,
   CASE WHEN s.utilisation IS NULL THEN CAST(0 AS DOUBLE)
     WHEN s.utilisation > 0 THEN s.rate / s.utilisation END,
-  s.rate, s.rejected > 0 OR coalesce(s.throttle_time_avg_ms > 0, false),
+  s.rate, s.rate, s.rejected > 0 OR coalesce(s.throttle_time_avg_ms > 0, false),
   s.window_start_ms, s.window_ms
 FROM producer_id_stats AS s
 JOIN (
@@ -259,6 +261,7 @@ JOIN (
 _QUOTA_USAGE_BACKLOG = """
 SELECT CASE n.name WHEN 'size' THEN 'backlog_size' ELSE 'backlog_age' END, c.cluster, c.broker,
   c.topic, CAST(CASE n.name WHEN 'size' THEN c.limit_bytes ELSE c.limit_s END AS DOUBLE),
+  CAST(CASE WHEN n.name = 'size' THEN c.backlog_bytes WHEN c.age_s >= 0 THEN c.age_s END AS DOUBLE),
   CAST(CASE WHEN n.name = 'size' THEN c.backlog_bytes WHEN c.age_s >= 0 THEN c.age_s END AS DOUBLE),
   coalesce(CASE n.name WHEN 'size' THEN c.exceeded_size ELSE c.exceeded_time END, false),
   c.pass_ms, CAST(0 AS BIGINT)
@@ -276,6 +279,7 @@ UNION ALL
 )
 SELECT u.kind, u.cluster, u.broker, u.entity, u.quota AS limit, u.used,
   CASE WHEN u.quota > 0 THEN u.used / u.quota END AS ratio,
+  CASE WHEN u.quota > 0 THEN coalesce(u.most_used, u.used) / u.quota END AS peak,
   u.breached OR coalesce(u.used > u.quota, false) AS breached, u.window_start_ms, u.window_ms
 FROM usage AS u
 """.strip()
@@ -380,7 +384,9 @@ VIEWS: dict[str, View] = {
     "quota_usage": View(
         "quota_usage",
         "Every quota of every job: per window or check its limit, its use, their ratio, and whether"
-        " it was breached; rates are per second.",
+        " it was breached; rates are per second. `peak` is the highest use within a second of the"
+        " window as a share of the limit: what the bucket lacked of full at its lowest balance. Of"
+        " quotas without a bucket it is the ratio.",
         _QUOTA_USAGE,
         reads=("limiter_stats", "producer_id_stats", "producer_id_decisions", "backlog_checks"),
     ),

@@ -77,6 +77,12 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
         {"name": "b1 c2", "kind": "<i>reason</i>", "at": START_MS + 70_000,
          "until": START_MS + 2 * MINUTE},
     ]
+    # A minute's mean of 150 % and 50 %, and lowest balances of 0 and 9 of 100.
+    used = part(answer, "quotas", "Highest use")
+    assert [(u["name"].split()[1], u["value"], u["text"]) for u in used] == [
+        ("producer_ids", 200.0, "200 %"), ("backlog_age", 150.0, "150 %"),
+        ("topic_msgs", 100.0, "100 %"), ("topic_msgs", 91.0, "91 %"),
+        ("backlog_size", 50.0, "50 %")]
     shadows = part(answer, "quotas", "Shadow policies beside the live ones, largest differences")
     assert [(s["name"], s["measure"], s["live"], s["shadow"]) for s in shadows[:2]] == [
         (min(NAMES[1:]), "paused_s", 3.0, 0.0), (SCRIPT, "pauses", 1.0, 3.0)]

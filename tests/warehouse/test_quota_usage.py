@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MINUTE = 60_000
-COLUMNS = ("kind", "cluster", "broker", "entity", "limit", "used", "ratio", "breached",
-           "window_start_ms", "window_ms")
+COLUMNS = ("kind", "cluster", "broker", "entity", "limit", "used", "ratio", "peak",
+           "breached", "window_start_ms", "window_ms")
 
 
 def level(name: str, kind: str, used: int, most: int) -> dict[str, Any]:
@@ -64,19 +64,19 @@ ROWS = {
     ],
 }
 EXPECTED = [
-    ("backlog_age", TOPIC, 60.0, 70.0, 70 / 60, True, START_MS, 0),
-    ("backlog_age", OTHER, 60.0, None, None, False, START_MS, 0),
-    ("backlog_size", TOPIC, 100.0, 80.0, 0.8, False, START_MS, 0),
-    ("connection_requests", "c1", 1000.0, 1000.0, 1.0, True, START_MS, MINUTE),
-    ("connection_requests", "c2", 1000.0, 999.0, 0.999, False, START_MS, MINUTE),
-    ("io_thread_bytes", "0", 64.0, 64.0, 1.0, False, START_MS, MINUTE),
-    ("io_thread_bytes", "1", 64.0, 65.0, 65 / 64, True, START_MS, MINUTE),
-    ("producer_ids", "etl", 0.25, 0.5, 2.0, True, START_MS, MINUTE),
-    ("producer_ids", "idle", None, 0.0, None, False, START_MS, MINUTE),
-    ("producer_ids", "none", 0.0, 2.0, None, True, START_MS, MINUTE),
-    ("resource_group_bytes", "gold", 1000.0, 1500.0, 1.5, True, START_MS + MINUTE, MINUTE),
-    ("topic_bytes", TOPIC, 40_000.0, 10_000.0, 0.25, False, START_MS, MINUTE),
-    ("topic_msgs", TOPIC, 100.0, 50.0, 0.5, True, START_MS, MINUTE),
+    ("backlog_age", TOPIC, 60.0, 70.0, 70 / 60, 70 / 60, True, START_MS, 0),
+    ("backlog_age", OTHER, 60.0, None, None, None, False, START_MS, 0),
+    ("backlog_size", TOPIC, 100.0, 80.0, 0.8, 0.8, False, START_MS, 0),
+    ("connection_requests", "c1", 1000.0, 1000.0, 1.0, 1.0, True, START_MS, MINUTE),
+    ("connection_requests", "c2", 1000.0, 999.0, 0.999, 0.999, False, START_MS, MINUTE),
+    ("io_thread_bytes", "0", 64.0, 64.0, 1.0, 1.0, False, START_MS, MINUTE),
+    ("io_thread_bytes", "1", 64.0, 65.0, 65 / 64, 65 / 64, True, START_MS, MINUTE),
+    ("producer_ids", "etl", 0.25, 0.5, 2.0, 2.0, True, START_MS, MINUTE),
+    ("producer_ids", "idle", None, 0.0, None, None, False, START_MS, MINUTE),
+    ("producer_ids", "none", 0.0, 2.0, None, None, True, START_MS, MINUTE),
+    ("resource_group_bytes", "gold", 1000.0, 1500.0, 1.5, 1.5, True, START_MS + MINUTE, MINUTE),
+    ("topic_bytes", TOPIC, 40_000.0, 10_000.0, 0.25, 39_999 / 40_000, False, START_MS, MINUTE),
+    ("topic_msgs", TOPIC, 100.0, 50.0, 0.5, 1.0, True, START_MS, MINUTE),
 ]
 
 

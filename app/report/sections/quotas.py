@@ -16,9 +16,9 @@ SELECT count(DISTINCT (kind, cluster, broker, entity)) AS quotas,
 FROM quota_usage
 """
 _NEAREST = """
-SELECT kind, cluster, broker, entity, max(ratio) AS ratio FROM quota_usage
-WHERE ratio IS NOT NULL GROUP BY kind, cluster, broker, entity
-ORDER BY ratio DESC, kind, cluster, broker, entity LIMIT $most
+SELECT kind, cluster, broker, entity, max(peak) AS peak FROM quota_usage
+WHERE peak IS NOT NULL GROUP BY kind, cluster, broker, entity
+ORDER BY peak DESC, kind, cluster, broker, entity LIMIT $most
 """
 
 
@@ -31,7 +31,7 @@ def quotas(reader: Reader) -> Section:
             reader.nothing_in("limiter_stats", "producer_id_stats", "backlog_checks")])
     nearest = [
         {"name": f"{row['broker']} {row['kind']} {short(row['entity'])}",
-         "value": 100 * row["ratio"], "text": percent_text(row["ratio"])}
+         "value": 100 * row["peak"], "text": percent_text(row["peak"])}
         for row in reader.rows(_NEAREST, most=TOP)
     ]
     breached = reader.ask("breached-quotas", TOP)
@@ -41,9 +41,10 @@ def quotas(reader: Reader) -> Section:
     parts: list[Chart | Grid] = []
     if nearest:
         parts.append(Chart(
-            "Highest use in a window",
-            "The average of a window or check as a share of the limit. A limit can be broken "
-            "within a second of a window whose average is low.", nearest,
+            "Highest use",
+            "As a share of the limit. Of a publish rate, within a second: what the limiter's "
+            "bucket lacked of full at its lowest balance. Of the others, in a window or at a "
+            "check.", nearest,
             lambda rows, frame: plain_bars(rows, frame, "% of the limit") + limit_mark(100),
         ))
     parts.append(Grid("Breached quotas", [

@@ -187,7 +187,7 @@ LIMIT $rows
 """.strip()
 
 _BREACHED = """
-SELECT cluster, broker, kind, entity, count(*) AS breaches, round(max(ratio), 4) AS highest_ratio,
+SELECT cluster, broker, kind, entity, count(*) AS breaches, round(max(peak), 4) AS highest_ratio,
   arg_max("limit", window_start_ms) AS newest_limit, arg_max(used, window_start_ms) AS newest_used,
   epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
 FROM quota_usage

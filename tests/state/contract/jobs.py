@@ -295,12 +295,14 @@ def closing(records: Sequence[Row]) -> list[Row]:
         mine = [r for r in records if r["broker"] == broker and r["ts_mono_ns"] is not None]
         starts = [i for i, r in enumerate(mine) if r["event_type"] == "broker_started"]
         run = mine[starts[-1] if starts else 0 :]
-        walls = [r["ts_wall_ms"] for r in mine if r["ts_wall_ms"] is not None]
         if run:
+            end_ns = max(r["ts_mono_ns"] for r in run) + 1
+            walls = [r["ts_wall_ms"] + (end_ns - r["ts_mono_ns"]) // MS
+                     for r in run if r["ts_wall_ms"] is not None]
             found.append({
                 **run[-1], "event_type": "cursor_deleted", "seq": 10**6, "topic": "nothing",
-                "ts_mono_ns": max(r["ts_mono_ns"] for r in run) + 1,
-                "ts_wall_ms": max(walls, default=None), "subscription": "nobody",
+                "ts_mono_ns": end_ns, "ts_wall_ms": max(walls, default=None),
+                "subscription": "nobody",
             })
     return found
 
