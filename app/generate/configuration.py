@@ -19,6 +19,8 @@ def document(
 ) -> dict[str, Any]:
     """The configuration as YAML has it; `cache_bytes` where the trace does not name a size."""
     found: dict[str, Any] = {"warehouse": warehouse, "source": source, "policy_files": [policies]}
+    if any(spec.name == "throttle-command" for spec in trace.scenario.incidents):
+        found["rate_limits"] = {"protocol": "pip385", "receipt_model": "observed"}
     if trace.cache is not None:
         # The trace has the times of reads and releases; without them a dispatch is both.
         size = trace.cache.max_bytes or cache_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,8 @@ class Plan:
     mutes: list[tuple[int, int, int]] = field(default_factory=list)
     """Topic, from, until: its normal traffic gives way to that of the incident."""
     rows: list[np.ndarray] = field(default_factory=list)
+    commands: Counter[int] = field(default_factory=Counter)
+    """Throttle commands that a connection has had."""
     down: list[tuple[int, int, int]] = field(default_factory=list)
     """Broker, from, until: it is not running and reports nothing."""
 

@@ -27,7 +27,7 @@ WRITTEN: tuple[tuple[str, int], ...] = (
     ("read_pos", POSITION), ("active", TEXT),
     ("ledger_entries", NUMBER), ("ledger_bytes", NUMBER), ("ledger_close_ms", NUMBER),
     ("uuid", UUID), ("chunk_id", NUMBER), ("num_chunks", NUMBER), ("total_chunk_bytes", NUMBER),
-    ("payload", PAYLOAD), ("policy_json", TEXT), ("tail", TAIL),
+    ("payload", PAYLOAD), ("request_id", NUMBER), ("policy_json", TEXT), ("tail", TAIL),
 )
 """Columns that are written, in order, and how. A `tail` is the rest of a malformed line as it
 stands, closing brace included."""

@@ -19,7 +19,7 @@ from app.generate.section import Section, Share
 SHIPPED = shipped_files("scenarios")
 IncidentName = Literal[
     "noisy-neighbour", "burst", "policy-change", "shared-topic", "connection-limit",
-    "resource-group", "broker-limit", "broker-restart", "reconnect",
+    "resource-group", "broker-limit", "broker-restart", "reconnect", "throttle-command",
 ]
 FateName = Literal[
     "restarted", "resent", "never_finished", "repeated", "oversized", "undersized", "lost_chunk",
@@ -95,6 +95,7 @@ class IncidentSpec(Section):
     connection: int = Field(0, ge=0)
     group: str | None = None
     scope: Literal["topic", "namespace"] = "topic"
+    acknowledges: bool = True
 
 
 class LargeSpec(Section):

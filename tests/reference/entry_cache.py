@@ -1018,9 +1018,12 @@ class Broker:
         if self._future is not None:
             self._future.passed += 1
 
-    def apply(self, document: Mapping[str, Any], wall: int | None) -> None:
+    def apply(
+        self, document: Mapping[str, Any], wall: int | None, is_configured: bool = False
+    ) -> None:
         """A document takes effect."""
-        self.documents.put(document, wall, self._run if self.last is not None else None)
+        is_of_run = self.last is not None and not is_configured
+        self.documents.put(document, wall, self._run if is_of_run else None)
         for variant, cache in zip(self._variants, self.caches, strict=False):
             if not cache.was_filled:
                 variant.begin(self.documents)
@@ -1296,8 +1299,10 @@ def keys_of(records: Iterable[Record]) -> list[tuple[str, str]]:
 def play(
     records: Sequence[Record], params: Mapping[str, Any], configured: Sequence[str] = (),
     until_ms: int | None = None, watch: Callable[[Broker], None] | None = None,
+    changes: Sequence[Record] = (),
 ) -> list[Broker]:
-    """Every key after all records, moved on to `until_ms`; `watch` is called after each record."""
+    """Every key after all records, moved on to `until_ms`; `watch` is called after each record.
+    `changes` are later documents of the configuration with the time from which each holds."""
     found = []
     for cluster, broker in keys_of(records):
         of_cluster = [r for r in records if r["cluster"] == cluster and r["event_type"] in READ]
@@ -1305,7 +1310,8 @@ def play(
         everywhere = [r for r in of_cluster if r["broker"] == EVERYWHERE]
         ordered = in_order([r for r in mine if r["ts_mono_ns"] is not None])
         floating = sorted(
-            [*everywhere, *[r for r in mine if r["ts_mono_ns"] is None]],
+            [*[{**r, "configured": True} for r in changes], *everywhere,
+             *[r for r in mine if r["ts_mono_ns"] is None]],
             key=lambda r: r["ts_wall_ms"],
         )
         future = Future(ordered, {**DEFAULTS, **params}["release_event"])
@@ -1341,16 +1347,16 @@ def _apply(b: Broker, policy: Record, following: Record | None) -> None:
             ns = min(ns, following["ts_mono_ns"])
         ns = max(ns, b.last["ts_mono_ns"])
         b.advance(ns, following)
-    b.apply(json.loads(policy["policy_json"]), wall)
+    b.apply(json.loads(policy["policy_json"]), wall, policy.get("configured", False))
 
 
 def judge(
     records: Sequence[Record], params: Mapping[str, Any], configured: Sequence[str] = (),
-    until_ms: int | None = None,
+    until_ms: int | None = None, changes: Sequence[Record] = (),
 ) -> dict[str, list[Row]]:
     """Rows by table after all records, with every key's clock moved on to `until_ms`."""
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
-    for b in play(records, params, configured, until_ms):
+    for b in play(records, params, configured, until_ms, changes=changes):
         for table, found in b.rows.items():
             rows[table].extend(found)
     return rows
