@@ -14,8 +14,8 @@ from hypothesis import given
 from app.config.levels import compiled
 from state.engine.documents import Version, changes, gone
 from state.engine.moving import heirs
-from tests.reference import entry_cache as reference
 from tests.effort import drawn
+from tests.reference import entry_cache as reference
 from tests.state.contract import jobs
 from tests.state.contract.jobs import JOBS, Job, Rows, Sample, assert_same, cut
 from tests.state.contract.test_patterns import KINDS as WITH_PATTERNS
