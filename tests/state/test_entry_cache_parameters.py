@@ -180,3 +180,12 @@ def test_a_feed_that_sends_the_settings_after_the_start_of_the_broker_decides_th
     assert set(policies_of(late)) == {"expected_reads"}
     restarted = [*late, again, cursor(3510), added(3600, 2), added(5000, 3)]
     assert policies_of(restarted)[-1] == "fifo"
+
+
+def test_a_gap_does_not_open_the_choice_of_the_policy_again() -> None:
+    """The run of the broker goes on; what was in its cache before the gap has decided."""
+    start, off = record("broker_started", 0), limits(1800, **{BY_COUNT: False})
+    rest = [cursor(1810), added(1900, 2), added(3000, 3)]
+    seen = [start, cursor(6), added(10, 0), record("gap", 1750), off, *rest]
+    assert set(policies_of(seen)) == {"expected_reads"}
+    assert set(policies_of([start, record("gap", 1750), off, *rest])) == {"fifo"}
