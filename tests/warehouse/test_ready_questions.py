@@ -376,11 +376,12 @@ CASES = {
     ),
     "near-limit": (
         {"limiter_stats": [
-            limiter(0, TOPIC, 0.9, throttles=2), limiter(1, TOPIC, 0.2),
+            limiter(0, TOPIC, 0.7, throttles=2, limit_msgs=100.0, min_balance_msgs=-20,
+                    limit_bytes=1000.0, min_balance_bytes=900), limiter(1, TOPIC, 0.2),
             limiter(1, OTHER, 0.5), limiter(1, THIRD, None),
         ]}, {}, [
             {**EAST, "broker": "b1", "limiter": "topic", "limiter_name": TOPIC,
-             "highest_utilisation": 0.9, "in_window": START, "newest_utilisation": 0.2,
+             "highest_utilisation": 1.2, "in_window": START, "newest_utilisation": 0.2,
              "throttles": 2},
             {**EAST, "broker": "b1", "limiter": "topic", "limiter_name": OTHER,
              "highest_utilisation": 0.5, "in_window": NEXT, "newest_utilisation": 0.5,

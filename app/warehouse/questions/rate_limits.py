@@ -159,15 +159,20 @@ ORDER BY l.paused_s DESC NULLS LAST, l.pauses DESC, l.cluster, l.broker, l.limit
 LIMIT $rows
 """.strip()
 
+# As `peak` of quota_usage: what a bucket lacked of full at its lowest balance was used in a second.
 _NEAR_LIMIT = """
-SELECT cluster, broker, limiter, limiter_name, round(max(utilisation), 4) AS highest_utilisation,
-  epoch_ms(arg_max(window_start_ms, utilisation)) AS in_window,
-  round(arg_max(utilisation, window_start_ms), 4) AS newest_utilisation,
+WITH used AS (
+  SELECT *, coalesce(greatest((limit_msgs - min_balance_msgs) / limit_msgs,
+    (limit_bytes - min_balance_bytes) / limit_bytes), utilisation) AS peak
+  FROM limiter_stats WHERE window_start_ms >= $since AND window_start_ms < $until
+)
+SELECT cluster, broker, limiter, limiter_name, round(max(peak), 4) AS highest_utilisation,
+  epoch_ms(arg_max(window_start_ms, peak)) AS in_window,
+  round(arg_max(peak, window_start_ms), 4) AS newest_utilisation,
   CAST(sum(throttles) AS BIGINT) AS throttles
-FROM limiter_stats
-WHERE window_start_ms >= $since AND window_start_ms < $until AND utilisation IS NOT NULL
+FROM used WHERE peak IS NOT NULL
 GROUP BY cluster, broker, limiter, limiter_name
-ORDER BY max(utilisation) DESC, throttles DESC, cluster, broker, limiter, limiter_name
+ORDER BY max(peak) DESC, throttles DESC, cluster, broker, limiter, limiter_name
 LIMIT $rows
 """.strip()
 
@@ -226,7 +231,7 @@ QUESTIONS = (
     ),
     Question(
         "near-limit", "Limiters by how near they came to their limit: the highest and the newest"
-        " utilisation.", ("limiter_stats",), _NEAR_LIMIT,
+        " use, of a publish rate within a second of the window.", ("limiter_stats",), _NEAR_LIMIT,
     ),
     Question(
         "throttle-commands", "Throttle commands by producer (protocol=pip385):"
