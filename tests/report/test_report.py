@@ -81,7 +81,7 @@ def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixtur
     used = part(answer, "quotas", "Highest use")
     assert [(u["name"].split()[1], u["value"], u["text"]) for u in used] == [
         ("producer_ids", 200.0, "200 %"), ("backlog_age", 150.0, "150 %"),
-        ("topic_msgs", 100.0, "100 %"), ("topic_msgs", 91.0, "91 %"),
+        ("topic_msgs", 100.0, "100 %"), ("topic_msgs", 91.0, "91.0 %"),
         ("backlog_size", 50.0, "50 %")]
     shadows = part(answer, "quotas", "Shadow policies beside the live ones, largest differences")
     assert [(s["name"], s["measure"], s["live"], s["shadow"]) for s in shadows[:2]] == [
