@@ -1,4 +1,4 @@
-"""The section of the configuration on the comparison with the brokers' own counters."""
+"""The section of the configuration on the comparison with the brokers' own numbers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class ReconcileSettings(PulsarAccess):
 
     where: ClassVar[str] = WHERE
 
-    brokers: dict[str, str]
-    """Addresses by the broker's name in the records."""
+    brokers: dict[str, str] = {}
+    """Addresses by the broker's name in the records; none where groups of Kafka are polled."""
     interval_ms: Positive | None = 60_000
     settle_ms: Milliseconds = 60_000
     wait_ms: Milliseconds = 600_000
@@ -46,8 +46,6 @@ class ReconcileSettings(PulsarAccess):
     @field_validator("brokers")
     @classmethod
     def _named(cls, brokers: dict[str, str]) -> dict[str, str]:
-        if not brokers:
-            raise ValueError("is empty (allowed: host:port of each broker and its address)")
         for name in brokers:
             if not _BROKER.fullmatch(name):
                 raise ValueError(

@@ -222,6 +222,24 @@ class Settings(_WithJobs):
             )
         return feed
 
+    @model_validator(mode="after")
+    def _has_brokers(self) -> Settings:
+        if self.reconcile is None or bool(self.reconcile.brokers) is not self.polls_kafka:
+            return self
+        if self.polls_kafka:
+            raise ValueError(
+                "reconcile.brokers: is not read with source.format kafka_groups (allowed: no"
+                " brokers; the cluster of source.groups.options is compared)"
+            )
+        raise ValueError(
+            "reconcile.brokers: is missing (allowed: host:port of each broker and its address)"
+        )
+
+    @property
+    def polls_kafka(self) -> bool:
+        """Whether the source polls groups of Kafka."""
+        return self.source is not None and self.source.format == "kafka_groups"
+
     @property
     def feed(self) -> SourceSettings:
         """The source; a UserError if the configuration has none."""

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MS = 60_000
 """Interval of --watch where the run is not to compare."""
-SHOWN = ("broker", "topic", "measure", "broker_value", "weir_value", "difference", "bound",
-         "reason")
+SHOWN = ("broker", "topic", "partition", "group", "measure", "broker_value", "weir_value",
+         "difference", "bound", "reason")
+OF_KAFKA = ("partition", "group")
 
 
 def reconcile_command(settings: Settings, as_json: bool = False, watch: bool = False) -> int:
@@ -61,8 +62,10 @@ def _print(done: Round, as_json: bool) -> None:
         }), flush=True)
         return
     if done.rows:
-        rows = [[row[name] for name in SHOWN] for row in done.rows]
-        write_table(list(SHOWN), rows, sys.stdout, None)
+        of_kafka = any(row["partition"] is not None for row in done.rows)
+        shown = [name for name in SHOWN if of_kafka or name not in OF_KAFKA]
+        rows = [[row[name] for name in shown] for row in done.rows]
+        write_table(shown, rows, sys.stdout, None)
     print(summary(done), flush=True)
     for problem in done.problems:
         print(f"weir: {problem}", file=sys.stderr, flush=True)
@@ -79,7 +82,7 @@ def summary(done: Round) -> str:
         last = max(row["window_start_ms"] + row["window_ms"] for row in done.rows)
         parts.append(f"{instant_of(first)} to {instant_of(last)}")
     if done.first:
-        parts.append(f"{len(done.first)} brokers read for the first time")
+        parts.append(f"{len(done.first)} read for the first time")
     if done.waiting:
         parts.append(f"{done.waiting} spans wait until Weir has processed them")
     return "; ".join(parts)

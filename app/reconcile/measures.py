@@ -51,6 +51,8 @@ MEASURES: dict[str, Measure] = {measure.name: measure for measure in (
     Measure("cache_used_bytes", "entry_cache", "pulsar_ml_cache_used_size", "gauge", True,
             "bytes in the cache"),
 )}
+LAG, LOG_START, LOG_END, LOST = OF_KAFKA = ("group_lag", "log_start", "log_end", "lost_offsets")
+"""Measures of Kafka, all of them of the job backlog."""
 REASONS = {
     "BROKER_RESTARTED": "the broker was started in the span, so its counters began anew",
     "TOPIC_RELOADED": "the topic was unloaded in the span, so its counter began anew",
@@ -60,7 +62,12 @@ REASONS = {
     "SAMPLED": "the feed takes a share of the connections",
     "RATE_ONLY": "the broker gives a mean of a time that is not known",
     "OWN_READS": "the broker read more entries than it delivered: for expiry, ages, compaction",
-    "NO_CHECK": "Weir has no check of backlogs around the end of the span",
+    "NO_CHECK": "Weir has no check of backlogs around the end of the span; of Kafka, none whose"
+    " poll lies in the span",
+    "NO_ANSWER": "Kafka did not answer for the partition or group at one of the two readings",
+    "NOT_POLLED": "the poll of the check has no answer for the partition or group, earlier ones do",
+    "GROUP_CHANGED": "the group got or lost its offset in the span",
+    "LOG_ANEW": "the topic was created anew, or its log truncated, in the span",
     "NOT_REACHED": "Weir had not processed the span when it was compared",
 }
 """Why a row is not a comparison."""

@@ -153,7 +153,8 @@ def rows_of(
         difference = None if one.value is None else one.value - value
         rows.append({
             "cluster": span.after.cluster, "broker": span.after.broker, "topic": topic,
-            "measure": name, "compared_job": measure.job, "window_start_ms": span.start_ms,
+            "partition": None, "group": None, "measure": name, "compared_job": measure.job,
+            "window_start_ms": span.start_ms,
             "window_ms": span.end_ms - span.start_ms, "broker_value": one.value,
             "weir_value": value, "difference": difference, "bound": bound,
             "reason": _reason(measure, one, topic, weir, difference, bound),

@@ -17,6 +17,7 @@ from state.engine.table import (
     FLAG,
     LONG,
     RATE,
+    SHORT,
     SWITCHES,
     TEXT,
     Table,
@@ -220,7 +221,10 @@ def _reconciliation() -> Table:
             TableColumn("cluster", TEXT, "cluster name"),
             TableColumn("broker", TEXT, "broker whose counters were read"),
             TableColumn("topic", TEXT,
-                        "topic, a partition being one of its own; null = the whole broker"),
+                        "topic, of Pulsar a partition being one of its own; null = the whole"
+                        " broker"),
+            TableColumn("partition", SHORT, "Kafka: partition of the topic"),
+            TableColumn("group", TEXT, "Kafka: consumer group; null = of the log"),
             TableColumn("measure", TEXT, "what is compared; see the page reconcile"),
             TableColumn("compared_job", TEXT, "job whose rows have Weir's number"),
             TableColumn("window_start_ms", LONG, "first reading (ms since the epoch)"),
@@ -233,7 +237,7 @@ def _reconciliation() -> Table:
             TableColumn("bound", LONG, "largest difference that timing alone can cause"),
             TableColumn("reason", TEXT, "why it is not a comparison; null = it is one"),
         ),
-        sort_by=("cluster", "broker", "measure", "topic", "window_start_ms"),
+        sort_by=("cluster", "broker", "measure", "topic", "partition", "group", "window_start_ms"),
     )
 
 

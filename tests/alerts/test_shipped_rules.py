@@ -222,6 +222,18 @@ def test_a_query_without_progress_fires(firing, tmp_warehouse, archive, govern, 
     assert [labels for labels, *_ in found] == [{"query": name} for name in stalled]
 
 
+@pytest.mark.parametrize(("ago_s", "states"), [
+    (2, []), (240, []),  # ordinary batches of a loaded machine leave no row
+    (400, ["pending"]), (700, ["pending", "firing"]),
+])
+def test_an_ordinary_batch_is_no_pending_alert(
+    make_settings, tmp_warehouse, capsys, ago_s, states
+):
+    checkpoint(tmp_warehouse, "govern", 3, 2, ago_s)
+    alerts.check(make_settings(), as_json=True, only=["query-stalled"])
+    assert [row["state"] for row in json.loads(capsys.readouterr().out)["changes"]] == states
+
+
 def test_the_progress_of_queries_is_a_relation(tmp_warehouse):
     checkpoint(tmp_warehouse, "govern", 12, 11, 60)
     with connect(Warehouse(tmp_warehouse), f"SELECT * FROM {QUERIES}") as connection:
@@ -312,6 +324,9 @@ def compared(minute, difference, **changes):
             **changes}
 
 
+OF_KAFKA = {"topic": "orders", "partition": 3, "group": "billing", "measure": "log_end"}
+
+
 @pytest.mark.parametrize(("rows", "fires"), [
     ([compared(n, 2) for n in range(12)], True),                     # 2 %
     ([compared(n, 1) for n in range(12)], False),                    # 1 %
@@ -324,12 +339,21 @@ def compared(minute, difference, **changes):
     # Of the cache only the two ends of the hour are in doubt.
     ([compared(n, 4, bound=20, measure="cache_misses", topic=None) for n in range(30)], True),
     ([compared(n, 4, bound=90, measure="cache_misses", topic=None) for n in range(30)], False),
+    # Of Kafka a difference has no cause in timing, however large the number is.
+    ([compared(n, 1, **OF_KAFKA, broker_value=10**9) for n in range(12)], True),
+    ([compared(n, int(n == 3), **OF_KAFKA) for n in range(20)], False),
+    ([compared(n, int(n == 3), **{**OF_KAFKA, "measure": "lost_offsets"}) for n in range(20)],
+     True),
+    ([compared(n, 0, **OF_KAFKA) for n in range(12)], False),
 ])
 def test_numbers_that_differ_from_the_brokers_for_ten_minutes(firing, rows, fires):
     found = firing("reconciliation-differs", reconciliation=rows)
     assert [labels for labels, _, _ in found] == ([
-        {"topic": rows[0]["topic"] or "all topics", "measure": rows[0]["measure"]}
+        {"topic": rows[0]["topic"] or "all topics", "measure": rows[0]["measure"],
+         "partition": str(rows[0].get("partition", "")), "group": rows[0].get("group", "")}
     ] if fires else [])
+    of = "orders/3 for group billing" if "group" in rows[0] else rows[0]["topic"] or "all topics"
+    assert all(f" of {of} on b1 " in summary for *_, summary in found)
 
 
 def foreseen(hour, days, **changes):

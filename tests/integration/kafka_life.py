@@ -221,6 +221,10 @@ class Life:
         self.commit("slow", "drained", slow + 20)
         self.polled()
 
+    def last(self) -> None:
+        """A deletion while every group stands still."""
+        self.delete_below("drained", self.offsets["slow", ("drained", 0)] + 5)
+
     def once(self) -> None:
         """Commits under the empty id, an offset that is deleted, a folder of logs that is gone."""
         (self.folder / "Commits.java").write_text(JAVA, "utf-8")

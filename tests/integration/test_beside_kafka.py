@@ -15,8 +15,12 @@ from typing import Any
 
 import pytest
 import yaml
+from deltalake import DeltaTable
 
 from app.config.settings import Settings, load_settings
+from app.reconcile.rounds import one_round
+from app.reconcile.spans import differs
+from app.warehouse.small_files import RECONCILE, read_text, write_text
 from tests.integration.kafka_life import Life
 from tests.integration.test_kafka_groups import until
 from tests.servers.kafka import Kafka
@@ -90,6 +94,47 @@ def alerts(config: Settings) -> tuple[set[Alert], set[Alert]]:
                    if state == "pending" and about[0].startswith("group-")}
 
 
+def compare(config: Settings) -> None:
+    """A round of the comparison with what Kafka itself answers."""
+    done = one_round(config)
+    assert [row for row in done.rows if differs(row)] == []
+    assert done.problems in ([], ["kafka: partition dark/0: has no leader"])
+
+
+def read_only(config: Settings) -> int:
+    """Read, and compare nothing yet; the time of the reading."""
+    hours = config.reconcile.model_copy(update={"settle_ms": 10**8})  # type: ignore[union-attr]
+    compare(config.model_copy(update={"reconcile": hours}))
+    return time.time_ns() // 1_000_000
+
+
+def assert_kafka_agrees(config: Settings, file: Path, since_ms: int) -> str:
+    """Every number agrees, those of the last span to the offset; returns the readings."""
+    waiting = read_text(config, RECONCILE)
+    assert waiting is not None
+    done = weir(file, "reconcile", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = stored(config, ["reconciliation"])["reconciliation"]
+    assert Counter(r["reason"] for r in rows if r["topic"] == "dark").keys() == {"NO_ANSWER"}
+    assert [r for r in rows if differs(r)] == []
+    last = [r for r in rows if r["window_start_ms"] + r["window_ms"] > since_ms]
+    assert {r["measure"] for r in last if r["reason"] is None} == {
+        "group_lag", "log_start", "log_end", "lost_offsets"}
+    return waiting
+
+
+def assert_changed_rows_differ(config: Settings, file: Path, waiting: str) -> None:
+    for table, group, update in (("group_lag", "f-behind", {"lag": "lag + 1"}),
+                                 ("lost_messages", "slow", {"to_offset": "to_offset - 1"})):
+        DeltaTable(f"{config.warehouse}/{table}").update(update, f"\"group\" = '{group}'")
+    write_text(config, RECONCILE, waiting)
+    done = weir(file, "reconcile", "--json")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert {(r["measure"], r["group"], r["topic"], r["partition"], r["difference"])
+            for r in json.loads(done.stdout)["rows"] if differs(r)} == {
+        ("group_lag", "f-behind", "forever", 0, -1), ("lost_offsets", "slow", "drained", 0, 1)}
+
+
 @pytest.mark.parametrize(("seconds", "interval_ms"), [
     pytest.param(40, 2000, id="short"),
     pytest.param(600, 5000, id="ten-minutes", marks=pytest.mark.slow),
@@ -98,7 +143,7 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
     file = life.folder / "weir.yaml"
     file.write_text(yaml.safe_dump({
         "warehouse": str(life.folder / "warehouse"), "partitions": 2,
-        "alerts": {"interval_ms": 5000},
+        "alerts": {"interval_ms": 5000}, "reconcile": {"interval_ms": None, "settle_ms": 0},
         "policies": [{"scope": "broker", "name": "*", "limits": {
             "backlogQuotaCheckIntervalInSeconds": 2}}],
         "source": {"format": "kafka_groups", "groups": {
@@ -121,10 +166,17 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
         end, rounds = time.monotonic() + seconds, 0
         while rounds < 2 or time.monotonic() < end:
             life.round(rounds)
+            compare(config)
             rounds += 1
+        before = read_only(config)
+        life.last()
         by_broker = life.lags()
         until(lambda: lags() == by_broker, 180)
+        life.polled()
+        read_only(config)
+        life.polled(4)
         ended = time.monotonic()
+        waiting = assert_kafka_agrees(config, file, before)
     finally:
         run.stop()
     log = run.log.read_text("utf-8")
@@ -167,9 +219,12 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
     assert states["partial", "wide", 1]["unread"] == 7
 
     # Problems of polls are those of the partition without a leader, and of the topic made anew.
-    problems = re.findall(r"WARNING   (.*)$", log, re.MULTILINE)
-    assert problems and [p for p in problems if not re.search("dark|anew", p)] == []
+    problems = re.findall(r"WARNING kafka_groups: (?!groups without|\d)(.*)$", log, re.MULTILINE)
+    assert [p for p in problems if not re.search("dark|anew", p)] == []
+    # One that lasts has one line.
+    assert [p for p in problems if "dark" in p] == ["partition dark/0: has no leader"]
     assert "ERROR" not in log and "Traceback" not in log
     for words in (("report", "--out", str(life.folder / "report.html")), ("query", "lag")):
         done = weir(file, *words)
         assert done.returncode == 0, done.stderr
+    assert_changed_rows_differ(config, file, waiting)

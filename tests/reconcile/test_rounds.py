@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from app.cli import main
 from app.config.settings import Settings
 from app.errors import UserError
-from app.reconcile import rounds
+from app.reconcile import brokers
 from app.reconcile.rounds import Memory, one_round
 from app.reconcile.spans import differs
 from app.warehouse.run_lock import Busy, only_reconciliation
@@ -176,7 +176,7 @@ def test_the_command(
     count(server, 100)
     assert main(words) == 0
     assert capsys.readouterr().out == (
-        "0 numbers: 0 agree, 0 differ, 0 cannot be compared; 1 brokers read for the first time\n")
+        "0 numbers: 0 agree, 0 differ, 0 cannot be compared; 1 read for the first time\n")
     count(server, 130)
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -200,7 +200,7 @@ def test_a_difference_is_exit_code_1(
         return Weir({("messages_in", TOPIC): Counted(28)}, {}, reached=frozenset({"rate_limits"}))
 
     (Path(settings.warehouse) / "_weir").mkdir(parents=True)
-    monkeypatch.setattr(rounds, "weir", side)
+    monkeypatch.setattr(brokers, "weir", side)
     count(server, 100)
     one_round(settings)
     count(server, 130)
@@ -214,7 +214,7 @@ def test_topics_that_are_left_out_are_on_neither_side(
 
     own = "persistent://acme/orders/__change_events"
     side = Weir({("messages_in", own): Counted(2)}, {}, reached=frozenset({"rate_limits"}))
-    monkeypatch.setattr(rounds, "weir", lambda *_: side)
+    monkeypatch.setattr(brokers, "weir", lambda *_: side)
     for messages in (100, 100):
         count(server, messages)
         found = one_round(hasty)
@@ -222,8 +222,8 @@ def test_topics_that_are_left_out_are_on_neither_side(
 
 
 @pytest.mark.parametrize(("section", "mistake"), [
-    ({}, "reconcile.brokers: field required"),
-    ({"brokers": []}, "reconcile.brokers: is empty (allowed: host:port"),
+    ({}, "reconcile.brokers: is missing (allowed: host:port"),
+    ({"brokers": []}, "reconcile.brokers: is missing (allowed: host:port"),
     ({"brokers": {"b1": "http://b1:8080"}}, "'b1' is not the name of a broker"),
     ({"brokers": ["b1:8080"]}, "is not the name of a broker"),
     ({"brokers": {"b1:8080": "b1:8080"}}, "'b1:8080' is not http://host:port"),

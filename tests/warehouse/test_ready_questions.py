@@ -161,8 +161,8 @@ COVERED = {
     ],
 }
 _COVERED = {**EAST, "broker": "b1", "repeated": 0, "late": 0}
-_COMPARED = {**EAST, "broker": "b1", "topic": TOPIC, "broker_value": 9, "weir_value": 9,
-             "difference": 0, "bound": 1, "reason": None}
+_COMPARED = {**EAST, "broker": "b1", "topic": TOPIC, "partition": None, "group": None,
+             "broker_value": 9, "weir_value": 9, "difference": 0, "bound": 1, "reason": None}
 
 
 def compared(minute, measure, **changes):
@@ -196,6 +196,7 @@ COMPARED = {"reconciliation": [
     compared(1, "messages_in", broker_value=11, difference=2),
     compared(1, "cache_hits", topic=None, broker_value=5, difference=-4, reason="RATE_ONLY"),
     compared(1, "cache_misses", topic=None, broker_value=8, difference=-1),
+    *(compared(1, "group_lag", topic="orders", partition=0, group=name) for name in "ab"),
 ]}
 SHADOWED = {
     "topic_throttle_stats": [
@@ -249,6 +250,8 @@ CASES = {
          "since": NEXT, "until": AFTER},
         {**_COMPARED, "measure": "cache_misses", "topic": None, "broker_value": 8,
          "difference": -1, "since": NEXT, "until": AFTER},
+        *({**_COMPARED, "measure": "group_lag", "topic": "orders", "partition": 0, "group": name,
+           "since": NEXT, "until": AFTER} for name in "ab"),
         {**_COMPARED, "measure": "bytes_in", "since": NEXT, "until": AFTER},
         {**_COMPARED, "measure": "cache_hits", "topic": None, "broker_value": 5,
          "difference": -4, "reason": "RATE_ONLY", "since": NEXT, "until": AFTER},

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 from app.errors import UserError
+from app.ingest.pollers.lasting import SHOWN, Problems
 from app.ingest.pollers.pulsar.documents import Record
 from app.ingest.pollers.spool import Spool
-
-SHOWN = 3
-"""Problems that a report names, at most."""
 
 
 class Unanswered(Exception):
@@ -61,16 +59,27 @@ class Report:
     took_ms: int = 0
     problems: list[str] = field(default_factory=list)
     """Missing answers and answers that could not be used."""
+    answered: bool = True
+    """Whether the poll was answered at all."""
 
-    def text(self) -> str:
-        """The report in one line, and one more for each of the first problems."""
-        line = (
+    def heading(self) -> str:
+        """The report in one line."""
+        return (
             f"{self.feed}: {self.polled} {self.what} polled, {self.skipped} skipped, "
             f"{self.gone} gone, {self.records} records, {self.took_ms / 1000:.1f} s"
         )
+
+    def text(self) -> str:
+        """The report in one line, and one more for each of the first problems."""
         more = len(self.problems) - SHOWN
         rest = [f"  and {more} more"] if more > 0 else []
-        return "\n".join([line, *(f"  {text}" for text in self.problems[:SHOWN]), *rest])
+        return "\n".join([self.heading(), *(f"  {text}" for text in self.problems[:SHOWN]), *rest])
+
+    def fail(self, why: str, skipped: int) -> None:
+        """Without an answer the poll leaves out everything."""
+        self.answered = False
+        self.problems.append(why)
+        self.skipped = skipped
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,7 @@ class Polling(ABC):
         self.spool = spool
         self._say = say or _to_stderr
         self._stopping = threading.Event()
+        self._problems = Problems()
         self.last = self._new_report()
         """The result of the last poll."""
 
@@ -141,7 +151,7 @@ class Polling(ABC):
         """Poll at the start and at every multiple of the interval after it, until `stop` is set.
 
         A poll that takes longer than the interval continues at the next multiple. Failures are
-        reported and do not end the polling.
+        reported and do not end the polling; those of every poll are reported once an hour.
         """
         interval = self._interval_ms / 1000
         threading.Thread(target=self._follow, args=(stop,), daemon=True).start()
@@ -153,15 +163,17 @@ class Polling(ABC):
                 if self.spool.hold():
                     waiting = False
                     self.poll_once(int(time.time() * 1000))
-                    if not stop.is_set() and (self.last.problems or self.last.gone):
-                        self._say(self.last.text())
+                    if not stop.is_set():
+                        self._report_problems(self.last.problems, self.last.answered)
+                        if self.last.gone:
+                            self._say(self.last.heading())
                 elif not waiting:
                     waiting = True
                     self._say(f"{self.feed}: another process polls into {self.spool.folder}")
             except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
                 self.spool.release()
                 why = error if isinstance(error, UserError) else repr(error)
-                self._say(f"{self.feed}: not polled: {why}")
+                self._report_problems([f"not polled: {why}"], answered=False)
             due = max(due, int((time.monotonic() - start) / interval)) + 1
             stop.wait(start + due * interval - time.monotonic())
         self.close()
@@ -169,6 +181,10 @@ class Polling(ABC):
     def close(self) -> None:
         """Let another process poll into the folder."""
         self.spool.release()
+
+    def _report_problems(self, problems: Iterable[str], answered: bool) -> None:
+        for line in self._problems.lines(problems, time.monotonic(), answered):
+            self._say(f"{self.feed}: {line}")
 
     def _commit(self, now_ms: int, records: Iterable[Record]) -> Path | None:
         """Write the records of a poll as a file, and remove files that are old."""

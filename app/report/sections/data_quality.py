@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from app.quality.pages import INDEX
@@ -133,6 +134,13 @@ def _gaps(reader: Reader, texts: list[str]) -> list[Part]:
     ], found[:TOP], "coverage", folded=True)]
 
 
+def _about(row: dict[str, Any]) -> str:
+    """What a number is of: a topic, a partition of Kafka, a group there."""
+    partition = "" if row["partition"] is None else f" {row['partition']}"
+    group = "" if row["group"] is None else f", group {row['group']}"
+    return f"{row['topic'] or 'all topics'}{partition}{group}"
+
+
 def _compared(reader: Reader, texts: list[str]) -> list[Part]:
     """How the tables compare with the brokers' own counters, if they were compared."""
     found = reader.row(_COMPARED)
@@ -144,8 +152,7 @@ def _compared(reader: Reader, texts: list[str]) -> list[Part]:
         f"{differ:,} {'differs' if differ == 1 else 'differ'} by more than timing explains; "
         f"{found['without']:,} could not be compared."
     )
-    rows = [{**row, "topic": row["topic"] or "all topics"}
-            for row in reader.ask("reconciliation", TOP)]
+    rows = [{**row, "topic": _about(row)} for row in reader.ask("reconciliation", TOP)]
     return [Grid("Numbers of the brokers, newest comparison", [
         Column("broker", "broker"), Column("topic", "topic"), Column("measure", "number"),
         Column("broker_value", "broker has", "number"), Column("weir_value", "Weir has", "number"),

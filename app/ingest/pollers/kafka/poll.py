@@ -22,7 +22,8 @@ from app.ingest.pollers.kafka.offsets import (
     Rules,
     map_answers,
 )
-from app.ingest.pollers.polling import SHOWN, Begun, Polling, Report, Unanswered
+from app.ingest.pollers.lasting import SHOWN
+from app.ingest.pollers.polling import Begun, Polling, Report, Unanswered
 from app.ingest.pollers.spool import Spool
 
 STATES = "states"
@@ -87,8 +88,7 @@ class Poller(Polling):
                 begun.deadline,
             )
         except Unanswered as error:
-            report.problems.append(str(error))
-            report.skipped = len(before)
+            report.fail(str(error), len(before))
             return None
         if self._settings.publish_times:
             self._read(answers, begun.deadline)

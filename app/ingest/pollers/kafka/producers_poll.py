@@ -89,8 +89,7 @@ class Poller(Polling):
         try:
             answers = self.ask(begun.deadline)
         except Unanswered as error:
-            report.problems.append(str(error))
-            report.skipped = sum(len(known.parts or ()) for known in memory.topics.values())
+            report.fail(str(error), sum(len(k.parts or ()) for k in memory.topics.values()))
             return None
         answers.polled_ms = begun.clock_ms()
         owners = self._owners(answers, begun.deadline)
