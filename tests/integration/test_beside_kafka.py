@@ -110,8 +110,8 @@ def read_only(config: Settings) -> int:
 
 def assert_kafka_agrees(config: Settings, file: Path, since_ms: int) -> str:
     """Every number agrees, those of the last span to the offset; returns the readings."""
-    waiting = read_text(config, RECONCILE)
-    assert waiting is not None
+    readings = read_text(config, RECONCILE)
+    assert readings is not None
     done = weir(file, "reconcile", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = stored(config, ["reconciliation"])["reconciliation"]
@@ -120,14 +120,15 @@ def assert_kafka_agrees(config: Settings, file: Path, since_ms: int) -> str:
     last = [r for r in rows if r["window_start_ms"] + r["window_ms"] > since_ms]
     assert {r["measure"] for r in last if r["reason"] is None} == {
         "group_lag", "log_start", "log_end", "lost_offsets"}
-    return waiting
+    return readings
 
 
-def assert_changed_rows_differ(config: Settings, file: Path, waiting: str) -> None:
+def assert_changed_rows_differ(config: Settings, file: Path, readings: str) -> None:
     for table, group, update in (("group_lag", "f-behind", {"lag": "lag + 1"}),
                                  ("lost_messages", "slow", {"to_offset": "to_offset - 1"})):
-        DeltaTable(f"{config.warehouse}/{table}").update(update, f"\"group\" = '{group}'")
-    write_text(config, RECONCILE, waiting)
+        DeltaTable(f"{config.warehouse}/{table}").update(
+            update, predicate=f"\"group\" = '{group}'")
+    write_text(config, RECONCILE, readings)
     done = weir(file, "reconcile", "--json")
     assert done.returncode == 1, done.stdout + done.stderr
     assert {(r["measure"], r["group"], r["topic"], r["partition"], r["difference"])
@@ -176,7 +177,7 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
         read_only(config)
         life.polled(4)
         ended = time.monotonic()
-        waiting = assert_kafka_agrees(config, file, before)
+        readings = assert_kafka_agrees(config, file, before)
     finally:
         run.stop()
     log = run.log.read_text("utf-8")
@@ -227,4 +228,4 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
     for words in (("report", "--out", str(life.folder / "report.html")), ("query", "lag")):
         done = weir(file, *words)
         assert done.returncode == 0, done.stderr
-    assert_changed_rows_differ(config, file, waiting)
+    assert_changed_rows_differ(config, file, readings)

@@ -93,7 +93,8 @@ def test_a_row_has_both_numbers_and_their_difference() -> None:
     assert row == {
         "cluster": "east", "broker": BROKER, "topic": TOPIC, "partition": None, "group": None,
         "measure": "messages_in", "compared_job": "rate_limits", "window_start_ms": START_MS,
-        "window_ms": MINUTE, "broker_value": 30, "weir_value": 28, "difference": 2, "bound": 1, "reason": None,
+        "window_ms": MINUTE, "broker_value": 30, "weir_value": 28, "difference": 2, "bound": 1,
+        "reason": None,
     }
     assert differs(row)
     assert not differs({**row, "bound": 2})
