@@ -87,7 +87,8 @@ def _columns() -> tuple[Column, ...]:
                "records at or after a group's offset, counted by a read to the end; 0 where a"
                " group is no longer followed (Kafka)"),
         Column("group_state", text,
-               "no_offset, unknown_group, share_group or empty_id; known = it ends (Kafka)"),
+               "no_offset, unknown_group, share_group or empty_id; of its consumers stable,"
+               " rebalancing, empty or dead; known = it ends (Kafka)"),
     )
 
 
@@ -149,8 +150,8 @@ def _kinds() -> tuple[Kind, ...]:
         Kind("gap", "the feed has lost events of its broker up to this time"),
         Kind("bad_document", "a polled document, or a part of one, that could not be used; goes to"
              " quarantine", ("problem",)),
-        Kind("group_state", "state of a Kafka group without an offset; of a whole group without a"
-             " topic", ("subscription", "group_state")),
+        Kind("group_state", "state of a Kafka group without an offset, or of its consumers; of a"
+             " whole group without a topic", ("subscription", "group_state")),
     )
 
 

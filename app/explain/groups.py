@@ -22,7 +22,11 @@ _STATES = {
     "share_group": "is a share group, which commits no offsets",
     "empty_id": "has committed under the empty group id, which no client can ask for",
     "gone": "is gone",
-    "known": "exists now, or is not looked for any more",
+    "stable": "has consumers, and each has its partitions",
+    "rebalancing": "is rebalancing: its consumers are about to get their partitions",
+    "empty": "has no consumer",
+    "dead": "is about to be removed by its coordinator",
+    "known": "is in the state before no longer, or is not looked for any more",
 }
 _AGES = {
     "known": "; the oldest unread record is {lag.age_s:s} old",

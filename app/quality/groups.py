@@ -6,7 +6,8 @@ from app.quality.checks import Check, between, derived, not_null, rows_that, uni
 from app.warehouse.tables import TABLES
 from state.backlog.layout import GROUP_AGES, GROUP_STATES
 
-_STATED = ("no_offset", "unknown_group", "share_group", "empty_id")
+_STATED = ("no_offset", "unknown_group", "share_group", "empty_id", "stable", "rebalancing",
+           "empty", "dead")
 _USAGE = "{0}_usage IS DISTINCT FROM CASE WHEN {2} > 0 THEN CAST({1} AS DOUBLE) / {2} END"
 
 

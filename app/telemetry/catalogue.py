@@ -151,6 +151,9 @@ _GROUPS = (
                "Kafka: partitions of groups by state: committed, ahead, or no_offset where there"
                " are records.",
                "group_lag"),
+    Definition("weir_group_state", "gauge", ("cluster", "group", "state"),
+               "Kafka: 1 for the state of a group that has a series of weir_group_lag: stable,"
+               " rebalancing, empty = it has no consumer, or dead.", "group_states"),
 )
 
 _PRODUCER_IDS = (

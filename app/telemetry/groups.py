@@ -15,6 +15,7 @@ TIME_TO_LOSS = "weir_group_time_to_loss_seconds"
 LOST = "weir_group_lost_offsets_total"
 USED = "weir_group_retention_used_ratio"
 IN_STATE = "weir_group_partitions"
+CONSUMERS = "weir_group_state"
 _COLUMNS = """cluster, "group", topic, partition, pass_ms, row_no, state, lag, age_s,
   time_to_loss_s, CASE WHEN age_state = 'known' THEN time_usage END AS used,
   coalesce(log_end > coalesce(log_start, 0), false) AS has_records"""
@@ -34,6 +35,10 @@ SELECT cluster, state, count(*) FROM newest
 WHERE state NOT IN ('gone', 'offsets_expired') AND (state <> 'no_offset' OR has_records)
 GROUP BY ALL
 """
+_WHOLE = """
+SELECT cluster, "group", state FROM group_states WHERE topic IS NULL
+ORDER BY pass_ms, ts_wall_ms, row_no
+"""
 _LOST = """
 SELECT cluster, "group", topic, CAST(sum(offsets) AS BIGINT) FROM lost_messages GROUP BY ALL
 """
@@ -42,11 +47,13 @@ SELECT cluster, "group", topic, CAST(sum(offsets) AS BIGINT) FROM lost_messages 
 class Groups(Part):
     """Lag of groups at the newest check of each partition."""
 
-    reads = ("group_lag", "lost_messages")
+    reads = ("group_lag", "lost_messages", "group_states")
 
     def __init__(self, bounds: Bounds) -> None:
         self._top = bounds.top
         self._lost = Sums(LOST)
+        self._whole: dict[tuple[str, ...], str] = {}
+        """By cluster and group the newest state of the whole group."""
         self._kept = duckdb.connect()
         self._kept.execute(
             'CREATE TABLE newest (cluster VARCHAR, "group" VARCHAR, topic VARCHAR,'
@@ -56,6 +63,9 @@ class Groups(Part):
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         self._lost.add(rows(fresh, _LOST))
+        for *names, state in rows(fresh, _WHOLE):
+            self._whole[labels(names)] = state
+        self._whole = {key: state for key, state in self._whole.items() if state != "known"}
         self._kept.register(
             "fresh", fresh.sql(f"SELECT {_COLUMNS} FROM group_lag {_NEWEST}").to_arrow_table()
         )
@@ -70,6 +80,7 @@ class Groups(Part):
         # From 0 on, so that the increase by a first loss is seen.
         lost = {key: value for _, key, value in self._lost.samples()}
         rest: dict[tuple[str, ...], int] = {}
+        named: set[tuple[str, ...]] = set()
         for *names, lag, age_s, left_s, used, place in rows(self._kept, _RANKED):
             key = labels(names)
             if place > self._top:
@@ -77,6 +88,7 @@ class Groups(Part):
                 rest[of_group] = rest.get(of_group, 0) + lag
                 continue
             yield LAG, key, lag
+            named.add(key[:2])
             lost.setdefault(key[:3], 0.0)
             for name, value in ((AGE, age_s), (TIME_TO_LOSS, left_s), (USED, used)):
                 if value is not None:
@@ -85,5 +97,7 @@ class Groups(Part):
             yield LAG, key, lag
         for key, count in lost.items():
             yield LOST, key, count
+        for key in sorted(named & self._whole.keys()):
+            yield CONSUMERS, (*key, self._whole[key]), 1
         for cluster, state, count in rows(self._kept, _STATES):
             yield IN_STATE, labels((cluster, state)), count

@@ -133,7 +133,8 @@ def _outputs() -> tuple[Output, ...]:
         *group, passed,
         TableColumn("state", TEXT,
                     "committed, ahead, no_offset, offsets_expired, unknown_group, share_group,"
-                    " empty_id, gone, or known = it is over"),
+                    " empty_id, gone, or known = it is over; of its consumers stable, rebalancing,"
+                    " empty = there are none, or dead"),
         TableColumn("before", TEXT, "state before; null = first sight, or committed since then"),
         *offsets,
         TableColumn("unread", LONG, "records without an offset of the group, or unread when its"

@@ -46,6 +46,8 @@ class Life:
         self.lost: Counter[tuple[str, str]] = Counter()
         self.alerts: dict[tuple[str, str, str], float] = {}
         self.expired: dict[tuple[str, str, int], int] = {}
+        self.held: client.Consumer | None = None
+        """A consumer that stays."""
 
     def connect(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.kafka.servers, "log_level": 0})
@@ -222,7 +224,13 @@ class Life:
         self.polled()
 
     def last(self) -> None:
-        """A deletion while every group stands still."""
+        """A deletion while every group stands still, one of them with a consumer."""
+        held = self.held = client.Consumer({
+            "bootstrap.servers": self.kafka.servers, "group.id": "live", "log_level": 0,
+            "enable.auto.commit": False,
+        })
+        held.subscribe(["orders"])
+        until(lambda: held.poll(0.2) is None and bool(held.assignment()))
         self.delete_below("drained", self.offsets["slow", ("drained", 0)] + 5)
 
     def once(self) -> None:

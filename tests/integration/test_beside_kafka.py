@@ -65,6 +65,8 @@ def life(tmp_path: Path) -> Iterator[Life]:
             opened = made.transaction("open", 4, "open")
             yield made
             opened.abort_transaction(30)
+            if made.held is not None:
+                made.held.close()
 
 
 def newest(config: Any, table: str) -> dict[tuple[str, str | None, int | None], dict[str, Any]]:
@@ -218,6 +220,8 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
     assert {k for k, r in states.items() if r["state"] in ("ahead", "no_offset", "empty_id")} == {
         ("mirror", "mirrored", 0), ("partial", "wide", 1), ('""', None, None)}
     assert states["partial", "wide", 1]["unread"] == 7
+    assert {group: states[group, None, None]["state"] for group in ("live", "slow")} == {
+        "live": "stable", "slow": "empty"}
 
     # Problems of polls are those of the partition without a leader, and of the topic made anew.
     problems = re.findall(r"WARNING kafka_groups: (?!groups without|\d)(.*)$", log, re.MULTILINE)

@@ -107,6 +107,7 @@ def test_groups_without_an_offset(cluster: Cluster, kafka: Kafka, tmp_path: Path
         assert sorted(states, key=str) == sorted([
             (cluster.topic, 1, cluster.group("g"), "no_offset"),
             (None, None, '""', "empty_id"), (None, None, f"typo-{cluster.name}", "unknown_group"),
+            (None, None, cluster.group("g"), "empty"),
         ], key=str)
         assert "(empty_id)" in said[0] and "(unknown_group)" in said[0]
         row = newest(found, "group_states")["g", 1]

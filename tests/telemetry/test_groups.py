@@ -15,11 +15,16 @@ CREATE OR REPLACE TABLE group_lag (cluster VARCHAR, "group" VARCHAR, topic VARCH
   partition INTEGER, pass_ms BIGINT, row_no INTEGER, state VARCHAR, lag BIGINT, age_s BIGINT,
   time_to_loss_s DOUBLE, time_usage DOUBLE, age_state VARCHAR, log_start BIGINT, log_end BIGINT);
 CREATE OR REPLACE TABLE lost_messages (cluster VARCHAR, "group" VARCHAR, topic VARCHAR,
-  offsets BIGINT)
+  offsets BIGINT);
+CREATE OR REPLACE TABLE group_states (cluster VARCHAR, "group" VARCHAR, topic VARCHAR,
+  pass_ms BIGINT, ts_wall_ms BIGINT, row_no INTEGER, state VARCHAR)
 """
 
 
-def took(part: Groups, rows: list[tuple[Any, ...]], lost: Sequence[tuple[Any, ...]] = ()) -> None:
+def took(
+    part: Groups, rows: list[tuple[Any, ...]], lost: Sequence[tuple[Any, ...]] = (),
+    states: Sequence[tuple[Any, ...]] = (),
+) -> None:
     fresh = duckdb.connect()
     fresh.execute(_TABLES)
     for group, partition, at, state, lag, *more in rows:
@@ -30,6 +35,8 @@ def took(part: Groups, rows: list[tuple[Any, ...]], lost: Sequence[tuple[Any, ..
         )
     for row in lost:
         fresh.execute("INSERT INTO lost_messages VALUES ('east', ?, 't', ?)", list(row))
+    for row in states:
+        fresh.execute("INSERT INTO group_states VALUES ('east', ?, ?, ?, 0, 0, ?)", list(row))
     part.take(fresh)
 
 
@@ -64,3 +71,20 @@ def test_what_is_gone_has_no_series_and_a_loss_stays_counted() -> None:
         ("weir_group_lost_offsets_total", "h", "t"): 0.0,
         ("weir_group_partitions", "committed"): 1,
     }
+
+
+def test_the_state_of_a_group_is_its_newest_one() -> None:
+    part = Groups(Bounds(2, 1000))
+    took(part, [("g", 0, 1, "committed", 50), ("h", 0, 1, "committed", 6),
+                ("small", 0, 1, "committed", 1)], states=[
+        ("g", None, 2, "empty"), ("g", None, 1, "stable"), ("g", "t", 3, "gone"),
+        ("h", None, 1, "stable"), ("small", None, 1, "stable"),
+    ])
+
+    def states() -> dict[tuple[str, ...], float]:
+        found = shown(part).items()
+        return {key[1:]: value for key, value in found if key[0] == "weir_group_state"}
+
+    assert states() == {("g", "empty"): 1, ("h", "stable"): 1}
+    took(part, [], states=[("g", None, 4, "rebalancing"), ("h", None, 4, "known")])
+    assert states() == {("g", "rebalancing"): 1}

@@ -568,14 +568,18 @@ CASES = {
             lag("gone", 60_000, None, state="gone"),
             lag("h", 60_000, -3, state="ahead", lag_records=0, age_s=None, commit_rate=None,
                 lag_growth=None),
-        ], "lost_messages": [lost("g", 0, 1, 5), lost("g", 60_000, 5, 6)]}, {}, [
+        ], "lost_messages": [lost("g", 0, 1, 5), lost("g", 60_000, 5, 6)], "group_states": [
+            changed("g", 0, "stable", topic=None), changed("g", 60_000, "empty", topic=None),
+            changed("g", 90_000, "ahead"), changed("h", 0, "stable", topic=None),
+            changed("h", 60_000, "known", topic=None),
+        ]}, {}, [
             {**EAST, "group": "g", "topic": "orders", "partition": 1, "state": "committed",
-             "lag": 9, "records": 4, "oldest_s": 5, "trend": "falls behind", "growth": 0.25,
-             "commits": 0.5, "time_to_loss_s": None, "lost": 5, "committed": 50, "log_start": 10,
+             "consumers": "empty", "lag": 9, "records": 4, "oldest_s": 5,
+             "trend": "falls behind", "growth": 0.25, "commits": 0.5, "time_to_loss_s": None, "lost": 5, "committed": 50, "log_start": 10,
              "log_end": 59, "checked": NEXT},
             {**EAST, "group": "h", "topic": "orders", "partition": 1, "state": "ahead",
-             "lag": -3, "records": 0, "oldest_s": None, "trend": None, "growth": None,
-             "commits": None, "time_to_loss_s": None, "lost": 0, "committed": 50, "log_start": 10,
+             "consumers": None, "lag": -3, "records": 0, "oldest_s": None,
+             "trend": None, "growth": None, "commits": None, "time_to_loss_s": None, "lost": 0, "committed": 50, "log_start": 10,
              "log_end": 59, "checked": NEXT},
         ],
     ),
@@ -586,13 +590,14 @@ CASES = {
                 lag_growth=None),
         ]}, {"by": "group"}, [
             {**EAST, "group": "g", "topic": None, "partition": None, "state": "ahead, committed",
-             "lag": 13, "records": None, "oldest_s": 5, "trend": "catches up, falls behind",
-             "growth": -0.75, "commits": 1.0, "time_to_loss_s": None, "lost": 0,
+             "consumers": None, "lag": 13, "records": None, "oldest_s": 5,
+             "trend": "catches up, falls behind", "growth": -0.75, "commits": 1.0, "time_to_loss_s": None, "lost": 0,
              "committed": None, "log_start": None, "log_end": None, "checked": NEXT},
         ],
     ),
     "group-states": (
         {"group_states": [
+            changed("reads", 60_000, "stable", topic=None, partition=None),
             changed("a", 0, "no_offset", unread=49), changed("b", 0, "ahead"),
             changed("b", 60_000, "committed", before="ahead"),
             changed("c", 60_000, "gone", before="committed"), changed("typo", 0, "unknown_group",

@@ -32,7 +32,7 @@ def groups(reader: Reader) -> Section:
         Column("oldest_s", "oldest", "seconds"), Column("trend", "trend"),
         Column("commits", "commits per s", "number"), Column("growth", "grows per s", "number"),
         Column("time_to_loss_s", "loss in", "seconds"), Column("lost", "lost", "number"),
-        Column("state", "state"),
+        Column("state", "state"), Column("consumers", "consumers"),
     ], reader.ask("lag", TOP), "lag")]
     lost = reader.ask("group-losses", TOP)
     if lost:

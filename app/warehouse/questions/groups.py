@@ -9,9 +9,16 @@ BY = Param("by", "a row per partition, topic or group", "partition",
 
 # An offset ahead of its log has a lag below 0, which counts as 0 in a sum.
 _LAG = """
+WITH consumers AS (
+  SELECT cluster, "group", state FROM group_states WHERE topic IS NULL
+  QUALIFY row_number() OVER (
+    PARTITION BY cluster, "group" ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
+  ) = 1
+)
 SELECT cluster, "group", CASE WHEN $by <> 'group' THEN topic END AS topic,
   CASE WHEN $by = 'partition' THEN partition END AS partition,
-  string_agg(DISTINCT state, ', ' ORDER BY state) AS state,
+  string_agg(DISTINCT l.state, ', ' ORDER BY l.state) AS state,
+  any_value(c.state) FILTER (WHERE c.state <> 'known') AS consumers,
   CAST(CASE WHEN $by = 'partition' THEN max(lag) ELSE sum(greatest(lag, 0)) END AS BIGINT) AS lag,
   CAST(CASE WHEN bool_and(lag_records IS NOT NULL) THEN sum(lag_records) END AS BIGINT) AS records,
   max(age_s) AS oldest_s, string_agg(DISTINCT trend, ', ' ORDER BY trend) AS trend,
@@ -20,7 +27,7 @@ SELECT cluster, "group", CASE WHEN $by <> 'group' THEN topic END AS topic,
   CASE WHEN $by = 'partition' THEN max(committed) END AS committed,
   CASE WHEN $by = 'partition' THEN max(log_start) END AS log_start,
   CASE WHEN $by = 'partition' THEN max(log_end) END AS log_end, epoch_ms(max(pass_ms)) AS checked
-FROM group_lag_now
+FROM group_lag_now AS l LEFT JOIN consumers AS c USING (cluster, "group")
 GROUP BY ALL
 ORDER BY lag DESC NULLS LAST, cluster, "group", topic, partition
 LIMIT $rows
@@ -38,7 +45,8 @@ WITH ranked AS (
 SELECT cluster, "group", topic, partition, state, unread, committed, log_start, log_end,
   epoch_ms(pass_ms) AS since, before
 FROM ranked
-WHERE place = 1 AND state NOT IN ('committed', 'known') AND pass_ms >= $since AND pass_ms < $until
+WHERE place = 1 AND state NOT IN ('committed', 'known', 'stable', 'rebalancing', 'empty', 'dead')
+  AND pass_ms >= $since AND pass_ms < $until
 ORDER BY state = 'gone', unread DESC NULLS LAST, pass_ms DESC, cluster, "group", topic, partition
 LIMIT $rows
 """.strip()
@@ -57,8 +65,9 @@ LIMIT $rows
 
 QUESTIONS = (
     Question(
-        "lag", "Kafka: lag of every group and partition at its newest check, the largest first.",
-        ("group_lag_now",), _LAG, (BY, ROWS),
+        "lag", "Kafka: lag of every group and partition at its newest check, the largest first; and"
+        " whether the group has consumers.",
+        ("group_lag_now", "group_states"), _LAG, (BY, ROWS),
         needs="a row needs a poll of source.format kafka_groups, and a check after it",
     ),
     Question(

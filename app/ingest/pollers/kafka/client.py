@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
+    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
@@ -28,10 +29,14 @@ from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.config.kafka_topics import PATTERN
 from app.errors import UserError
 from app.ingest.pollers.kafka.offsets import (
+    DEAD,
+    EMPTIED,
     EMPTY,
     NO_OFFSET,
+    REBALANCING,
     RETENTION,
     SHARE,
+    STABLE,
     UNKNOWN,
     Answers,
     Log,
@@ -51,6 +56,12 @@ SAMPLE = 20
 FETCH_BYTES = 64 << 10
 _NO_ID = "A" * 22
 _GONE = KafkaError.UNKNOWN_TOPIC_OR_PART
+_CONSUMERS = {
+    ConsumerGroupState.STABLE: STABLE, ConsumerGroupState.PREPARING_REBALANCING: REBALANCING,
+    ConsumerGroupState.COMPLETING_REBALANCING: REBALANCING, ConsumerGroupState.EMPTY: EMPTIED,
+    ConsumerGroupState.DEAD: DEAD,
+}
+"""Brokers before 2.6 list groups without a state, and librdkafka has no name for newer ones."""
 _NO_GROUP = (KafkaError.GROUP_ID_NOT_FOUND,)
 _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 _REFUSED = (
@@ -183,6 +194,10 @@ class Client:
             timeout = self._timeout(deadline)
             found = self._wait(admin.list_consumer_groups(request_timeout=timeout), timeout)
             listed = {group.group_id for group in found.valid if wanted(group.group_id)}
+            states = {g.group_id: _CONSUMERS.get(getattr(g, "state", None)) for g in found.valid}
+            answers.consumers = {
+                name: state for name, state in states.items() if state and name and wanted(name)
+            }
             answers.listed = not found.errors
             for each in found.errors:
                 self._problem(answers, "the list of groups", getattr(each, "args", [each])[0])

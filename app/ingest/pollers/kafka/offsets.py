@@ -28,7 +28,10 @@ LONGEST_S = 10**9
 NO_OFFSET, UNKNOWN, SHARE, EMPTY, KNOWN = (
     "no_offset", "unknown_group", "share_group", "empty_id", "known",
 )
-"""States of a group without an offset, and the one that ends such a state."""
+"""States of a group without an offset, and the one that ends a state of a whole group."""
+STABLE, REBALANCING, EMPTIED, DEAD = CONSUMERS = ("stable", "rebalancing", "empty", "dead")
+"""What the consumers of a group do: all have their partitions, some are about to get theirs, there
+are none, or the group is about to be removed."""
 NAMELESS = '""'
 """How the group with the empty id is shown."""
 MOST_READ = 64
@@ -105,8 +108,10 @@ class Answers:
     """Offsets that were answered with an error."""
     states: dict[str, str] = field(default_factory=dict)
     """By group, as a whole, its state if it has no offset at all."""
+    consumers: dict[str, str] = field(default_factory=dict)
+    """By group what its consumers do: one of CONSUMERS."""
     listed: bool = False
-    """Whether the list of groups is complete, so that `states` are."""
+    """Whether the list of groups is complete, so that `states` and `consumers` are."""
     logs: dict[Place, Log] = field(default_factory=dict)
     settings: dict[str, dict[str, str | None]] = field(default_factory=dict)
     """By topic the settings of RETENTION."""
@@ -342,8 +347,9 @@ class _Mapping:
         )
 
     def whole_groups(self, before: Mapping[str, str]) -> None:
-        """States of groups that have no offset anywhere; those that are over are ended once."""
-        found = self._answers.states
+        """States of groups: that they have no offset anywhere, else what their consumers do; those
+        that are over are ended once."""
+        found = {**self._answers.consumers, **self._answers.states}
         over = {group: KNOWN for group in before if self._answers.listed and group not in found}
         for group, state in sorted({**over, **found}.items()):
             self.states.append(self._common(

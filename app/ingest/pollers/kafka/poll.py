@@ -11,6 +11,7 @@ from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import UserError
 from app.ingest.pollers.kafka.apart import ClientProcess
 from app.ingest.pollers.kafka.offsets import (
+    CONSUMERS,
     FEED,
     NAMELESS,
     Answers,
@@ -101,7 +102,9 @@ class Poller(Polling):
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
         path = self._commit(begun.now_ms, mapped.records)
         self._report(report, answers, mapped)
-        self._say_states({g: s for g, s in mapped.states.items() if states.get(g) != s})
+        self._say_states({
+            g: s for g, s in mapped.states.items() if states.get(g) != s and s not in CONSUMERS
+        })
         return path
 
     def _read(self, answers: Answers, deadline: float) -> None:

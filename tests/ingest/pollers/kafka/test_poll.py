@@ -178,8 +178,12 @@ def test_groups_without_an_offset_are_said_once_and_stated_until_they_have_one(
     said: list[str] = []
     one = poller(tmp_path, client, said)
     states = []
-    for found in ({"": "empty_id", "typo": "unknown_group"}, {"": "empty_id"}, {}, {}):
-        client.now = answers(states=found, listed=True)
+    for found, consumers in (
+        ({"": "empty_id", "typo": "unknown_group"}, {"fast": "stable"}),
+        ({"": "empty_id"}, {"fast": "empty"}),
+        ({"fast": "no_offset"}, {"fast": "empty"}), ({}, {}), ({}, {}),
+    ):
+        client.now = answers(states=found, consumers=consumers, listed=True)
         states.append([
             (r["subscription"], r["group_state"]) for r in lines(one.poll_once(AT))
             if r["event_type"] == "group_state" and "topic" not in r
@@ -188,11 +192,13 @@ def test_groups_without_an_offset_are_said_once_and_stated_until_they_have_one(
         one = poller(tmp_path, client, said)  # what was stated survives a restart
     nameless = ('""', "empty_id")
     assert states == [
-        [nameless, ("typo", "unknown_group")], [nameless, ("typo", "known")],
-        [('""', "known")], [],
+        [nameless, ("fast", "stable"), ("typo", "unknown_group")],
+        [nameless, ("fast", "empty"), ("typo", "known")],
+        [('""', "known"), ("fast", "no_offset")], [("fast", "known")], [],
     ]
     assert said == [
-        'kafka_groups: groups without an offset: "" (empty_id), typo (unknown_group)'
+        'kafka_groups: groups without an offset: "" (empty_id), typo (unknown_group)',
+        "kafka_groups: groups without an offset: fast (no_offset)",
     ]
 
 
