@@ -464,7 +464,7 @@ def reconcile(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare the brokers' own counters with the tables; exit code 1 if a number differs."""
+    """Compare the brokers' own numbers with the tables; exit code 1 if a number differs."""
     from app.reconcile import reconcile as run_reconcile
 
     _found(run_reconcile(_settings(config, warehouse), as_json, watch))

@@ -1,4 +1,4 @@
-"""Metrics of the comparison with the brokers' own counters."""
+"""Metrics of the comparison with the brokers' own numbers."""
 
 from __future__ import annotations
 

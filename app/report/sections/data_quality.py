@@ -142,7 +142,7 @@ def _about(row: dict[str, Any]) -> str:
 
 
 def _compared(reader: Reader, texts: list[str]) -> list[Part]:
-    """How the tables compare with the brokers' own counters, if they were compared."""
+    """How the tables compare with the brokers' own numbers, if they were compared."""
     found = reader.row(_COMPARED)
     if not any(found.values()):
         return []
