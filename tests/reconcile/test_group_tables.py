@@ -104,7 +104,7 @@ def test_what_a_poll_left_out_and_what_was_lost(settings: Settings) -> None:
     found = between(
         settings, reading(10), reading(70, start=20),
         events=flat(
-            poll(5, 3, unread=0), poll(30, 3), poll(30, 7, group="late"), poll(50, None),
+            poll(5, 3, unread=0), poll(30, 3), poll(30, 7, group="late"),
             poll(50, 8, group="slow", unread=0, log_start=9), poll(90, 3), poll(110, 33),
         ),
         group_lag=[lag(0, "gone"), lag(0, "idle", 0), lag(60), lag(60, "idle", 0),
