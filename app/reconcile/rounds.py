@@ -34,8 +34,10 @@ Reading = Any
 class Side(Protocol):
     """What is compared: brokers of Pulsar, or a cluster of Kafka."""
 
-    names: Collection[str]
-    """What is read, by the name of its readings."""
+    @property
+    def names(self) -> Collection[str]:
+        """What is read, by the name of its readings."""
+        ...
 
     def read(self, stopping: threading.Event) -> Iterator[tuple[str, Reading | str]]:
         """A reading of each, or why there is none."""
