@@ -27,7 +27,9 @@ class _Lasting:
         return "; ".join(self.texts[:SHOWN])
 
     def so_far(self) -> str:
-        return f"{self} ({self.polls} polls, {self.last_s - self.began_s:,.0f} s)"
+        """It in one line, without the advice that some errors have."""
+        text = str(self).partition("\n")[0]
+        return f"{text} ({self.polls} polls, {self.last_s - self.began_s:,.0f} s)"
 
 
 @dataclass
