@@ -172,8 +172,8 @@ class _Side:
             found, passes = self._backlogs()
             counted |= found
             if not passes[0] and not passes[1]:
-                blind.setdefault("backlog", "NO_CHECK")
-            whole |= {"backlog"} if passes[1] else set()
+                blind.setdefault("backlog", "NO_CHECK" if self._is_past() else "NOT_REACHED")
+            whole |= {"backlog"} if self._all_checked(passes[1]) else set()
         return Weir(counted, blind, self._unloaded(), frozenset(whole))
 
     def early_reads(self) -> int:
@@ -283,6 +283,12 @@ class _Side:
                 more = size if name == "backlog_bytes" else messages * self._subscriptions(topic)
                 found[name, topic] = Counted(max(min(ends) - more, 0), 0, max(ends) + more)
         return found, (before, after)
+
+    def _all_checked(self, pass_ms: int | None) -> bool:
+        """Whether there is a check so much later that those of all topics up to a time must be
+        there: those of idle ones come by `idle_advance_ms` later."""
+        return pass_ms is not None and self._has(
+            "backlog_checks", pass_ms + self.settings.idle_advance_ms + self._window_ms)
 
     def _published(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
         """Messages and bytes of the windows from one check to another: what may have come into a

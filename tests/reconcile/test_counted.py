@@ -168,12 +168,12 @@ def test_entries_that_are_delivered_before_they_are_there(
 
 
 def check(at_ms: int, size: int, topic: str = TOPIC) -> dict[str, Any]:
-    return {**COMMON, **MINE, "job": "backlog", "topic": topic, "pass_ms": START_MS + at_ms,
-            "backlog_bytes": size}
+    return {**COMMON, **MINE, "job": "backlog", "topic": topic, "ts_wall_ms": START_MS + at_ms,
+            "pass_ms": START_MS + at_ms, "backlog_bytes": size}
 
 
 def test_a_backlog_is_between_the_checks_before_and_after(ask: Ask) -> None:
-    checks = [check(0, 10), check(30_000, 20), check(90_000, 50), check(150_000, 90),
+    checks = [check(0, 10), check(30_000, 20), check(90_000, 50), check(160_000, 90),
               check(90_000, 7, OTHER)]
     backlogs = [
         {**check(at, 0), "subscription": name, "backlog_entries": n}
@@ -200,7 +200,7 @@ def test_beside_polls_the_brokers_own_counts_are_what_may_come_and_go(ask: Ask) 
         "cluster": "mine", "url": "http://b1:8080", "namespaces": ["acme/orders"]}}
     ends = [scrape(at, {TOPIC: {"messages_in": n, "bytes_in": 10.0 * n, "subscriptions": 2.0}})
             for at, n in ((0, 100.0), (MINUTE, 130.0))]
-    checks = [{**check(at, 500), "cluster": "mine"} for at in (30_000, 90_000)]
+    checks = [{**check(at, 500), "cluster": "mine"} for at in (30_000, 90_000, 160_000)]
     found = ask(Span(*ends), source=polled, backlog_checks=checks)
     assert found.counted["backlog_bytes", TOPIC] == Counted(200, 0, 800)
     assert found.counted["backlog_entries", TOPIC] == Counted(0, 0, 60)
@@ -224,8 +224,22 @@ def test_what_is_published_between_two_checks_may_come_and_go(ask: Ask) -> None:
     assert found.counted["backlog_entries", OTHER] == Counted(0, 0, 5)
 
 
-def test_without_checks_around_it_a_backlog_is_not_compared(ask: Ask) -> None:
-    assert ask(Span(scrape(0), scrape(MINUTE))).blind == {"backlog": "NO_CHECK"}
+@pytest.mark.parametrize(("newest_ms", "reached"), [(159_999, False), (160_000, True)])
+def test_checks_of_idle_topics_come_later(ask: Ask, newest_ms: int, reached: bool) -> None:
+    """A window and the advance after the first check behind the span."""
+    checks = [check(30_000, 20), check(30_000, 7, OTHER), check(90_000, 20), check(newest_ms, 20)]
+    found = ask(Span(scrape(0), scrape(MINUTE)), backlog_checks=checks)
+    assert ("backlog" in found.reached) is reached
+
+
+@pytest.mark.parametrize(("newest_ms", "reason"), [
+    (MINUTE + 70_000, "NO_CHECK"), (MINUTE + 69_999, "NOT_REACHED"),
+])
+def test_without_checks_around_it_a_backlog_is_not_compared(
+    ask: Ask, newest_ms: int, reason: str
+) -> None:
+    found = ask(Span(scrape(0), scrape(MINUTE)), events=[publish(newest_ms)])
+    assert found.blind == {"backlog": reason}
 
 
 def gap(from_ms: int | None, end_ms: int, until_ms: int, job: str) -> dict[str, Any]:

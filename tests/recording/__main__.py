@@ -53,9 +53,7 @@ def record(folder: Path) -> tuple[list[str], Scene]:
                 print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
     finally:
         broker.stop()
-    return [
-        line for file in sorted(records.glob("*.ndjson")) for line in file.read_text().splitlines()
-    ], scene
+    return list(pulsar_plugin.lines(records)), scene
 
 
 def save(out: Path, lines: list[str], scene: Scene) -> None:

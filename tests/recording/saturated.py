@@ -141,11 +141,8 @@ def main() -> int:
             }
         finally:
             broker.stop()
-        lines = [
-            line for file in sorted((folder / "records").glob("*.ndjson"))
-            for line in file.read_text().splitlines()
-        ]
-    records = [record for line in lines if (record := kept(line)) is not None]
+        lines = pulsar_plugin.lines(folder / "records")
+        records = [record for line in lines if (record := kept(line)) is not None]
     asked.out.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
     (asked.out / "events.ndjson.gz").write_bytes(gzip.compress(text.encode(), mtime=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import hashlib
 import json
 import shutil
@@ -75,13 +76,16 @@ def start(broker: Pulsar, folder: Path, version: str = VERSION, **more: str) -> 
         pytest.skip(f"no Pulsar broker with the plug-in: {error}")
 
 
+def lines(folder: Path) -> Iterator[str]:
+    """The lines of all files that are shown, in the order of their names."""
+    for file in sorted(folder.glob("*.ndjson.gz")):
+        yield from gzip.decompress(file.read_bytes()).decode().splitlines()
+
+
 def records(folder: Path, *kinds: str) -> list[dict[str, Any]]:
-    """The records of all files that are shown, in the order of their names; all kinds if none."""
-    lines = [
-        json.loads(line) for file in sorted(folder.glob("*.ndjson"))
-        for line in file.read_text().splitlines()
-    ]
-    return [line for line in lines if not kinds or line["event_type"] in kinds]
+    """Their records; all kinds if none."""
+    found = map(json.loads, lines(folder))
+    return [record for record in found if not kinds or record["event_type"] in kinds]
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,9 @@ NAMES = "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz,gz}"
 DIRECT = (None, "s3", "s3a", "gs", "abfs", "abfss")
 """Schemes that Python opens itself; for others Spark passes whole files of up to 2 GiB."""
 LISTING = "path string, modificationTime timestamp, length bigint, content binary"
+GZIP_RATIO = 12
+"""How many bytes of records a gzipped byte is taken for; the broker plug-in's files have 14."""
+LOOKED_AT = 1000
 NEVER = "36500d"  # without it Spark silently skips files much older than the newest one
 _GLOB = re.compile(r"[*?\[{]")
 
@@ -62,7 +66,7 @@ def read_path(
 ) -> Raw:
     """The lines of the files at `path`; `source` has the options of Spark's file sources."""
     path, options = absolute(path), source.reader_options()
-    defaults = {"recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(source)}
+    defaults = {"recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(source, path)}
     if not _GLOB.search(path) and not Path(path).is_file():
         defaults["pathGlobFilter"] = NAMES
     options = {**defaults, **options}
@@ -78,10 +82,22 @@ def read_path(
     return Raw(listing.select(*columns), unpack)
 
 
-def admission(source: SourceSettings) -> dict[str, str]:
-    """The default limit of a trigger over files; Spark takes one of the two options only."""
+def admission(source: SourceSettings, path: str) -> dict[str, str]:
+    """The default limit of a trigger over files; Spark takes one of the two options only, and
+    counts the bytes as they are stored."""
     chosen = {"maxfilespertrigger", "maxbytespertrigger"} & {key.lower() for key in source.options}
-    return {} if chosen else {"maxBytesPerTrigger": str(source.max_bytes_per_trigger)}
+    most = source.max_bytes_per_trigger
+    if is_packed(path):
+        most = max(most // GZIP_RATIO, 1)
+    return {} if chosen else {"maxBytesPerTrigger": str(most)}
+
+
+def is_packed(path: str) -> bool:
+    """Whether files are gzipped, by a pattern or the first files of a local folder."""
+    if _GLOB.search(path) or Path(path).is_file():
+        return path.endswith(".gz")
+    files = (file for file in Path(path).rglob("*") if file.is_file())
+    return any(file.suffix == ".gz" for file in islice(files, LOOKED_AT))
 
 
 def folder(path: str) -> str:

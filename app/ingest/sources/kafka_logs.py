@@ -79,7 +79,7 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     path = absolute(str(settings.feed.path))
     logs = settings.feed.logs
     options = {
-        "recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(settings.feed),
+        "recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(settings.feed, path),
         **settings.feed.reader_options(),
     }
     listing = reader.format("binaryFile").schema(LISTING).options(**options).load(path)

@@ -12,6 +12,8 @@ import pytest
 from deltalake import write_deltalake
 
 from app.config.settings import Settings
+from app.config.source import SourceSettings
+from app.ingest.sources.files import admission
 from app.ingest.sources.kafka import stream_options
 from app.ingest.sources.kafka_probe import mean_bytes
 from tests.ingest.sources.test_any_source import streamed
@@ -100,6 +102,24 @@ def test_a_flood_of_files_is_cut_by_bytes(
     })
 
     assert sizes(streamed(spark, settings, tmp_path / "checkpoint")) == [2000] * 3
+
+
+@pytest.mark.parametrize(("names", "path", "most"), [
+    ([], "", 120_000), (["a.jsonl"], "", 120_000), (["b/a.ndjson.gz"], "", 10_000),
+    (["a.jsonl", "b.gz"], "", 10_000), (["a.gz"], "/*.jsonl", 120_000), ([], "/*.gz", 10_000),
+    (["a.gz"], "/a.gz", 10_000),
+])
+def test_gzipped_files_count_with_what_is_in_them(
+    names: list[str], path: str, most: int, tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    given = f"{tmp_path}{path}"
+    source = SourceSettings(format="files", path=given, max_bytes_per_trigger=120_000)
+    assert admission(source, given) == {"maxBytesPerTrigger": str(most)}
+    chosen = {"maxFilesPerTrigger": "3"}
+    assert admission(source.model_copy(update={"options": chosen}), given) == {}
 
 
 def test_a_flood_in_a_delta_table_is_cut_by_records(

@@ -1,8 +1,11 @@
 package weir.pulsar;
 
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
 import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
+import java.nio.channels.Channels;
 import java.nio.channels.FileChannel;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
@@ -12,17 +15,26 @@ import java.time.Instant;
 import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
 import java.util.List;
+import java.util.zip.Deflater;
+import java.util.zip.GZIPOutputStream;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Files of JSON lines in a folder.
  *
- * <p>An open file begins with a dot and ends with `.open`; a reader sees it only when it is whole,
- * by its new name. After a crash the whole lines of an open file are kept. Names sort by time.
+ * <p>An open file is text; its name begins with a dot and ends with `.open`. A reader sees it only
+ * when it is whole, packed and by its new name. After a crash the whole lines of an open file are
+ * kept. Names sort by time.
  */
 final class FileSink implements Sink {
 
+    private static final Logger LOG = LoggerFactory.getLogger(FileSink.class);
     private static final String OPEN = ".open";
+    private static final String PART = ".part";
     private static final String WHOLE = ".ndjson";
+    private static final String PACKED = WHOLE + ".gz";
+    private static final int PIECE = 1 << 16;
     private static final DateTimeFormatter TIME =
             DateTimeFormatter.ofPattern("yyyyMMdd'T'HHmmss.SSS'Z'").withZone(ZoneOffset.UTC);
     private static final long CLEAN_MS = 60_000;
@@ -32,6 +44,7 @@ final class FileSink implements Sink {
     private final long fileMillis;
     private final long fileBytes;
     private final long keepMillis;
+    private final boolean gzip;
 
     private Path path;
     private FileChannel channel;
@@ -49,6 +62,7 @@ final class FileSink implements Sink {
         this.fileMillis = settings.fileMillis();
         this.fileBytes = settings.fileBytes();
         this.keepMillis = settings.keepMillis();
+        this.gzip = settings.fileGzip();
     }
 
     /** A name with the characters only that every file system takes. */
@@ -138,7 +152,6 @@ final class FileSink implements Sink {
             return;
         }
         present();
-        channel.force(false);
         show(path);
         forget();
     }
@@ -150,15 +163,66 @@ final class FileSink implements Sink {
     }
 
     private void show(Path open) throws IOException {
+        if (gzip && pack(open)) {
+            Files.delete(open);
+            return;
+        }
+        try (FileChannel file = FileChannel.open(open, StandardOpenOption.WRITE)) {
+            file.force(false);
+        }
+        Files.move(open, named(open, "", WHOLE));
+    }
+
+    /** Shows a packed copy; false if there is no room for one, so that the file itself is shown. */
+    private static boolean pack(Path open) throws IOException {
+        Path part = named(open, ".", PART);
+        try (InputStream text = Files.newInputStream(open);
+                FileChannel file = FileChannel.open(
+                        part, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING,
+                        StandardOpenOption.WRITE);
+                Packed packed = new Packed(Channels.newOutputStream(file))) {
+            byte[] piece = new byte[PIECE];
+            for (int read = text.read(piece); read >= 0; read = text.read(piece)) {
+                packed.write(piece, 0, read);
+            }
+            packed.finish();
+            file.force(false);
+        } catch (IOException noRoom) {
+            LOG.warn("Weir: {} is not compressed: {}", open, noRoom.toString());
+            Files.deleteIfExists(part);
+            return false;
+        }
+        Files.move(part, named(open, "", PACKED));
+        return true;
+    }
+
+    /** Fast: records repeat so much that more effort gains little. */
+    private static final class Packed extends GZIPOutputStream {
+        Packed(OutputStream to) throws IOException {
+            super(to, PIECE);
+            def.setLevel(Deflater.BEST_SPEED);
+        }
+    }
+
+    /** The file beside an open one with another beginning and ending of its name. */
+    private static Path named(Path open, String start, String end) {
         String name = open.getFileName().toString();
-        String whole = name.substring(1, name.length() - OPEN.length()) + WHOLE;
-        Files.move(open, open.resolveSibling(whole));
+        return open.resolveSibling(start + name.substring(1, name.length() - OPEN.length()) + end);
     }
 
     /** Shows what a killed run left open, up to its last whole line. */
     private void recover() throws IOException {
+        try (DirectoryStream<Path> left = files("." + prefix, PART)) {
+            for (Path each : left) {
+                Files.delete(each);
+            }
+        }
         try (DirectoryStream<Path> left = files("." + prefix, OPEN)) {
             for (Path each : left) {
+                if (Files.exists(named(each, "", PACKED))) {
+                    Files.delete(each); // it was shown already
+                    continue;
+                }
                 try (RandomAccessFile file = new RandomAccessFile(each.toFile(), "rw")) {
                     file.setLength(wholeLines(file));
                     if (file.length() > 0) {
@@ -189,7 +253,7 @@ final class FileSink implements Sink {
             return;
         }
         cleanedMs = now;
-        try (DirectoryStream<Path> whole = files(prefix, WHOLE)) {
+        try (DirectoryStream<Path> whole = files(prefix, WHOLE, PACKED)) {
             for (Path each : whole) {
                 if (now - Files.getLastModifiedTime(each).toMillis() > keepMillis) {
                     Files.deleteIfExists(each);
@@ -198,10 +262,10 @@ final class FileSink implements Sink {
         }
     }
 
-    private DirectoryStream<Path> files(String start, String end) throws IOException {
+    private DirectoryStream<Path> files(String start, String... ends) throws IOException {
         return Files.newDirectoryStream(directory, path -> {
             String name = path.getFileName().toString();
-            return name.startsWith(start) && name.endsWith(end);
+            return name.startsWith(start) && List.of(ends).stream().anyMatch(name::endsWith);
         });
     }
 }

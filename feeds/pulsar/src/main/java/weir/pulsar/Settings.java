@@ -16,8 +16,8 @@ import java.util.TreeMap;
  * is: the broker then does not start.
  */
 record Settings(
-        SinkKind sink, Path directory, long fileMillis, long fileBytes, long keepMillis,
-        String topic, Map<String, String> kafka, int bufferEvents, long bufferBytes,
+        SinkKind sink, Path directory, long fileMillis, long fileBytes, boolean fileGzip,
+        long keepMillis, String topic, Map<String, String> kafka, int bufferEvents, long bufferBytes,
         List<String> include, List<String> exclude, boolean systemTopics, SampleBy sampleBy,
         double sampleShare, boolean payload, long watchMillis, boolean observePauses) {
 
@@ -30,9 +30,9 @@ record Settings(
     static final String PREFIX = "weir";
     static final String KAFKA_PREFIX = "weirKafka.";
     private static final Set<String> KEYS = Set.of(
-            "weirSink", "weirDirectory", "weirFileMillis", "weirFileBytes", "weirKeepMillis",
-            "weirTopic", "weirBufferEvents", "weirBufferBytes", "weirInclude", "weirExclude",
-            "weirSystemTopics", "weirSampleBy", "weirSampleShare", "weirPayload",
+            "weirSink", "weirDirectory", "weirFileMillis", "weirFileBytes", "weirFileGzip",
+            "weirKeepMillis", "weirTopic", "weirBufferEvents", "weirBufferBytes", "weirInclude",
+            "weirExclude", "weirSystemTopics", "weirSampleBy", "weirSampleShare", "weirPayload",
             "weirWatchMillis", "weirObservePauses");
 
     static Settings of(Properties properties) {
@@ -55,6 +55,7 @@ record Settings(
                 Path.of(keys.text("weirDirectory", "data/weir")),
                 keys.whole("weirFileMillis", 5_000, 1, Long.MAX_VALUE),
                 keys.whole("weirFileBytes", 64 << 20, 1, Long.MAX_VALUE),
+                keys.flag("weirFileGzip", true),
                 keys.whole("weirKeepMillis", 7 * 86_400_000L, 0, Long.MAX_VALUE),
                 topic,
                 kafka,

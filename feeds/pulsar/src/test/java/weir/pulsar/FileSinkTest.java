@@ -3,13 +3,20 @@ package weir.pulsar;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
 import java.util.List;
 import java.util.stream.Stream;
+import java.util.zip.GZIPInputStream;
+import java.util.zip.GZIPOutputStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -29,13 +36,17 @@ class FileSinkTest {
     }
 
     private List<String> shown() throws IOException {
-        return files(".ndjson").stream().flatMap(file -> {
-            try {
-                return Files.readAllLines(file).stream();
-            } catch (IOException error) {
-                throw new UncheckedIOException(error);
-            }
-        }).toList();
+        return files(".ndjson.gz").stream().flatMap(file -> unpacked(file).stream()).toList();
+    }
+
+    private static List<String> unpacked(Path file) {
+        try (InputStream packed = new GZIPInputStream(Files.newInputStream(file));
+                BufferedReader lines = new BufferedReader(
+                        new InputStreamReader(packed, StandardCharsets.UTF_8))) {
+            return lines.lines().toList();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
     }
 
     @Test
@@ -43,7 +54,7 @@ class FileSinkTest {
         FileSink sink = sink("weirFileMillis", "3600000");
         sink.write(Records.numbered(0, 3));
         assertEquals(List.of(), shown());
-        assertEquals(1, files(".open").size());
+        assertEquals(List.of("0", "1", "2"), Files.readAllLines(files(".open").get(0)));
         sink.close();
         assertEquals(List.of("0", "1", "2"), shown());
         assertEquals(List.of(), files(".open"));
@@ -56,7 +67,7 @@ class FileSinkTest {
         sink.write(Records.numbered(2, 3));
         assertEquals(List.of("0", "1"), shown());
         sink.close();
-        assertEquals(2, files(".ndjson").size());
+        assertEquals(2, files(".ndjson.gz").size());
     }
 
     @Test
@@ -67,6 +78,45 @@ class FileSinkTest {
             sink.idle();
         }
         assertEquals(List.of("0"), shown());
+    }
+
+    @Test
+    void filesAreTextWithoutGzip() throws IOException {
+        FileSink sink = sink("weirFileGzip", "false");
+        sink.write(Records.numbered(0, 3));
+        sink.close();
+        assertEquals(List.of(), shown());
+        assertEquals(List.of("0", "1", "2"), Files.readAllLines(files(".ndjson").get(0)));
+    }
+
+    @Test
+    void aFileThatCannotBeCompressedIsShownAsText() throws IOException {
+        FileSink sink = sink("weirFileMillis", "3600000");
+        sink.write(Records.numbered(0, 3));
+        String open = files(".open").get(0).getFileName().toString();
+        Path part = folder.resolve(open.replace(".open", ".part"));
+        Files.createDirectory(part);
+        sink.close();
+        assertEquals(List.of(), shown());
+        assertEquals(List.of("0", "1", "2"), Files.readAllLines(files(".ndjson").get(0)));
+        assertEquals(List.of(), files(".open"));
+    }
+
+    @Test
+    void whatAKilledRunWasCompressingIsShownOnce() throws IOException {
+        Files.writeString(folder.resolve(".host_8080-a.open"), "{\"a\":1}\n");
+        Files.writeString(folder.resolve(".host_8080-a.part"), "torn");
+        Files.writeString(folder.resolve(".host_8080-b.open"), "{\"b\":1}\n");
+        try (OutputStream packed = new GZIPOutputStream(
+                Files.newOutputStream(folder.resolve("host_8080-b.ndjson.gz")))) {
+            packed.write("{\"b\":1}\n".getBytes(StandardCharsets.UTF_8));
+        }
+        FileSink sink = sink();
+        sink.write(Records.numbered(7, 8));
+        sink.close();
+        assertEquals(List.of("7", "{\"a\":1}", "{\"b\":1}"), shown());
+        assertEquals(List.of(), files(".open"));
+        assertEquals(List.of(), files(".part"));
     }
 
     @Test
@@ -112,11 +162,13 @@ class FileSinkTest {
     @Test
     void oldFilesAreRemoved() throws IOException {
         Path old = Files.createFile(folder.resolve("host_8080-old.ndjson"));
+        Path packed = Files.createFile(folder.resolve("host_8080-old.ndjson.gz"));
         Path foreign = Files.createFile(folder.resolve("other-old.ndjson"));
-        for (Path each : List.of(old, foreign)) {
+        for (Path each : List.of(old, packed, foreign)) {
             Files.setLastModifiedTime(each, FileTime.fromMillis(1));
         }
         sink("weirKeepMillis", "60000").idle();
         assertEquals(List.of(foreign), files(".ndjson"));
+        assertEquals(List.of(), files(".ndjson.gz"));
     }
 }

@@ -21,8 +21,8 @@ class SettingsTest {
     void allHaveDefaults() {
         assertEquals(
                 new Settings(
-                        Settings.SinkKind.FILES, Path.of("d"), 5_000, 67_108_864, 604_800_000, null,
-                        Map.of(), 131_072, 134_217_728, List.of(), List.of(), false,
+                        Settings.SinkKind.FILES, Path.of("d"), 5_000, 67_108_864, true, 604_800_000,
+                        null, Map.of(), 131_072, 134_217_728, List.of(), List.of(), false,
                         Settings.SampleBy.NONE, 1, false, 1_000, true), of());
     }
 
