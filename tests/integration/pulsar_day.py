@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import yaml
 
 from app.cli import main
 from tests.crash.service import Service
-from tests.recording.limits import rate
+from tests.recording.limits import OF_BROKER, rate
 from tests.recording.saturated import COUNTED, SENDER
 from tests.recording.scene import Scene, name_of
 from tests.servers import pulsar_plugin
@@ -27,12 +27,23 @@ from tests.servers.pulsar import Pulsar, samples
 from tests.servers.pulsar_plugin import connected, until
 
 Json = dict[str, Any]
-HOT, VICTIM, CHANGED, STEADY, HOLES, BACK = (
-    name_of("day", name) for name in ("hot", "victim", "changed", "steady", "holes", "back"))
+HOT, VICTIM, CHANGED, TWICE, STEADY, HOLES, BACK = (name_of("day", name) for name in (
+    "hot", "victim", "changed", "twice", "steady", "holes", "back"))
 PAIR = [name_of("shared", name) for name in ("a", "b")]
+GROUP = "analytics"
+GROUPED = [name_of("group-a", "t"), name_of("group-b", "t")]
+CROWD = [name_of("crowd", name) for name in ("a", "b")]
 TTL, GEO = name_of("ttl", "t"), "persistent://acme/geo/clicks"
 EVENTS = "persistent://acme/geo/__change_events"
-SATURATED = (HOT, CHANGED, *PAIR)
+SATURATED = (HOT, CHANGED, TWICE, *PAIR)
+"""At limits of their own: of the topic, or of the namespace for each of its topics."""
+CALM = (STEADY, HOLES, BACK, TTL)
+CONNECTIONS = ([HOT, f"~{VICTIM}"], PAIR, [CHANGED], [TWICE], [TWICE], *([t] for t in GROUPED))
+OF_GROUP = {
+    "publishRateInMsgs": 80, "publishRateInBytes": 1_000_000,
+    "dispatchRateInMsgs": 1_000_000, "dispatchRateInBytes": 100_000_000,
+}
+BROKER_RATE = 300
 REMOTE = {"serviceUrl": "http://127.0.0.1:1", "brokerServiceUrl": "pulsar://127.0.0.1:1"}
 FUNCTION = "public/default/a-function"
 CHECK_S = 5
@@ -64,17 +75,22 @@ class Day:
         ask("PUT", "clusters/elsewhere", REMOTE)
         ask("PUT", "tenants/acme", {"allowedClusters": ["standalone", "elsewhere"]})
         ask("PUT", "namespaces/acme/geo", {})
-        for name in ("day", "shared", "ttl"):
+        for name in ("day", "shared", "ttl", "group-a", "group-b", "crowd"):
             scene.namespace(name)
         ask("POST", "namespaces/public/day/deduplication", True)
         ask("POST", "namespaces/public/shared/publishRate", rate(80))
+        ask("PUT", f"resourcegroups/{GROUP}", OF_GROUP)
+        until(lambda: GROUP in ask("GET", "resourcegroups"))
+        for name in ("group-a", "group-b"):
+            ask("POST", f"namespaces/public/{name}/resourcegroup/{GROUP}")
         ask("POST", "namespaces/public/ttl/messageTTL", TTL_S)
         self.quota("public/ttl", 3600)
         self.quota("acme/geo", 6 * CHECK_S)
-        for topic in (*SATURATED, VICTIM, STEADY, HOLES, BACK, TTL, GEO):
+        for topic in (*SATURATED, VICTIM, *GROUPED, *CROWD, *CALM, GEO):
             scene.topic(topic)
         scene.set(HOT, "publishRate", rate(200))
         scene.set(CHANGED, "publishRate", rate(100))
+        scene.set(TWICE, "publishRate", rate(100))
         scene.set(GEO, "publishRate", rate(1000))
         with connected(self.pulsar) as one:
             one.subscribe(TTL, "slow").close()
@@ -121,27 +137,37 @@ class Day:
             yield from self.pulsar.ask("GET", f"namespaces/{tenant}")
 
     def live(self) -> None:
-        """Producers that never stop beside calm clients; then the calm ones alone, until the last
-        windows are written."""
-        senders = [
-            subprocess.Popen([sys.executable, "-c", SENDER, self.pulsar.service_url,
-                              str(self.seconds), *topics])
-            for topics in ([HOT, f"~{VICTIM}"], PAIR, [CHANGED])
-        ]
+        """Producers that never stop beside calm clients; then others, at a limit of the broker that
+        the calm ones share; then the calm ones alone, until the last windows are written."""
         with connected(self.pulsar) as one:
-            self.calm(one, self.seconds)
-            for sender in senders:
-                assert sender.wait(60) == 0
+            self.saturate(one, CONNECTIONS, self.seconds)
+            where = f"brokers/configuration/{OF_BROKER}"
+            self.pulsar.ask("POST", f"{where}/{BROKER_RATE}")
+            self.saturate(one, [[topic] for topic in CROWD], self.seconds / 3)
+            self.pulsar.ask("POST", f"{where}/0")
             self.calm(one, 2 * self.window_ms // 1000 + 20)
         for (name, labels), value in samples(self.telemetry).items():
             if name == COUNTED:
                 self.counted[dict(labels)["pulsar_topic"]] += int(value)
 
+    def saturate(
+        self, one: client.Client, connections: Sequence[Sequence[str]], seconds: float
+    ) -> None:
+        """Connections of producers that never stop, for a time, beside the calm clients."""
+        senders = [
+            subprocess.Popen([sys.executable, "-c", SENDER, self.pulsar.service_url,
+                              str(seconds), *topics])
+            for topics in connections
+        ]
+        self.calm(one, seconds)
+        for sender in senders:
+            assert sender.wait(60) == 0
+
     def calm(self, one: client.Client, seconds: float) -> None:
         """A message each second to every topic without limits; one reader comes rarely, one goes
         back once, one acknowledges every other message only. A limit changes twice."""
         begun, changes, back = time.monotonic(), [300, 60], False
-        producers = {t: one.create_producer(t) for t in (STEADY, HOLES, BACK, TTL)}
+        producers = {t: one.create_producer(t) for t in CALM}
         steady, reader = one.subscribe(STEADY, FUNCTION), one.subscribe(BACK, "goes-back")
         holes = one.subscribe(HOLES, "holes", consumer_type=client.ConsumerType.Shared)
         for number in range(10**9):

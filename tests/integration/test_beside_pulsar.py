@@ -11,16 +11,25 @@ import pytest
 
 from app.reconcile.spans import differs
 from tests.integration.pulsar_day import (
+    CALM,
+    CHANGED,
     CHECK_S,
+    CROWD,
     FUNCTION,
     GEO,
+    GROUP,
+    GROUPED,
     HOLES,
+    HOT,
+    PAIR,
     SATURATED,
     TTL,
+    TWICE,
     VICTIM,
     Day,
     said,
 )
+from tests.recording.saturated import reported
 from tests.servers import pulsar_plugin
 from tests.servers.process import free_ports
 from tests.servers.pulsar import Pulsar
@@ -59,7 +68,8 @@ def day(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]
 
 def test_the_alerts_are_those_of_the_day(day: Day) -> None:
     victims = {("noisy-neighbour-victim", VICTIM)} if day.seconds >= 600 else set()
-    limits = {("publish-limit", topic) for topic in SATURATED}
+    broker = day.pulsar.url.removeprefix("http://")
+    limits = {("publish-limit", name) for name in (*SATURATED, GROUP, broker)}
     expire = {("backlog-messages-expire", TTL)}
     for name, expected in (("files", limits | victims | expire), ("polls", expire)):
         assert said("alerts", "check", "--config", str(day.config(name)))[0] in (0, 1)
@@ -74,12 +84,38 @@ def test_pauses_are_those_of_the_broker(day: Day) -> None:
     found = {row["topic"]: row["times"] for row in rows}
     paused = Counter(r["cnx_id"] for r in day.records("reads_paused"))
     at = {(r["topic"], r["cnx_id"]) for r in day.records("producer_created")}
-    for topic in (*SATURATED, VICTIM):
+    for topic in (*SATURATED, VICTIM, *GROUPED, *CROWD, *CALM):
         seen = sum(paused[cnx] for name, cnx in at if name == topic)
-        assert day.counted[topic] > day.seconds
         assert found[topic] == pytest.approx(seen, rel=NEAR)
         assert found[topic] == pytest.approx(day.counted[topic], rel=NEAR)
-    assert {topic for topic, times in found.items() if times} == {*SATURATED, VICTIM}
+        assert topic in CALM or seen > day.seconds
+    assert {topic for topic, times in found.items() if times} == {
+        topic for topic, times in day.counted.items() if times}
+
+
+def test_pauses_have_their_times(day: Day) -> None:
+    rows = day.query("files", "SELECT cnx_id, count(*) AS times, sum(end_ns - start_ns) AS ns"
+                              " FROM throttle_intervals GROUP BY cnx_id")
+    happened = reported(day.records())
+    assert {row["cnx_id"] for row in rows} == {*happened}
+    for row in rows:
+        times, ns = happened[row["cnx_id"]]
+        assert row["times"] == pytest.approx(times, rel=NEAR)
+        assert row["ns"] == pytest.approx(ns, rel=NEAR)
+
+
+def test_culprits_and_victims_are_those_of_the_day(day: Day) -> None:
+    kinds = ("culprit", "shared", "collateral")
+    sums = ", ".join(f"sum({kind}_times) AS {kind}" for kind in kinds)
+    rows = day.query("files", f"SELECT topic, {sums} FROM topic_throttle_stats GROUP BY topic")
+    found = {row["topic"]: tuple(row[kind] for kind in kinds) for row in rows}
+    for topics, place in (
+        ((HOT, CHANGED, TWICE), 0), ((*GROUPED, *CROWD, *CALM), 1), ((VICTIM,), 2),
+    ):
+        for topic in topics:
+            assert found[topic][place] >= (1 - NEAR) * sum(found[topic]), topic
+    a, b = (found[topic] for topic in PAIR)
+    assert (a[0], a[1], a[2]) == (b[2], 0, b[0]) and a[0] > 0 and b[0] > 0
 
 
 @pytest.mark.parametrize("name", ["files", "polls"])

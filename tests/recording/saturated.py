@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,27 @@ def play(scene: Scene, seconds: float) -> None:
     for sender in senders:
         assert sender.wait(timeout=seconds + 120) == 0
     time.sleep(3)
+
+
+def pauses(changes: Iterable[tuple[str, int, bool]]) -> dict[str, tuple[int, int]]:
+    """By connection the number of pauses and their time (ns)."""
+    begun: dict[str, int] = {}
+    found: dict[str, tuple[int, int]] = {}
+    for cnx, at, paused in changes:
+        count, ns = found.get(cnx, (0, 0))
+        if paused and cnx not in begun:
+            begun[cnx] = at
+            found[cnx] = count + 1, ns
+        elif not paused and cnx in begun:
+            found[cnx] = count, ns + at - begun.pop(cnx)
+    return found
+
+
+def reported(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """The same of what the plug-in wrote."""
+    kinds = {"reads_paused": True, "reads_resumed": False, "connection_closed": False}
+    return pauses((r["cnx_id"], r["ts_mono_ns"], kinds[r["event_type"]]) for r in records
+                  if r["event_type"] in kinds)
 
 
 def kept(line: str) -> dict[str, Any] | None:

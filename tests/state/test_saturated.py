@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from state.events import COLUMNS
-from tests.recording.saturated import HOT, OF_GROUP, OF_NAMESPACE, SHARED, VICTIMS
+from tests.recording.saturated import (
+    HOT,
+    OF_GROUP,
+    OF_NAMESPACE,
+    SHARED,
+    VICTIMS,
+    pauses,
+    reported,
+)
 from tests.state.contract.jobs import JOBS, Rows, Sample
 from tests.state.shipping import Row, params_of
 
@@ -56,29 +64,9 @@ def sums(rows: Rows, *names: str) -> dict[str, tuple[int, ...]]:
     return {topic: tuple(counts[name] for name in names) for topic, counts in found.items()}
 
 
-def pauses(changes: list[tuple[str, int, bool]]) -> dict[str, tuple[int, int]]:
-    """By connection the number of pauses and their time (ns)."""
-    begun: dict[str, int] = {}
-    found: dict[str, tuple[int, int]] = {}
-    for cnx, at, paused in changes:
-        count, ns = found.get(cnx, (0, 0))
-        if paused and cnx not in begun:
-            begun[cnx] = at
-            found[cnx] = count + 1, ns
-        elif not paused and cnx in begun:
-            found[cnx] = count, ns + at - begun.pop(cnx)
-    return found
-
-
-def reported(records: list[Row]) -> dict[str, tuple[int, int]]:
-    kinds = {"reads_paused": True, "reads_resumed": False, "connection_closed": False}
-    return pauses([(r["cnx_id"], r["ts_mono_ns"], kinds[r["event_type"]]) for r in records
-                   if r["event_type"] in kinds])
-
-
 def computed(rows: Rows) -> dict[str, tuple[int, int]]:
-    return pauses([(r["cnx_id"], r["ts_mono_ns"], r["reads_paused"])
-                   for r in rows["throttle_events"]])
+    return pauses((r["cnx_id"], r["ts_mono_ns"], r["reads_paused"])
+                  for r in rows["throttle_events"])
 
 
 def test_every_topic_is_limited_as_often_as_the_broker_counted(
