@@ -14,7 +14,7 @@ from typing import Any
 
 from app.config.policies import WITH_PATTERNS
 from state.engine.documents import Source, full_topic_name
-from state.engine.globs import SCOPES, is_pattern, literal, matching, overlaid, tokens
+from state.engine.globs import SCOPES, full_pattern, is_pattern, literal, matching, overlaid
 
 Document = Mapping[str, Any]
 
@@ -28,14 +28,6 @@ def source_of(document: Document) -> Source:
         name = literal(name)
         return scope, full_topic_name(name) if scope == "topic" else name
     return f"{scope}s", full_pattern(name) if scope == "topic" else name
-
-
-def full_pattern(pattern: str) -> str:
-    """The full form of a pattern of topics: without a scheme it matches persistent topics of
-    Pulsar; without a slash (or as `**`) topics of Kafka.
-    """
-    slashes = sum(part == (True, "/") for part in tokens(pattern))
-    return pattern if "://" in pattern or not slashes else f"persistent://{pattern}"
 
 
 def for_many(documents: Sequence[Document]) -> dict[Source, Document]:

@@ -554,7 +554,7 @@ def judge_chunk(w: World, o: Out) -> Int:
                 return lose(w, o, context, is_last)
             restart(w, o, context)
         e["counter"] += 1
-        if p["max_pending"] > 0 and e["counter"] > p["max_pending"]:
+        if 0 < w.most_pending[consumer] < e["counter"]:
             evict(w, o, consumer)
         return append(w, o, create(w), is_last)
     if context >= 0 and c["chunk_id"] == w.contexts[context]["last"] + 1:

@@ -47,7 +47,7 @@ def _layout(*fields: tuple[Any, ...]) -> np.dtype:
 
 
 SETTINGS = _layout(
-    ("max_pending", _i8), ("auto_ack", _i8), ("expiry_ms", _i8), ("lose", _i8), ("mode", _i8),
+    ("auto_ack", _i8), ("expiry_ms", _i8), ("lose", _i8), ("mode", _i8),
     ("orphan", _i8), ("window_ms", _i8), ("idle_ms", _i8), ("blind_ms", _i8), ("max_payload", _i8),
     ("b1", _i8), ("b2", _i8), ("b3", _i8), ("b4", _i8), ("b7", _i8), ("b8", _i8),
     ("free_context", _i8), ("free_node", _i8), ("free_entry", _i8), ("free_binding", _i8),
@@ -249,6 +249,8 @@ class World(NamedTuple):
     """Where the turns of each broker begin and, at the next, end; the first holds from ever."""
     shared_ms: Array
     """Times of all gaps, ascending."""
+    most_pending: Array
+    """Chunked messages that each consumer assembles at once; 0 or less: any number."""
 
 
 class Out(NamedTuple):

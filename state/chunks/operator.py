@@ -23,6 +23,7 @@ from state.chunks import shared as common
 from state.chunks.declaration import COLUMNS, DECLARATION, NAME
 from state.chunks.expiry import longest_life_ms, wait_ms
 from state.chunks.layout import NULL, Array, Feed, Out, World
+from state.chunks.pending import most_pending, rules_of
 from state.chunks.rows import TOO_LARGE, Rows
 from state.chunks.sequence import SEQUENCE
 from state.chunks.shard import PAYLOAD, Room, Shard
@@ -70,8 +71,8 @@ class Chunks(SharedWallJob[Shard]):
         self._stage = stage
         defects = {str(d) for d in params["defects"]}
         self._hashed = params["shared_mode"] == "hash"
+        self._pending = rules_of(params)
         self.settings = {
-            "max_pending": int(params["maxPendingChunkedMessage"]),
             "auto_ack": int(bool(params["autoAckOldestChunkedMessageOnQueueFull"])),
             "expiry_ms": int(params["expireTimeOfIncompleteChunkedMessageMillis"]),
             "lose": L.FIRST_DUPS.index(params["first_dup"]),
@@ -164,7 +165,7 @@ class Chunks(SharedWallJob[Shard]):
         added = int(((r["event_type"] == flow.ENTRY_ADDED) & (r["num_chunks"] > 1)).sum())
         w = shards.unpack(
             parts, self.settings, s.next_order, Room(chunks, acks, chunks + added), timeline,
-            place[: len(keys)],
+            place[: len(keys)], most_pending(self._pending, parts, s.names),
         )
         flow.prepare(w, batch.begin_ms)
         o = room_for_rows(w, None)

@@ -7,10 +7,23 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Field, model_validator
 
 from state.chunks.expiry import longest_life_ms
-from state.engine.parameters import SWITCH, Parameters
+from state.engine.parameters import SWITCH, Parameters, Section
 
 Defect = Literal["B1", "B2", "B3", "B4", "B7", "B8"]
 DEFECTS: tuple[Defect, ...] = ("B1", "B2", "B3", "B4", "B7", "B8")
+
+
+MostPending = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Pattern = Annotated[str, Field(min_length=1)]
+
+
+class ConsumerParameters(Section):
+    """What consumers set otherwise; patterns of their names as in policies."""
+
+    topic: Pattern = "**"
+    subscription: Pattern = "**"
+    consumer: Pattern = "**"
+    maxPendingChunkedMessage: MostPending
 
 
 class ChunksParameters(Parameters):
@@ -21,12 +34,12 @@ class ChunksParameters(Parameters):
     first_dup: Annotated[Literal["restart", "lose"], SWITCH] = "restart"
     shared_mode: Annotated[Literal["pin", "hash", "marker"], SWITCH] = "pin"
     shared_orphan: Annotated[Literal["stall", "ack_skip", "dispatch"], SWITCH] = "stall"
-    maxPendingChunkedMessage: Annotated[int, Field(
-        ge=-(2**31), lt=2**31,
+    maxPendingChunkedMessage: Annotated[MostPending, Field(
         validation_alias=AliasChoices("maxPendingChunkedMessage", "maxPendingChuckedMessage"),
     )] = 10
     autoAckOldestChunkedMessageOnQueueFull: bool = False
     expireTimeOfIncompleteChunkedMessageMillis: Annotated[int, Field(lt=2**53)] = 60_000
+    consumers: list[ConsumerParameters] = []
     assemble_payload: bool = False
     max_payload_bytes: Annotated[int, Field(ge=1, le=2**31 - 2**16)] = 134_217_728
     inline_payload_bytes: Annotated[int, Field(ge=0, le=2**20)] = 65_536

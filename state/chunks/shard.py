@@ -149,10 +149,10 @@ class Room:
 
 def unpack(
     parts: Mapping[str, Array], settings: Mapping[str, int], next_order: int, room: Room,
-    timeline: Timeline, place: Array,
+    timeline: Timeline, place: Array, most_pending: Array,
 ) -> World:
     """The world behind stored arrays, with room for a batch and its lists linked; `place` is the
-    broker of each key among those of the timeline."""
+    broker of each key among those of the timeline, `most_pending` a limit of each consumer."""
     p = np.zeros(1, L.SETTINGS)
     for name, value in settings.items():
         p[name] = value
@@ -186,7 +186,8 @@ def unpack(
         context_table=_table(len(grown["contexts"])),
         binding_table=_table(len(grown["bindings"])), held_table=_table(len(grown["held"])),
         stored_table=_table(len(grown["stored"])), piece_table=_table(len(grown["pieces"])),
-        ack_table=_table(room.acks), links=np.zeros(len(parts["keys"]), L.LINK),
+        ack_table=_table(room.acks), most_pending=most_pending,
+        links=np.zeros(len(parts["keys"]), L.LINK),
         **timeline._asdict(), **grown,
     )
     world.links["place"] = place

@@ -102,6 +102,14 @@ def overlaid(below: Limits, above: Limits) -> dict[str, Any]:
     return found
 
 
+def full_pattern(pattern: str) -> str:
+    """The full form of a pattern of topics: without a scheme it matches persistent topics of
+    Pulsar; without a slash (or as `**`) topics of Kafka.
+    """
+    slashes = sum(part == (True, "/") for part in tokens(pattern))
+    return pattern if "://" in pattern or not slashes else f"persistent://{pattern}"
+
+
 class Patterns:
     """Documents with patterns, looked up by name."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -227,11 +228,25 @@ class Answer:
         return self.decisions[-1].message
 
 
+def fits(pattern: str, name: str) -> bool:
+    """Whether a pattern, of which only `**` and `*` are special, matches a name; a pattern of a
+    partitioned topic matches its partitions."""
+    rest = name.removeprefix("persistent://") if "://" not in pattern else name
+    parts = [re.escape(part) for part in pattern.split("**")]
+    wild = ".*".join(part.replace(r"\*", "[^/]*") for part in parts)
+    return re.fullmatch(wild + r"(-partition-\d+)?", rest) is not None
+
+
 class Consumer:
     """The buffers of one consumer: sections 4 and 5."""
 
-    def __init__(self, params: Mapping[str, Any]) -> None:
+    def __init__(self, params: Mapping[str, Any], *names: str | None) -> None:
+        """`names` are those of its topic, subscription and the consumer itself."""
         self._most: int = params["maxPendingChunkedMessage"]
+        for one in params.get("consumers", ()):
+            patterns = [one["topic"], one["subscription"], one["consumer"]]
+            if all(fits(p, n or "") for p, n in zip(patterns, names, strict=True)):
+                self._most = one["maxPendingChunkedMessage"]
         self._acks_evicted: bool = params["autoAckOldestChunkedMessageOnQueueFull"]
         self._expiry: int = params["expireTimeOfIncompleteChunkedMessageMillis"]
         self._defects = frozenset(params["defects"])
@@ -708,8 +723,11 @@ class Topic:
         name = record["subscription"]
         return self.subscriptions.setdefault(name, Subscription(name))
 
+    def _consumer(self, s: Subscription, name: str | None) -> Consumer:
+        return Consumer(self._params, self._topic, s.name, name)
+
     def _open(self, s: Subscription, name: str | None) -> Seat:
-        seat = s.seats.setdefault(name, Seat(name, Consumer(self._params)))
+        seat = s.seats.setdefault(name, Seat(name, self._consumer(s, name)))
         if not seat.is_open:
             self._count += 1
             seat.is_open, seat.opened = True, (self._now, self._count)
@@ -1052,7 +1070,7 @@ class Topic:
         new_again = rested is not None and now - rested >= self._idle
         if new_again and not seat.judge.contexts and seat.judge.counter == 0:
             self._cancel(seat.expiry_pass)
-            seat.judge, seat.expiry_pass, seat.began = Consumer(self._params), None, None
+            seat.judge, seat.expiry_pass, seat.began = self._consumer(s, seat.name), None, None
         seat.last_chunk_ms, seat.in_window, self._window.delivered = now, True, True
         judge = seat.judge
         if self._is_acked(s, chunk.position):

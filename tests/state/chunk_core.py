@@ -67,7 +67,8 @@ class CoreConsumer:
     """A consumer of an exclusive subscription."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:
-        job = Chunks({**PARAMS, **params})
+        given = {**PARAMS, **params}
+        job = Chunks(given)
         parts = {name: np.zeros(0, kind) for name, kind in shard.LAYOUTS.items()}
         for name in ("keys", "subs", "consumers"):
             parts[name] = np.zeros(1, shard.LAYOUTS[name])
@@ -77,7 +78,8 @@ class CoreConsumer:
             parts["consumers"][name] = L.NULL
         parts["consumers"]["known"] = parts["consumers"]["open"] = 1
         self._w = shard.unpack(
-            parts, job.settings, 0, shard.Room(ROOM, 0), NO_GAPS, np.zeros(1, np.int64)
+            parts, job.settings, 0, shard.Room(ROOM, 0), NO_GAPS, np.zeros(1, np.int64),
+            np.full(1, given["maxPendingChunkedMessage"]),
         )
         flow.prepare(self._w, np.full(1, L.NULL))
         self._o = room_for_rows(self._w, None, 6 * ROOM)

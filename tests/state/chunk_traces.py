@@ -30,6 +30,14 @@ KINDS = (
 )
 PARAMS: dict[str, tuple[Any, ...]] = {
     "maxPendingChunkedMessage": (10, 1, 2, 2, 3, 0, -1),
+    "consumers": (
+        [], [], [],
+        [{"topic": "**", "subscription": "s2", "consumer": "**", "maxPendingChunkedMessage": 1}],
+        [{"topic": "t/*/b", "subscription": "**", "consumer": "**", "maxPendingChunkedMessage": 1},
+         {"topic": "**", "subscription": "s*", "consumer": "c2", "maxPendingChunkedMessage": 0},
+         {"topic": "persistent://t/ns/a", "subscription": "s1", "consumer": "c1",
+          "maxPendingChunkedMessage": 2}],
+    ),
     "autoAckOldestChunkedMessageOnQueueFull": (False, True),
     "expireTimeOfIncompleteChunkedMessageMillis": (60_000, 500, 500, 0, -1),
     "defects": (

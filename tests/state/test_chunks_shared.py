@@ -271,3 +271,36 @@ def test_a_message_that_is_given_up_acknowledges_its_marker(rows_of: Judge) -> N
 def test_a_marker_in_another_mode_is_an_ordinary_message(rows_of: Judge) -> None:
     rows = rows_of([*SENT, marker(20, 3, 1, 2)], shared_mode="pin")
     assert messages(rows) == [("c1", "u", ["1:1", "1:2"], None)]
+
+
+# -- settings of clients that differ -----------------------------------------------------------
+
+
+def only(most: int, **names: str) -> Row:
+    return {"topic": "**", "subscription": "**", "consumer": "**", **names,
+            "maxPendingChunkedMessage": most}
+
+
+@pytest.mark.parametrize("ending", ["", "-partition-3"])
+@pytest.mark.parametrize(("consumers", "evicting"), [
+    ([], []),
+    ([only(1, subscription="s")], ["s"]),
+    ([only(1, topic="a/*/t", consumer="c*")], ["s", "t"]),
+    ([only(1), only(0, subscription="t")], ["s"]),  # the last one that matches
+    ([only(0, subscription="t"), only(1)], ["s", "t"]),
+    ([only(1, topic="persistent://a/b/t")], ["s", "t"]),
+    ([only(1, topic="a/b/other")], []), ([only(1, topic="a/*")], []),
+    ([only(1, consumer="c2")], []), ([only(2)], []),
+])
+def test_a_client_has_its_own_limit(
+    rows_of: Judge, consumers: list[Row], evicting: list[str], ending: str
+) -> None:
+    records = [
+        {**one, "subscription": name, "topic": f"persistent://a/b/t{ending}"}
+        for name in ("s", "t")
+        for one in (*joins(0, "c1"), chunk(10, "0/2", 1), chunk(20, "0/2", 2, uuid="v"))
+    ]
+    rows = rows_of(sorted(records, key=lambda r: r["ts_wall_ms"]), consumers=consumers)
+    found = rows.get("chunk_events", [])
+    assert [(r["subscription"], r["outcome"], r["uuid"]) for r in found] == [
+        (name, "EVICTED", "u") for name in evicting]
