@@ -151,6 +151,10 @@ class _Window(NamedTuple):
         return self.start_ms + self.length_ms
 
 
+_EMPTY = _Window(*(0,) * len(_Window._fields))
+"""A window without a row: nothing happens, and the cache is empty."""
+
+
 @dataclass(frozen=True)
 class _Side:
     settings: Settings
@@ -246,14 +250,16 @@ class _Side:
             (f"cache_{name}", None): _share(windows, name, span)
             for name in ("inserted", "evicted", "misses", "hits")
         }
-        before = next((w for w in reversed(windows) if w.end_ms <= span.end_ms), None)
-        after = next((w for w in windows if w.end_ms > span.end_ms), None)
-        ends = [w for w in (before, after) if w is not None]
-        entries, used = [w.entries for w in ends], [w.used_bytes for w in ends]
-        came, held = (after.inserted, after.max_used_bytes) if after else (0, 0)
-        found["cache_entries", None] = Counted(min(entries), 0, max(entries) + came)
-        found["cache_used_bytes", None] = Counted(min(used), 0, max(*used, held))
-        return found, after is not None
+        begin_ms = self._last_window_ms
+        before = next((w for w in windows if w.end_ms == begin_ms), _EMPTY)
+        within = next((w for w in windows if w.start_ms == begin_ms), _EMPTY)
+        entries = before.entries, within.entries
+        used = before.used_bytes, within.used_bytes
+        left = max(min(entries) - within.evicted, 0)
+        found["cache_entries", None] = Counted(left, 0, max(entries) + within.inserted)
+        found["cache_used_bytes", None] = Counted(
+            min(used) * left // max(min(entries), 1), 0, max(*used, within.max_used_bytes))
+        return found, windows[-1].end_ms > span.end_ms
 
     # Backlogs are known at the checks
 

@@ -137,16 +137,37 @@ def test_windows_of_the_cache_are_shared_by_time(ask: Ask) -> None:
     ])
     for name in ("cache_inserted", "cache_evicted", "cache_misses", "cache_hits"):
         assert found.counted[name, None] == Counted(45 + 60 + 10, 45 + 50)
-    # Between the ends of the second and the third window, with what came in or was held meanwhile.
-    assert found.counted["cache_entries", None] == Counted(1, 0, 2 + 60)
-    assert found.counted["cache_used_bytes", None] == Counted(100, 0, 1000)
+    # Between the ends of the second and the third window, with what came and went meanwhile.
+    assert found.counted["cache_entries", None] == Counted(0, 0, 2 + 60)
+    assert found.counted["cache_used_bytes", None] == Counted(0, 0, 1000)
     assert "entry_cache" in found.reached
+
+
+@pytest.mark.parametrize(("windows", "entries", "used"), [
+    ([(1, 0), (2, 0)], (1, 62), (100, 1000)), ([(9, 0), (5, 3)], (2, 69), (200, 1000)),
+    ([(9, 0), (5, 5)], (0, 69), (0, 1000)),
+    ([(9, 0)], (0, 9), (0, 900)), ([None, (2, 0)], (0, 62), (0, 1000)),
+    ([None, None, (3, 0)], (0, 0), (0, 0)),
+])
+def test_the_level_of_a_cache_in_its_window(
+    ask: Ask, windows: list[tuple[int, int] | None], entries: tuple[int, int],
+    used: tuple[int, int]
+) -> None:
+    """A window without a row is one of an empty cache."""
+    rows = [
+        cached(n, entries=one[0], used_bytes=100 * one[0], evicted_time=one[1], evicted_size=0,
+               invalidated=0)
+        for n, one in enumerate(windows, 1) if one is not None
+    ]
+    found = ask(Span(scrape(15_000), scrape(130_000)), cache_stats=rows).counted
+    for name, (least, most) in (("entries", entries), ("used_bytes", used)):
+        assert found[f"cache_{name}", None] == Counted(least, 0, most)
 
 
 def test_the_window_of_the_second_reading_must_be_there(ask: Ask) -> None:
     found = ask(Span(scrape(15_000), scrape(130_000)), cache_stats=[cached(0), cached(1)])
     assert "entry_cache" not in found.reached
-    assert found.counted["cache_entries", None] == Counted(1, 0, 1)
+    assert found.counted["cache_entries", None] == Counted(0, 0, 1)
 
 
 def test_entries_that_are_delivered_before_they_are_there(
