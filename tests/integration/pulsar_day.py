@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ import yaml
 from app.cli import main
 from tests.crash.service import Service
 from tests.recording.limits import OF_BROKER, rate
-from tests.recording.saturated import COUNTED, SENDER
+from tests.recording.saturated import COUNTED, sending
 from tests.recording.scene import Scene, name_of
 from tests.servers import pulsar_plugin
 from tests.servers.pulsar import Pulsar, samples
@@ -140,28 +138,17 @@ class Day:
         """Producers that never stop beside calm clients; then others, at a limit of the broker that
         the calm ones share; then the calm ones alone, until the last windows are written."""
         with connected(self.pulsar) as one:
-            self.saturate(one, CONNECTIONS, self.seconds)
+            with sending(self.scene, self.seconds, CONNECTIONS):
+                self.calm(one, self.seconds)
             where = f"brokers/configuration/{OF_BROKER}"
             self.pulsar.ask("POST", f"{where}/{BROKER_RATE}")
-            self.saturate(one, [[topic] for topic in CROWD], self.seconds / 3)
+            with sending(self.scene, self.seconds / 3, [[topic] for topic in CROWD]):
+                self.calm(one, self.seconds / 3)
             self.pulsar.ask("POST", f"{where}/0")
             self.calm(one, 2 * self.window_ms // 1000 + 20)
         for (name, labels), value in samples(self.telemetry).items():
             if name == COUNTED:
                 self.counted[dict(labels)["pulsar_topic"]] += int(value)
-
-    def saturate(
-        self, one: client.Client, connections: Sequence[Sequence[str]], seconds: float
-    ) -> None:
-        """Connections of producers that never stop, for a time, beside the calm clients."""
-        senders = [
-            subprocess.Popen([sys.executable, "-c", SENDER, self.pulsar.service_url,
-                              str(seconds), *topics])
-            for topics in connections
-        ]
-        self.calm(one, seconds)
-        for sender in senders:
-            assert sender.wait(60) == 0
 
     def calm(self, one: client.Client, seconds: float) -> None:
         """A message each second to every topic without limits; one reader comes rarely, one goes

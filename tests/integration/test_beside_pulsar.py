@@ -161,7 +161,7 @@ def test_reconcile_agrees(day: Day, name: str) -> None:
     assert code in (0, 1), text
     rows = day.query(name, "SELECT * FROM reconciliation")
     apart = [row for row in rows if differs(row)]
-    if day.seconds < 600:  # windows with nothing but what compaction reads: semantics/entry_cache.md
+    if day.seconds < 600:  # some windows have nothing but what compaction reads
         apart = [row for row in apart if row["compared_job"] != "entry_cache"]
     assert apart == []
     agreed = Counter(row["measure"] for row in rows if row["reason"] is None)

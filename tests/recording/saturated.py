@@ -14,11 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.recording.limits import rate
+from tests.recording.limits import OF_BROKER, rate
 from tests.recording.scene import Scene, name_of
 from tests.servers import pulsar_plugin
 from tests.servers.process import free_ports
@@ -62,6 +63,8 @@ SHARED = name_of("sat", "shared")
 CHANGED = name_of("sat", "changed")
 OF_NAMESPACE = [name_of("sat-ns", name) for name in ("a", "b")]
 OF_GROUP = [name_of("sat-group-a", "a"), name_of("sat-group-b", "b")]
+CROWD = [name_of("sat-crowd", name) for name in ("a", "b")]
+BROKER_RATE = 300
 GROUP = {
     "publishRateInMsgs": 120, "publishRateInBytes": 1_000_000,
     "dispatchRateInMsgs": 1_000_000, "dispatchRateInBytes": 100_000_000,
@@ -70,9 +73,9 @@ GROUP = {
 
 def prepare(scene: Scene) -> None:
     """Namespaces, topics and their limits."""
-    for name in ("sat", "sat-ns", "sat-group-a", "sat-group-b"):
+    for name in ("sat", "sat-ns", "sat-group-a", "sat-group-b", "sat-crowd"):
         scene.namespace(name)
-    for topic in (HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP):
+    for topic in (HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP, *CROWD):
         scene.topic(topic)
     for topic, messages in ((HOT, 200), (SHARED, 150), (CHANGED, 100)):
         scene.set(topic, "publishRate", rate(messages))
@@ -85,23 +88,37 @@ def prepare(scene: Scene) -> None:
 
 
 def play(scene: Scene, seconds: float) -> None:
-    """All connections at once; one limit changes twice meanwhile."""
+    """All connections at once; one limit changes twice meanwhile. Then two at the broker's."""
     connections = (
         [HOT, *(f"~{topic}" for topic in VICTIMS)], [SHARED], [SHARED],
         [OF_NAMESPACE[0], OF_NAMESPACE[1]], [OF_GROUP[0]], [OF_GROUP[1]],
         [CHANGED, f"~{VICTIMS[0]}"],
     )
+    with sending(scene, seconds, connections):
+        for messages in (300, 60):
+            time.sleep(seconds / 3)
+            scene.set(CHANGED, "publishRate", rate(messages))
+    where = f"brokers/configuration/{OF_BROKER}"
+    scene.pulsar.ask("POST", f"{where}/{BROKER_RATE}")
+    with sending(scene, seconds / 3, [[topic] for topic in CROWD]):
+        pass
+    scene.pulsar.ask("POST", f"{where}/0")
+    time.sleep(3)
+
+
+@contextmanager
+def sending(
+    scene: Scene, seconds: float, connections: Sequence[Sequence[str]]
+) -> Iterator[None]:
+    """Producers on connections of their own; at the end they have all stopped."""
     senders = [
         subprocess.Popen(
             [sys.executable, "-c", SENDER, scene.pulsar.service_url, str(seconds), *topics])
         for topics in connections
     ]
-    for messages in (300, 60):
-        time.sleep(seconds / 3)
-        scene.set(CHANGED, "publishRate", rate(messages))
+    yield
     for sender in senders:
         assert sender.wait(timeout=seconds + 120) == 0
-    time.sleep(3)
 
 
 def pauses(changes: Iterable[tuple[str, int, bool]]) -> dict[str, tuple[int, int]]:
@@ -159,7 +176,7 @@ def main() -> int:
                         if name == COUNTED and ("pulsar_topic", topic) in labels)),
                     "messages": scene.stats(topic)["msgInCounter"],
                 }
-                for topic in (HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP)
+                for topic in (HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP, *CROWD)
             }
         finally:
             broker.stop()

@@ -12,6 +12,7 @@ import pytest
 
 from state.events import COLUMNS
 from tests.recording.saturated import (
+    CROWD,
     HOT,
     OF_GROUP,
     OF_NAMESPACE,
@@ -89,7 +90,7 @@ def test_culprits_and_victims_are_those_of_the_scenario(rows: Rows) -> None:
     assert found[SHARED][1:] == (0, 0) and found[SHARED][0] > 0
     for victim in VICTIMS:
         assert found[victim][:2] == (0, 0) and found[victim][2] > 0
-    for topic in OF_GROUP:
+    for topic in (*OF_GROUP, *CROWD):
         assert (found[topic][0], found[topic][2]) == (0, 0) and found[topic][1] > 0
     a, b = (found[topic] for topic in OF_NAMESPACE)
     assert (a[0], a[2]) == (b[2], b[0]) and a[0] > 0 and b[0] > 0
