@@ -121,7 +121,8 @@ def test_culprits_and_victims_are_those_of_the_day(day: Day) -> None:
         for topic in topics:
             assert found[topic][place] >= (1 - NEAR) * sum(found[topic]), topic
     a, b = (found[topic] for topic in PAIR)
-    assert (a[0], a[1], a[2]) == (b[2], 0, b[0]) and a[0] > 0 and b[0] > 0
+    assert a[0] > 0 and b[0] > 0 and a[1] == b[1] == 0
+    assert a[2] == b[0] or b[2] == a[0]  # the producer that came first has missed no pause
 
 
 @pytest.mark.parametrize("name", ["files", "polls"])

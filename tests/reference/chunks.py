@@ -998,7 +998,7 @@ class Topic:
         if mode == "marker":
             self._deliver(s, seat, chunk, [])
             return
-        if s.stalled:
+        if s.stalled and mode is not None:
             self._orphan(s, seat, chunk, [], record)
             return
         if mode is not None:
