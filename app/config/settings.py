@@ -49,9 +49,11 @@ from app.config.saved_states import SavedStatesSettings
 from app.config.source import SourceSettings
 from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError, did_you_mean
+from app.ingest.clocks import Limits
 from app.terminal.program import PROGRAM
 from state.engine.parameters import Parameters
 from state.engine.table import LIVE
+from state.events import MONO
 from state.jobs import DECLARED, JOBS
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -102,6 +104,8 @@ class _Common(Model):
     allowed_lateness_ms: Milliseconds = 500
     idle_advance_ms: Positive = 10_000
     max_future_ms: Milliseconds = 3_600_000
+    clock_skew_ms: Milliseconds = 10_000
+    max_jump_ms: Positive = 3_600_000
     idle_state_ms: Milliseconds = 3_600_000
     stats_window_ms: Positive = 60_000
 
@@ -283,9 +287,17 @@ class Settings(_WithJobs):
         own: Parameters = getattr(self, job)
         return own
 
+    def clocks(self) -> Limits:
+        """How far apart the clocks of the fleet may be."""
+        return Limits(self.max_future_ms, self.clock_skew_ms, self.max_jump_ms)
+
     def job_params(self, job: str) -> dict[str, Any]:
         """Resolved parameters of a job: the shared ones and its own."""
-        shared = ("allowed_lateness_ms", "idle_advance_ms", "idle_state_ms", "stats_window_ms")
+        shared: tuple[str, ...] = (
+            "allowed_lateness_ms", "idle_advance_ms", "idle_state_ms", "stats_window_ms",
+        )
+        if DECLARED[job].clock == MONO:
+            shared = (*shared, "max_future_ms")
         own = self.job_settings(job).params()
         return {**{key: getattr(self, key) for key in shared}, **own}
 

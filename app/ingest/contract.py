@@ -41,14 +41,6 @@ _INTEGER = r"^-?(0|[1-9][0-9]{0,18})$"
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Parameters of the validation."""
-
-    max_future_ms: int = 3_600_000
-    """How far `ts_wall_ms` may lie after the time at which Weir reads the record."""
-
-
-@dataclass(frozen=True)
 class Parsed:
     """n records as columns, and the rules that they break; row i is record i."""
 
@@ -149,33 +141,25 @@ def distinct(keys: Array, codes: Array) -> tuple[Array, Array]:
     return numbers, first[:count]
 
 
-def parse(
-    values: Any, limits: Limits, ingest_ms: int | None, jobs: Sequence[str]
-) -> Parsed:
-    """Parse and validate an Arrow binary or string array of JSON records.
-
-    `ingest_ms` is the time of reading (ms since the epoch); None in a replay, which does not
-    check how far in the future a record lies.
-    """
-    return _validated(parse_block(values), limits, ingest_ms, jobs)
+def parse(values: Any, jobs: Sequence[str]) -> Parsed:
+    """Parse and validate an Arrow binary or string array of JSON records. No verdict depends on
+    when that is."""
+    return _validated(parse_block(values), jobs)
 
 
-def parse_batch(
-    batch: pa.RecordBatch, limits: Limits, ingest_ms: int | None, jobs: Sequence[str]
-) -> Parsed:
+def parse_batch(batch: pa.RecordBatch, jobs: Sequence[str]) -> Parsed:
     """Parse and validate what a source gives: JSON records in `value`, or columns."""
     if "value" in batch.schema.names:
         block = parse_block(batch.column("value"))
         if PROBLEM in batch.schema.names:
             problems = enumerate(batch.column(PROBLEM).to_pylist())
             block.unparseable |= {row: text for row, text in problems if text is not None}
-        return _validated(block, limits, ingest_ms, jobs)
-    return from_table(batch, jobs, limits, ingest_ms, text_numbers=True)
+        return _validated(block, jobs)
+    return from_table(batch, jobs, text_numbers=True)
 
 
 def from_table(
-    table: pa.Table | pa.RecordBatch, jobs: Sequence[str], limits: Limits | None = None,
-    ingest_ms: int | None = None, text_numbers: bool = False,
+    table: pa.Table | pa.RecordBatch, jobs: Sequence[str], text_numbers: bool = False,
 ) -> Parsed:
     """Validate records that are columns of the contract. Other columns are ignored, missing ones
     are null.
@@ -197,13 +181,12 @@ def from_table(
                 column = _numbers(name, column, block)
             columns[name] = _typed(name, column, block)
     put_columns(block, np.arange(block.n), columns)
-    return _validated(block, limits or Limits(), ingest_ms, jobs)
+    return _validated(block, jobs)
 
 
-def _validated(block: Block, limits: Limits, ingest_ms: int | None, jobs: Sequence[str]) -> Parsed:
+def _validated(block: Block, jobs: Sequence[str]) -> Parsed:
     leave_out_long_texts(block)
-    latest = None if ingest_ms is None else ingest_ms + limits.max_future_ms
-    return Parsed(block, validate(block, jobs, latest), tuple(jobs))
+    return Parsed(block, validate(block, jobs), tuple(jobs))
 
 
 def _typed(name: str, column: pa.Array, block: Block) -> pa.Array:

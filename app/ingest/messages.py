@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import pyarrow as pa
+
 
 class Kind(Enum):
     """Kinds of messages; the value is the first character of the name."""
@@ -23,6 +25,8 @@ class Kind(Enum):
     """
     FILE = "+"
     """A data file, written by a task, that becomes part of the named table."""
+    REFUSED = "-"
+    """Rows of `quarantine` that need no state, on their way to the committer."""
     LATE = "!"
     """The `idle_advance_ms` (ms) that would have kept records which came too late."""
 
@@ -48,3 +52,11 @@ class Message:
         """The message of a row."""
         kind = _NOTES.get(address[:1], Kind.DATA)
         return cls(kind, address[len(kind.value):], body)
+
+
+def encode(rows: pa.Table) -> bytes:
+    """Rows as an Arrow IPC stream, the body of DATA and REFUSED."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue().to_pybytes()

@@ -50,8 +50,6 @@ class Findings:
     no_clock: Array
     """Enabled jobs whose clock is null."""
     kinds: Array
-    latest: int
-    """Largest `ts_wall_ms` allowed."""
     wrong: dict[str, Array]
     """By position column, which of its codes hold no position (the last one is for null)."""
     wrong_markers: Array
@@ -115,11 +113,6 @@ def _names(masks: Array) -> list[str | None]:
     return [names[code] for code in codes]
 
 
-def _clocks(rows: Array, block: Block, found: Findings) -> Array:
-    late = block.has(WALL)[rows] & (block.number(WALL)[rows] > found.latest)
-    return block.negative[rows] & np.uint64(CLOCKS) | late * np.uint64(bit(WALL))
-
-
 def _positions(rows: Array, block: Block, found: Findings) -> Array:
     masks = block.negative[rows] & np.uint64(IDS)
     for name, wrong in found.wrong.items():
@@ -130,7 +123,7 @@ def _positions(rows: Array, block: Block, found: Findings) -> Array:
 _COLUMNS: dict[int, Callable[[Array, Block, Findings], Array]] = {
     BAD_TYPE: lambda rows, block, _: block.bad_type[rows],
     MISSING_REQUIRED: lambda rows, _, found: found.missing[rows],
-    CLOCK_OUT_OF_RANGE: _clocks,
+    CLOCK_OUT_OF_RANGE: lambda rows, block, _: block.negative[rows] & np.uint64(CLOCKS),
     NEGATIVE_AMOUNT: lambda rows, block, _: block.negative[rows] & np.uint64(AMOUNTS),
     BAD_POSITION: _positions,
     CHUNK_FIELDS_INCOMPLETE: lambda rows, block, _: (

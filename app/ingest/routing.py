@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numba
 import numpy as np
@@ -20,12 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.ingest.batches import regrouped
-from app.ingest.contract import DIGESTS, Limits, Parsed, parse_batch
-from app.ingest.messages import Kind, Message
+from app.ingest.clocks import Jumps, Limits, is_ahead, plan_of
+from app.ingest.contract import DIGESTS, Parsed, parse_batch
+from app.ingest.messages import Kind, Message, encode
 from app.ingest.parsing.layout import INDEX, TEXT_SLOTS, slot
 from app.ingest.payloads import Payloads
 from state.engine.blobs import SOURCE_COLUMNS, TEXTS, with_payload, write
-from state.engine.records import NULL, SHIPPED
+from state.engine.records import NULL, SHIPPED, STILL
+from state.engine.refused import OUT_OF_RANGE
 from state.events import COMMON, EVERY_BROKER, KIND_INDEX, KINDS, SCHEMA
 from state.jobs import readers
 from state.producer_ids.declaration import USER
@@ -36,6 +38,7 @@ from udfs.users import user_of
 Array = np.ndarray
 PACKED = "job string, shard int, ts timestamp, blob binary"
 CLOCK = Message(Kind.CLOCK).address
+REFUSED = Message(Kind.REFUSED, "quarantine").address
 """Job name of a row that has only the latest wall time."""
 LATEST_MS = 253_402_300_799_999
 """9999-12-31: later wall times do not move the stream's clock."""
@@ -101,23 +104,40 @@ def _gather(
 
 
 def packer(
-    routes: Mapping[str, Route], shards: int, limits: Limits, live: bool = True,
-    as_spelled: bool = False,
+    routes: Mapping[str, Route], shards: int, limits: Limits, as_spelled: bool = False,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: raw records in, rows of PACKED out.
 
-    With `live` records are read for the first time, so one far in the future is refused. With
+    What depends on a time is judged by the plan of the micro-batch, which each batch carries. With
     `as_spelled` a topic belongs to the shard of its name as the record spells it, as in layout 1 of
     the manifest; otherwise to that of its full name.
     """
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        jumps = Jumps(limits.max_jump_ms)
         for batch in regrouped(batches):
-            now = time.time_ns() // 1_000_000
-            parsed = parse_batch(batch, limits, now if live else None, list(routes))
-            yield pack_parsed(parsed, batch, routes, shards, now, as_spelled=as_spelled)
+            parsed = parse_batch(batch, list(routes))
+            wall = times_of(parsed)
+            plan_ms = plan_of(batch)
+            still = jumps.find(wall, batch.column("source_partition"))
+            far = np.zeros(parsed.n, bool)
+            if plan_ms is not None:
+                still |= is_ahead(wall, plan_ms, limits.clock_skew_ms)
+                far = is_ahead(wall, plan_ms, limits.max_future_ms)
+            packing = Packing(
+                parsed, batch, routes, shards, plan_ms or 0, as_spelled, still, plan_ms
+            )
+            yield packing.rows(dict.fromkeys(routes, far) if far.any() else None)
+            if far.any():
+                yield packing.refused(far, limits.max_future_ms)
 
     return pack
+
+
+def times_of(parsed: Parsed) -> Array:
+    """The wall time of each valid record, NULL without one."""
+    known = parsed.valid & parsed.block.has("ts_wall_ms")
+    return np.where(known, parsed.block.number("ts_wall_ms"), NULL)
 
 
 def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
@@ -135,10 +155,10 @@ def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
 
 def pack_parsed(
     parsed: Parsed, identity: pa.RecordBatch, routes: Mapping[str, Route], shards: int,
-    ingest_ms: int, as_spelled: bool = False,
+    ingest_ms: int,
 ) -> pa.RecordBatch:
     """Rows of PACKED for parsed records; `identity` has their source_partition and offset."""
-    return Packing(parsed, identity, routes, shards, ingest_ms, as_spelled).rows()
+    return Packing(parsed, identity, routes, shards, ingest_ms).rows()
 
 
 class Packing:
@@ -146,13 +166,48 @@ class Packing:
 
     def __init__(
         self, parsed: Parsed, identity: pa.RecordBatch, routes: Mapping[str, Route], shards: int,
-        ingest_ms: int, as_spelled: bool = False,
+        ingest_ms: int, as_spelled: bool = False, still: Array | None = None,
+        plan_ms: int | None = None,
     ) -> None:
-        """See `pack_parsed`."""
+        """`identity` has the source_partition and offset of the parsed records. `still`: those that
+        move no clock of their key (bool); the clock of the stream they move to `plan_ms`, if that
+        is given, and no further."""
         self._parsed, self._identity, self._routes = parsed, identity, routes
-        self._shards, self._as_spelled = shards, as_spelled
-        self._latest_ms = _latest_ms(parsed)
-        self._packer = _Packer(parsed, identity, ingest_ms)
+        self._shards, self._as_spelled, self._ingest_ms = shards, as_spelled, ingest_ms
+        self._still = np.zeros(parsed.n, bool) if still is None else still
+        self._latest_ms = _latest_ms(times_of(parsed), self._still, plan_ms)
+        self._packer = _Packer(parsed, identity, ingest_ms, self._still)
+
+    def refused(self, far: Array, max_future_ms: int) -> pa.RecordBatch:
+        """A row of PACKED with rows of `quarantine` for records too far after the plan (bool), one
+        for each job that reads them."""
+        parsed, parts = self._parsed, []
+        for job in self._routes:
+            rows = pa.array(np.flatnonzero(parsed.job_ok[job] & far))
+            columns: dict[str, pa.Array] = {
+                name: _texts(parsed.table.column(name).take(rows))
+                for name in ("source_feed", "cluster", "broker")
+            } | {name: parsed.table.column(name).take(rows) for name in ("seq", "ts_wall_ms")}
+            ahead = (pc.subtract(columns["ts_wall_ms"], self._ingest_ms)).to_pylist()
+            parts.append(pa.table({
+                "reason_code": pa.array([OUT_OF_RANGE] * len(rows), pa.string()),
+                "detail": pa.array([
+                    f"ts_wall_ms is {ms} ms after the plan of its batch; max_future_ms is"
+                    f" {max_future_ms}" for ms in ahead
+                ], pa.string()),
+                "job": pa.array([job] * len(rows), pa.string()),
+                **{name: columns[name] for name in ("source_feed", "cluster", "broker", "seq",
+                                                    "ts_wall_ms")},
+                "source_partition": _texts(self._identity.column("source_partition").take(rows)),
+                "source_offset": self._identity.column("source_offset").take(rows),
+                "raw": pa.nulls(len(rows), pa.string()),
+                "ingest_ms": pa.array([self._ingest_ms] * len(rows), pa.int64()),
+            }))
+        body = encode(pa.concat_tables(parts))
+        return pa.record_batch(
+            [pa.array([REFUSED]), pa.array([0], pa.int32()), pa.nulls(1, _TS), pa.array([body])],
+            schema=_SCHEMA,
+        )
 
     def rows(self, left_out: Mapping[str, Array] | None = None) -> pa.RecordBatch:
         """Rows of PACKED; `left_out`: by job, records that it does not get (bool)."""
@@ -221,10 +276,21 @@ class Packing:
                      for half in part.halves()]
 
 
-def _latest_ms(parsed: Parsed) -> int | None:
-    known = parsed.valid & parsed.block.has("ts_wall_ms")
-    wall = parsed.block.number("ts_wall_ms")[known]
-    return int(wall.max()) if len(wall) else None
+def _latest_ms(wall: Array, still: Array, plan_ms: int | None) -> int | None:
+    """The latest time that moves the clock of the stream: of records that are far ahead, the plan.
+    """
+    moving = wall[~still & (wall != NULL)]
+    latest = int(moving.max()) if len(moving) else None
+    ahead = wall[still]
+    if plan_ms is None or not (ahead > plan_ms).any():
+        return latest
+    return plan_ms if latest is None else max(latest, plan_ms)
+
+
+def _texts(column: Any) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.unify_dictionaries().combine_chunks()
+    return column.cast(pa.string())
 
 
 @dataclass(frozen=True)
@@ -348,8 +414,11 @@ def _content(parsed: Parsed, identity: pa.RecordBatch, route: Route) -> _Content
 class _Packer:
     """Blobs of one block of parsed records."""
 
-    def __init__(self, parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int) -> None:
+    def __init__(
+        self, parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int, still: Array
+    ) -> None:
         self._parsed, self._ingest_ms = parsed, ingest_ms
+        self._still = still.astype(np.int64) * STILL if still.any() else None
         self._names: list[pa.StringArray] = []
         self._known = 0
         self._every: tuple[Array, Array] | None = None
@@ -444,7 +513,10 @@ class _Packer:
         values = np.empty((len(names), len(rows)), np.int64)
         every_own = np.concatenate([self._base, np.stack(own)]) if own else self._base
         _gather(rows, sources, block.numbers, block.codes, block.present, every_own, values)
-        values[names.index("home")] = np.concatenate([part.home for part in parts])
+        home = np.concatenate([part.home for part in parts])
+        if self._still is not None:
+            home = home + self._still[rows]
+        values[names.index("home")] = home
         values[names.index("ingest_ms")] = self._ingest_ms
         data, ends = write(names, values, bounds, *self._all_names())
         offsets = np.zeros(len(ends) + 1, np.int32)

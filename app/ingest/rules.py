@@ -89,7 +89,6 @@ class Masks(NamedTuple):
     """Clock bit by kind and job."""
     kafka_kind: Array
     event_type: np.uint64
-    wall: np.uint64
     cursor: np.uint64
     clocks: np.uint64
     amounts: np.uint64
@@ -116,7 +115,7 @@ def _masks() -> Masks:
                     readers[1, k] |= 1 << j
     kafka = np.array([kind.name in KAFKA_KINDS for kind in KINDS] + [False])
     one = [bit(c) for c in ("producer_id", "num_chunks", "chunk_id", "num_messages")]
-    sets = [bit("event_type"), bit(WALL), CURSOR, CLOCKS, AMOUNTS, IDS, CHUNK, *one]
+    sets = [bit("event_type"), CURSOR, CLOCKS, AMOUNTS, IDS, CHUNK, *one]
     return Masks(
         required, KIND_INDEX["cursor_state"], KIND_INDEX["bad_document"], readers, needs, kafka,
         *(np.uint64(m) for m in sets),

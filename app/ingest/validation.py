@@ -79,7 +79,6 @@ class _Codes(NamedTuple):
 
 
 class _Numbers(NamedTuple):
-    ts_wall_ms: Array
     producer_id: Array
     num_chunks: Array
     chunk_id: Array
@@ -107,7 +106,7 @@ class Verdicts:
 @numba.njit(cache=True, nogil=True)
 def _validate(
     present: Array, empty: Array, negative: Array, bad_type: Array, codes: _Codes, flags: _Flags,
-    numbers: _Numbers, masks: Masks, enabled: np.uint8, latest: int, failed: Array,
+    numbers: _Numbers, masks: Masks, enabled: np.uint8, failed: Array,
     missing: Array, applies: Array, no_clock: Array, kinds: Array, kafka: Array,
 ) -> None:
     """Set a bit per failed rule in `failed` (the caller sets UNPARSEABLE), and the other results.
@@ -146,9 +145,7 @@ def _validate(
             fail |= 1 << MISSING_CLOCK
             no_clock[i] = without
         applies[i] = could
-        if below & masks.clocks != none or (
-            here & masks.wall != none and numbers.ts_wall_ms[i] > latest
-        ):
+        if below & masks.clocks != none:
             fail |= 1 << CLOCK_OUT_OF_RANGE
         if below & masks.amounts != none:
             fail |= 1 << NEGATIVE_AMOUNT
@@ -187,15 +184,14 @@ def _validate(
         failed[i] = fail
 
 
-def validate(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Verdicts:
-    """Validate a block for the enabled jobs; wall times above `latest_ms` fail (None: none do)."""
+def validate(block: Block, jobs: Sequence[str]) -> Verdicts:
+    """Validate a block for the enabled jobs."""
     n = block.n
     failed = np.zeros(n, np.int32)
     failed[list(block.unparseable)] = 1 << UNPARSEABLE
     missing, applies = np.zeros(n, np.uint64), np.zeros(n, np.uint8)
     no_clock, kinds, kafka = np.zeros(n, np.uint8), np.full(n, -1, np.int8), np.zeros(n, np.bool_)
     enabled = sum(1 << JOBS.index(job) for job in dict.fromkeys(jobs))
-    latest = 2**63 - 1 if latest_ms is None else min(max(latest_ms, -(2**63)), 2**63 - 1)
     found = [_policy(text) for text in block.text("policy_json")[1].to_pylist()]
     problems = [text for text, _ in found]
     flags = _flags(block, problems)
@@ -203,7 +199,7 @@ def validate(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Verdic
         block.present, block.empty, block.negative, block.bad_type,
         _Codes(*(block.text(name)[0] for name in _Codes._fields)), flags,
         _Numbers(*(block.number(name) for name in _Numbers._fields)), MASKS, np.uint8(enabled),
-        np.int64(latest), failed, missing, applies, no_clock, kinds, kafka,
+        failed, missing, applies, no_clock, kinds, kafka,
     )
     wrong_markers = _wrong_markers(block)
     failed[wrong_markers] |= 1 << BAD_POSITION
@@ -217,7 +213,7 @@ def validate(block: Block, jobs: Sequence[str], latest_ms: int | None) -> Verdic
         bad = bad_rows(
             block,
             Findings(
-                failed, missing, no_clock, kinds, latest, wrong, wrong_markers, problems
+                failed, missing, no_clock, kinds, wrong, wrong_markers, problems
             ),
         )
     return Verdicts(valid, np.where(valid, applies, np.uint8(0)), no_clock, kinds, kafka, bad)

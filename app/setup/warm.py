@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from app.config.settings import Settings
-from app.ingest.contract import Limits
+from app.ingest.clocks import UNBOUND
 from app.ingest.routing import packer
 from app.stream.operators import operators
 from state.entry_cache.belady import compare
@@ -97,7 +97,7 @@ def warm(jobs: Sequence[str]) -> None:
         }
     )
     group = operators(settings, settings.jobs)
-    pack = packer({name: o.route for name, o in group.items()}, 1, Limits(2**62))
+    pack = packer({name: o.route for name, o in group.items()}, 1, UNBOUND)
     for packed in pack(iter([batch])):
         rows = zip(packed.column("job").to_pylist(), packed.column("blob").to_pylist(), strict=True)
         for name, blob in rows:

@@ -20,11 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.ingest.batches import regrouped
-from app.ingest.contract import DIGESTS, Limits, Parsed, parse_batch
+from app.ingest.clocks import plan_of
+from app.ingest.contract import DIGESTS, Parsed, parse_batch
 from app.ingest.coverage import COUNTS, GAPS, Coverage
+from app.ingest.messages import encode
 from app.ingest.redaction import redact
 from app.ingest.sources import open_stream
-from app.stream.step import ANSWERS, decode, encode
+from app.stream.step import ANSWERS, decode
 from app.warehouse import checkpoints
 from app.warehouse.commit import Writer
 from app.warehouse.object_store import object_store
@@ -132,12 +134,13 @@ def _plain(column: Any) -> Any:
 
 
 def _validated(
-    batches: Batches, limits: Limits, blind_ms: Mapping[str, int], with_payload: bool
+    batches: Batches, blind_ms: Mapping[str, int], with_payload: bool
 ) -> Iterator[tuple[str, pa.Table]]:
     coverage, jobs = Coverage(blind_ms), list(blind_ms)
     for batch in regrouped(batches):
-        now = time.time_ns() // 1_000_000
-        parsed = parse_batch(batch, limits, now, jobs)
+        planned_ms = plan_of(batch)
+        now = time.time_ns() // 1_000_000 if planned_ms is None else planned_ms
+        parsed = parse_batch(batch, jobs)
         coverage.add(parsed)
         events = events_rows(parsed, batch, now, with_payload)
         if events.num_rows:
@@ -148,7 +151,7 @@ def _validated(
 
 
 def file_writer(
-    roots: dict[str, str], storage: dict[str, str], limits: Limits, blind_ms: Mapping[str, int],
+    roots: dict[str, str], storage: dict[str, str], blind_ms: Mapping[str, int],
     with_payload: bool = False,
 ) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow`: raw records in, rows of WRITTEN out, one per file.
@@ -158,7 +161,7 @@ def file_writer(
 
     def write(batches: Batches) -> Batches:
         held: dict[str, list[pa.Table]] = {}
-        for name, rows in _validated(batches, limits, blind_ms, with_payload):
+        for name, rows in _validated(batches, blind_ms, with_payload):
             held.setdefault(name, []).append(rows)
             parts = held[name]
             if (
@@ -257,12 +260,12 @@ def _stats(rows: pa.Table) -> str:
 
 
 def row_blobs(
-    limits: Limits, blind_ms: Mapping[str, int], with_payload: bool = False
+    blind_ms: Mapping[str, int], with_payload: bool = False
 ) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow`: raw records in, rows of ANSWERS out, for Spark to write."""
 
     def pack(batches: Batches) -> Batches:
-        for name, rows in _validated(batches, limits, blind_ms, with_payload):
+        for name, rows in _validated(batches, blind_ms, with_payload):
             columns = [_plain(rows.column(f.name)).cast(f.type) for f in TABLES[name].schema]
             blob = encode(pa.table(columns, schema=TABLES[name].schema))
             yield pa.record_batch([pa.array([name]), pa.array([blob], pa.binary())],
@@ -326,16 +329,16 @@ def start(
     """Start the archive of the source. With `ending` it stops at the source's present end."""
     writer = Writer(settings, checkpoints.ARCHIVE, spark)
     writer.prepare(list(WRITES))
-    limits, blind_ms = Limits(settings.max_future_ms), settings.blind_after_gap_ms()
+    blind_ms = settings.blind_after_gap_ms()
     raw = open_stream(spark, settings, checkpoints.ARCHIVE, ending)
     by_spark = settings.commit == "spark"
     if by_spark:
-        frame = raw.through(row_blobs(limits, blind_ms, settings.archive_payload), ANSWERS)
+        frame = raw.through(row_blobs(blind_ms, settings.archive_payload), ANSWERS)
     else:
         roots = {name: path_in(settings, name) for name in WRITES}
         storage = {} if local_path(settings.warehouse) else settings.storage()
         frame = raw.through(
-            file_writer(roots, storage, limits, blind_ms, settings.archive_payload), WRITTEN
+            file_writer(roots, storage, blind_ms, settings.archive_payload), WRITTEN
         )
     return (
         frame.writeStream.queryName(checkpoints.ARCHIVE)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.ingest.bounded import bounded
-from app.ingest.contract import Limits
 from app.ingest.messages import Kind, Message
 from app.ingest.routing import PACKED, packer
 from app.ingest.sources import open_stream
@@ -55,7 +54,7 @@ def frame(
     group_operators = operators(settings, group, in_stream=True, log=log, shadows=shadows)
     pack = packer(
         {name: o.route for name, o in group_operators.items()}, settings.shard_count,
-        Limits(settings.max_future_ms), as_spelled=manifest.as_spelled(settings),
+        settings.clocks(), as_spelled=manifest.as_spelled(settings),
     )
     idle_ms = settings.idle_advance_ms
     packed = raw.through(pack if raw.shares is None else bounded(pack), PACKED)
@@ -125,6 +124,8 @@ class Committer:
         for table, files in found[Kind.FILE].items():
             self._add_files(table, files, batch)
         rows = found[Kind.DATA]
+        for table, parts in found[Kind.REFUSED].items():
+            rows.setdefault(table, []).extend(parts)
         if self._feed is not None and COMMANDS in rows:
             self._feed.publish(self._rows(COMMANDS, rows[COMMANDS]))
         with ThreadPoolExecutor(1 if self._writer.by_spark else COMMITS) as pool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from app.ingest.messages import Kind, Message
+from app.ingest.messages import Kind, Message, encode
 from app.ingest.payloads import WHOLE
 from app.ingest.worker import settle
 from app.stream.operators import Operator
@@ -43,7 +43,7 @@ def stepper(
         if job is None:
             about = Message.of(key[0])
             passed = [blob for blob in blobs if blob]  # on its way to the committer
-            if about.kind in (Kind.FILE, Kind.CLOCK) and passed:
+            if about.kind in (Kind.FILE, Kind.CLOCK, Kind.REFUSED) and passed:
                 yield _frame([Message(about.kind, about.name, blob) for blob in passed])
             return
         follower.follow()
@@ -82,14 +82,6 @@ def _frame(answers: Sequence[Message]) -> pd.DataFrame:
 
     return pd.DataFrame({"table_name": pd.Series([a.address for a in answers], dtype=object),
                          "blob": pd.Series([a.body for a in answers], dtype=object)})
-
-
-def encode(rows: pa.Table) -> bytes:
-    """Rows as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue().to_pybytes()
 
 
 def decode(blobs: Sequence[Any]) -> pa.Table:

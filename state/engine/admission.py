@@ -18,8 +18,8 @@ from state.engine.kernel import NULL, Array, Record
 from state.engine.key import Key, Pair
 from state.engine.order import BROKER_STARTED, FIRST
 from state.engine.play import play
-from state.engine.records import Records, after, length, take
-from state.engine.refused import DUPLICATE, TOO_LATE, Refused
+from state.engine.records import STILL, Records, after, length, take
+from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE, Refused
 from state.engine.sequence import POLICY
 from state.engine.worlds import Shard
 
@@ -31,11 +31,12 @@ class Admission:
 
     def __init__(
         self, s: Shard[Any], records: Records, mine: Array, stream_ms: int, lateness_ns: int,
-        idle_advance_ms: int, refused: Refused,
+        idle_advance_ms: int, max_future_ms: int, refused: Refused,
     ) -> None:
         """`mine`: the records of single keys (bool); others are passed over."""
         self._s, self._stream_ms, self._refused = s, stream_ms, refused
         self._lateness_ns, self._idle_advance_ms = lateness_ns, idle_advance_ms
+        self._max_future_ms = max_future_ms
         known = length(s.waiting)
         self._r = after(s.waiting, records)
         self._is_new = np.arange(length(self._r)) >= known
@@ -179,6 +180,12 @@ class Admission:
                 details.append("before the clock of its key")
         self._refused.add(self._r, picked, TOO_LATE, details)
 
+    def _refuse_strange(self, k: Record, picked: Array) -> None:
+        self._refused.add(self._r, picked, OUT_OF_RANGE, [
+            f"ts_mono_ns and ts_wall_ms are further from where they stood than max_future_ms:"
+            f" {self._max_future_ms}"
+        ] * len(picked))
+
     # -- judging -----------------------------------------------------------------------------
 
     def _judge_rows(
@@ -188,12 +195,21 @@ class Admission:
         sort = self._ordered(at, run, time)
         at, run, time, mono, wall = (x[sort] for x in (at, run, time, mono, wall))
         floating = self._floating(floating)
-        if len(at):
-            k = b.key
-            own = clocks.by_records(k, run, mono, wall, self._lateness_ns)
+        k, still = b.key, self._r["home"][at] & STILL != 0
+        strange = clocks.out_of_range(k, run, mono, wall, still, self._max_future_ms)
+        strange &= self._is_new[at]
+        if strange.any():
+            self._refuse_strange(k, at[strange])
+            at, run, time, mono, wall, still = (
+                x[~strange] for x in (at, run, time, mono, wall, still)
+            )
+        moving = (run, mono, wall) if not still.any() else (x[~still] for x in (run, mono, wall))
+        runs, monos, walls = moving
+        if len(runs):
+            own = clocks.by_records(k, runs, monos, walls, self._lateness_ns)
             clock = own if clock is None else max(clock, own)
-            latest = int(mono[-1])
-            k["latest_ns"] = max(int(k["latest_ns"]), latest) if run[-1] == 0 else latest
+            latest = int(monos[-1])
+            k["latest_ns"] = max(int(k["latest_ns"]), latest) if runs[-1] == 0 else latest
         if clock is None:
             return np.concatenate([at, floating, aside])
         judged = int(np.count_nonzero(clocks.is_before(run, time, clock)))

@@ -98,16 +98,20 @@ class Arrays:
 
 
 def step(
-    s: Shard[Any], blobs: Sequence[bytes], stream_ms: int, lateness_ns: int, idle_advance_ms: int
+    s: Shard[Any], blobs: Sequence[bytes], stream_ms: int, lateness_ns: int, idle_advance_ms: int,
+    max_future_ms: int,
 ) -> Step:
-    """Judge a batch of one shard; see `state.engine.job`."""
+    """Judge a batch of one shard; see `state.engine.job`. `max_future_ms`: how far the two clocks
+    of a key may move from each other."""
     refused = Refused(s.form.store.job)
     records = read_blobs(blobs, s.names, s.form.columns, room=length(s.waiting))
     kind = records["event_type"]
     read = np.ones(len(kind), bool) if s.kinds is None else s.kinds[kind]
     _change_configured(s)
     mine = read & ~stars.taken(s, records, read, refused)
-    Admission(s, records, mine, stream_ms, lateness_ns, idle_advance_ms, refused).admit()
+    Admission(
+        s, records, mine, stream_ms, lateness_ns, idle_advance_ms, max_future_ms, refused
+    ).admit()
     tables: dict[str, list[pa.Table]] = {}
     for b in s.keys.values():
         if isinstance(b, Key):

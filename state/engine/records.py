@@ -21,8 +21,11 @@ __all__ = ["FLAGS", "NULL", "SHIPPED", "SOURCE_COLUMNS", "Array", "Records", "af
            "concat", "empty", "length", "read_blobs", "take"]
 Array = np.ndarray
 FLAGS = ("has_seq", "home", "held")
-"""`home`: 0 on the copies of a record that other shards report; `held`: 1 on a record that looks
-too late by one clock and not by the other, until the cause is known."""
+"""`home`: its first bit is 0 on the copies of a record that other shards report, its second STILL;
+`held`: 1 on a record that looks too late by one clock and not by the other, until the cause is
+known."""
+HOME, STILL = np.int64(1), np.int64(2)
+"""Bits of `home`. STILL: the record moves no clock, since its own may be wrong."""
 SHIPPED = (*SOURCE_COLUMNS, "has_seq", "home", "ingest_ms")
 """What every blob carries beside the columns of its job."""
 

@@ -11,6 +11,7 @@ from state.engine.names import Names
 from state.engine.records import NULL, Array, Records, concat, take
 
 TOO_LATE, DUPLICATE = "TOO_LATE", "DUPLICATE_RECORD"
+OUT_OF_RANGE = "CLOCK_OUT_OF_RANGE"
 
 
 @dataclass

@@ -21,7 +21,7 @@ import numpy as np
 
 from state.engine import documents, globs
 from state.engine.names import NONE, Names
-from state.engine.records import FLAGS, NULL, Array, Records, concat, length, take
+from state.engine.records import FLAGS, HOME, NULL, Array, Records, concat, length, take
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY
 from state.engine.sequence import Sequence as Order
@@ -120,7 +120,7 @@ class Standing(ABC):
         rows, _ = self.sequence.ordered(zero, both["ts_wall_ms"], both, names)
         twice = _repeated(rows, both, len(meaning))
         if len(twice):
-            at_home = twice[both["home"][twice] != 0]
+            at_home = twice[both["home"][twice] & HOME != 0]
             refused.add(both, at_home, DUPLICATE, [""] * len(at_home))
             rows = rows[~np.isin(rows, twice)]
         rows = rows[np.concatenate([np.ones(len(meaning), bool), said["what"] >= 0])[rows]]

@@ -11,7 +11,7 @@ import numpy as np
 from state.engine.documents import Star, policy_of
 from state.engine.kernel import Array
 from state.engine.key import Closed, Key
-from state.engine.records import Records
+from state.engine.records import HOME, Records
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY
 from state.engine.worlds import EVERY_CLUSTER, KEYS, STAR, Shard
@@ -33,7 +33,7 @@ def taken(s: Shard[Any], records: Records, read: Array, refused: Refused) -> Arr
         seq = int(records["seq"][i]) if records["has_seq"][i] else None
         feed, cluster = int(records["source_feed"][i]), int(records["cluster"][i])
         if seq is not None and (cluster, feed, seq, wall) in known:
-            if records["home"][i]:
+            if records["home"][i] & HOME:
                 refused.add(records, np.array([i]), DUPLICATE, [""])
             continue
         known.add((cluster, feed, seq, wall))

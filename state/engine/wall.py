@@ -14,7 +14,7 @@ import numpy as np
 
 from state.engine.kernel import NULL
 from state.engine.names import Names
-from state.engine.records import Array, Records, length, take
+from state.engine.records import STILL, Array, Records, length, take
 from state.engine.refused import DUPLICATE, TOO_LATE, Refused
 from state.engine.sequence import Sequence as Order
 from state.engine.structs import grown
@@ -35,6 +35,7 @@ def admit(
     records to judge, in order, and of those that keep waiting.
     """
     time = records["ts_wall_ms"]
+    still = records["home"] & STILL != 0
     late = _late(keys, key, time, first_new, stream_ms)
     kept = None
     if len(late):
@@ -42,12 +43,12 @@ def admit(
             keys, key, records, late, stream_ms, lateness_ms, idle_advance_ms, refused
         )
         kept = np.delete(np.arange(len(time)), late)
-        records, key, time = take(records, kept), key[kept], time[kept]
+        records, key, time, still = take(records, kept), key[kept], time[kept], still[kept]
     rows, twice = order.ordered(key, time, records, names)
     if len(twice):
         refused.add(records, twice, DUPLICATE, [""] * len(twice))
         rows = rows[~np.isin(rows, twice)]
-    now, later = _parted(keys, key, time, rows, lateness_ms)
+    now, later = _parted(keys, key, time, still, rows, lateness_ms)
     return (now, later) if kept is None else (kept[now], kept[later])
 
 
@@ -72,12 +73,13 @@ def _late(keys: Array, key: Array, time: Array, first_new: int, stream_ms: int) 
 
 @numba.njit(cache=True, nogil=True)
 def _parted(
-    keys: Array, key: Array, time: Array, rows: Array, lateness_ms: int
+    keys: Array, key: Array, time: Array, still: Array, rows: Array, lateness_ms: int
 ) -> tuple[Array, Array]:
-    """Move the clocks by records; returns the rows before them, and the others."""
+    """Move the clocks by records, except those that are `still`; returns the rows before them, and
+    the others."""
     for i in range(len(time)):
         k = keys[key[i]]
-        if time[i] > k["latest_ms"]:
+        if time[i] > k["latest_ms"] and not still[i]:
             k["latest_ms"] = time[i]
     if len(time):
         for i in range(len(keys)):

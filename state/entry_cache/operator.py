@@ -45,6 +45,7 @@ class EntryCache(mono.MonoJob):
         JSON."""
         self._lateness_ns = int(params["allowed_lateness_ms"]) * NS_PER_MS
         self._idle_advance_ms = int(params["idle_advance_ms"])
+        self._max_future_ms = int(params["max_future_ms"])
         extra = params["extra_outputs"]
         release = params["release_event"]
         if release not in RELEASE_EVENTS:
@@ -65,7 +66,8 @@ class EntryCache(mono.MonoJob):
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
         """Judge a batch of one shard; see `state.engine.job`."""
         return mono.step(
-            self.shard_of(state), blobs, stream_ms, self._lateness_ns, self._idle_advance_ms
+            self.shard_of(state), blobs, stream_ms, self._lateness_ns, self._idle_advance_ms,
+            self._max_future_ms,
         )
 
     def shard_of(self, state: bytes | None) -> Brokers:

@@ -49,6 +49,7 @@ class RateLimits(mono.MonoJob):
         JSON."""
         self._lateness_ns = int(params["allowed_lateness_ms"]) * NS_PER_MS
         self._idle_advance_ms = int(params["idle_advance_ms"])
+        self._max_future_ms = int(params["max_future_ms"])
         self._idle_ns = int(params["idle_state_ms"]) * NS_PER_MS
         self._window_ms = int(params["stats_window_ms"])
         self._verdicts = "publish_verdicts" in params["extra_outputs"]
@@ -70,4 +71,6 @@ class RateLimits(mono.MonoJob):
             **self._switches,
         }
         s = Brokers(self._policies, self._receipt_wait_ms, parameters, state)
-        return mono.step(s, blobs, stream_ms, self._lateness_ns, self._idle_advance_ms)
+        return mono.step(
+            s, blobs, stream_ms, self._lateness_ns, self._idle_advance_ms, self._max_future_ms
+        )

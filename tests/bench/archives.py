@@ -11,7 +11,6 @@ from deltalake.transaction import AddAction
 
 from app.config.settings import Settings
 from app.generate.trace import Trace
-from app.ingest.contract import Limits
 from app.stream import archive
 from app.warehouse.commit import Writer
 from app.warehouse.small_files import local_path, path_in
@@ -44,7 +43,7 @@ def build(settings: Settings, trace: Trace, rows_per_commit: int = ROWS_PER_COMM
     roots = {name: path_in(settings, name) for name in archive.WRITES}
     write = archive.file_writer(
         roots, {} if local_path(settings.warehouse) else settings.storage(),
-        Limits(settings.max_future_ms), settings.blind_after_gap_ms(),
+        settings.blind_after_gap_ms(),
     )
     number = read = 0
     held: list[pa.RecordBatch] = []

@@ -15,7 +15,6 @@ from unittest import mock
 
 import pyarrow as pa
 
-from app.ingest.contract import Limits
 from app.ingest.routing import PACKED, packer
 from app.ingest.sources import open_stream
 from app.ingest.worker import settle
@@ -72,7 +71,7 @@ def _handed(bench: Bench, settings: Settings, key: str) -> Speed:
 
 def _packed(bench: Bench, settings: Settings, key: str) -> Speed:
     routes = {name: o.route for name, o in operators(settings, JOBS, in_stream=True).items()}
-    pack = packer(routes, settings.shard_count, Limits(settings.max_future_ms))
+    pack = packer(routes, settings.shard_count, settings.clocks())
     return bench.to_nothing(open_stream(bench.spark, settings).through(_dropped(pack), PACKED), key)
 
 

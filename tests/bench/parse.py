@@ -23,7 +23,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from app.ingest.contract import Limits, Parsed, from_table, parse
+from app.ingest.contract import Parsed, from_table, parse
 from app.ingest.parsing.block import to_table
 from app.ingest.parsing.parser import parse_block
 from app.ingest.validation import validate
@@ -89,7 +89,7 @@ def main() -> None:
     record = msgspec.json.Decoder(
         msgspec.defstruct("Record", [(name, kind | None, None) for name, kind in plain])
     )
-    parsed = parse(values, Limits(), T0, JOBS)
+    parsed = parse(values, JOBS)
     uuids = pa.array([json.dumps({"uuid": f"producer-{i}-{i * 7}"}).encode() for i in range(ROWS)])
     print(f"python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, "
           f"{ROWS} records of {len(ndjson) // ROWS} bytes; us of CPU per record")
@@ -105,7 +105,7 @@ def main() -> None:
         "rules, every record refused": best(lambda: validate(parsed.block, JOBS, 0), ROWS),
         "to Arrow": best(lambda: to_table(parsed.block), ROWS),
         "topic names": best(lambda: Parsed(parsed.block, parsed.verdicts, JOBS).topic, ROWS),
-        "parse, rules, to Arrow": best(lambda: parse(values, Limits(), T0, JOBS).table, ROWS),
+        "parse, rules, to Arrow": best(lambda: parse(values, JOBS).table, ROWS),
         "typed records": best(lambda: from_table(parsed.table, JOBS), ROWS),
     }
     for name, figure in figures.items():

@@ -20,7 +20,7 @@ from app.generate.large_scripts import EVICTED, NAMES
 from app.generate.scenario import SHIPPED, Scenario, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.generate.write import write_files
-from app.ingest.contract import Limits, parse
+from app.ingest.contract import parse
 from state.jobs import JOBS
 from tests.generate.model import applied_records, parsed_lines
 from tests.state.chunk_trace import numbered, play
@@ -143,9 +143,8 @@ def test_every_fate_has_the_outcomes_that_it_is_named_after() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_contract_finds_the_planted_mistakes_and_no_other(seed: int) -> None:
-    end_ms = planned(seed).scenario.start_ms + planned(seed).scenario.duration_s * 1000
     for part in slices(seed):
-        bad = parse(pa.array(part.lines(), pa.binary()), Limits(), end_ms, JOBS).bad
+        bad = parse(pa.array(part.lines(), pa.binary()), JOBS).bad
         assert bad["row"].to_pylist() == part.malformed.nonzero()[0].tolist()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.generate.malformed import CODES
 from app.generate.trace import Slice, Trace
-from app.ingest.contract import Limits, parse
+from app.ingest.contract import parse
 from state.jobs import JOBS
 
 STATEFUL = ("DUPLICATE_RECORD", "TOO_LATE")
@@ -19,10 +19,9 @@ STATEFUL = ("DUPLICATE_RECORD", "TOO_LATE")
 def test_contract_finds_the_planted_mistakes_and_no_other(
     small: Trace, slices: list[Slice], jobs: tuple[str, ...]
 ) -> None:
-    end_ms = small.scenario.start_ms + small.scenario.duration_s * 1000
     found: Counter[str] = Counter()
     for part in slices:
-        parsed = parse(pa.array(part.lines(), pa.binary()), Limits(), end_ms, jobs)
+        parsed = parse(pa.array(part.lines(), pa.binary()), jobs)
         bad = parsed.bad.to_pylist()
         found.update(row["reason_code"] for row in bad)
         assert [row["row"] for row in bad] == part.malformed.nonzero()[0].tolist(), [

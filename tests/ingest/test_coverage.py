@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.config.settings import Settings
-from app.ingest.contract import Limits
 from app.ingest.coverage import COUNTS, GAPS
 from app.stream.archive import WRITES, file_writer
 from app.warehouse.query import query
@@ -62,7 +61,7 @@ def archived(parts: Sequence[Sequence[bytes]], folder: Path) -> dict[str, list[d
         at += len(lines)
     roots = {name: str(folder / name) for name in WRITES}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in WRITES}
-    for files in file_writer(roots, {}, Limits(2**62), BLIND)(iter(batches)):
+    for files in file_writer(roots, {}, BLIND)(iter(batches)):
         for row in files.to_pylist():
             name = row["table_name"]
             found[name] += pq.ParquetFile(f"{roots[name]}/{row['path']}").read().to_pylist()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from app.ingest.contract import Limits, parse
+from app.ingest.contract import parse
 from app.ingest.messages import Kind
 from app.ingest.payloads import STAGED, WHOLE, Files, Payloads, joined
 from app.stream.archive import events_rows, quarantine_rows
@@ -49,7 +49,7 @@ def test_archive_and_quarantine_keep_content_only_if_asked(keep: bool) -> None:
         "value": pa.array(lines, pa.binary()), "source_partition": ["0", "0"],
         "source_offset": [0, 1],
     })
-    parsed = parse(batch.column("value"), Limits(), None, JOBS)
+    parsed = parse(batch.column("value"), JOBS)
     events = events_rows(parsed, batch, 0, keep).to_pylist()
     assert [e["payload"] for e in events] == [SECRET if keep else None]
     assert events[0]["payload_bytes"] == len(SECRET)

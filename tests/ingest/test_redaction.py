@@ -114,7 +114,7 @@ def test_any_bytes_are_read(before: bytes, after: bytes) -> None:
 MEMORY = """
 import json, sys
 import pyarrow as pa
-from app.ingest.contract import Limits, parse
+from app.ingest.contract import parse
 from app.stream.archive import events_rows, quarantine_rows
 from state.jobs import JOBS
 from tests.ingest.contract.records import record
@@ -129,7 +129,7 @@ def read(lines):
         "source_offset": list(range(len(lines))),
     })
     lines.clear()
-    parsed = parse(batch.column("value"), Limits(), None, JOBS)
+    parsed = parse(batch.column("value"), JOBS)
     return events_rows(parsed, batch, 0).num_rows + quarantine_rows(parsed, batch, 0).num_rows
 
 def line_of(kind, size):

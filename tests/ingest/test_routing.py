@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.config.settings import load_settings
-from app.ingest.contract import Limits, parse
+from app.ingest.contract import parse
 from app.ingest.routing import BLOB_BYTES, Packing, pack_parsed
 from app.stream.archive import WRITES, file_writer
 from app.stream.operators import operators
@@ -38,7 +38,7 @@ def packed(lines: Sequence[bytes], first: int = 0) -> pa.RecordBatch:
         "source_partition": pa.array(["0"] * len(lines)),
         "source_offset": pa.array(range(first, first + len(lines)), pa.int64()),
     })
-    parsed = parse(pa.array(lines, pa.binary()), Limits(), T0 + 1000, JOBS)
+    parsed = parse(pa.array(lines, pa.binary()), JOBS)
     return pack_parsed(parsed, identity, ROUTES, SHARDS, T0 + 1000)
 
 
@@ -65,7 +65,7 @@ def sliced(
     identity = pa.record_batch({
         "source_partition": pa.array(["0"] * n), "source_offset": pa.array(range(n), pa.int64()),
     })
-    parsed = parse(pa.array(lines, pa.binary()), Limits(), T0 + 1000, JOBS)
+    parsed = parse(pa.array(lines, pa.binary()), JOBS)
     packing = Packing(parsed, identity, ROUTES, SHARDS, T0 + 1000)
     found = []
     for number, name, shard, body in packing.by_slice(
@@ -95,7 +95,7 @@ def archived(lines: Sequence[bytes], folder: Path) -> int:
         "source_offset": pa.array(range(len(lines)), pa.int64()),
     })
     roots = {name: str(folder / name) for name in WRITES}
-    written = file_writer(roots, {}, Limits(2**62), dict.fromkeys(JOBS, 0))(iter([batch]))
+    written = file_writer(roots, {}, dict.fromkeys(JOBS, 0))(iter([batch]))
     return sum(pq.read_metadata(f"{roots[row['table_name']]}/{row['path']}").num_rows
                for files in written for row in files.to_pylist()
                if row["table_name"] in ("events", "quarantine"))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.ingest.contract import Limits, parse_batch
+from app.ingest.contract import parse_batch
 from app.stream.operators import operators
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
@@ -104,7 +104,7 @@ def draw_records(job: str) -> list[dict[str, Any]]:
         "value": lines, "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
         "source_offset": pa.array(range(len(lines)), pa.int64()),
     })
-    valid = parse_batch(batch, Limits(2**62), None, [job]).valid.tolist()
+    valid = parse_batch(batch, [job]).valid.tolist()
     assert sum(valid) > 0.9 * len(valid)
     return [record for record, ok in zip(numbered, valid, strict=True) if ok]
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 
 from app.config.source import KafkaLogsSettings
-from app.ingest.contract import Limits, parse_batch
+from app.ingest.contract import parse_batch
 from app.ingest.sources import kafka_logs
 from app.stream.run import run
 from app.warehouse.small_files import path_in
@@ -140,7 +140,7 @@ def records(folder: Path, *files: Path) -> Told:
     valid, refused = [], []
     for batch in kafka_logs.unpack(given, str(folder), logs):
         rows = batch.to_pylist()
-        parsed = parse_batch(batch, Limits(), None, ["producer_ids"])
+        parsed = parse_batch(batch, ["producer_ids"])
         valid += [row for row, ok in zip(rows, parsed.valid, strict=True) if ok]
         refused += [
             (one["reason_code"], one["detail"], rows[one["row"]]) for one in parsed.bad.to_pylist()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.ingest.contract import Limits, parse
+from app.ingest.contract import parse
 from state.chunks import shard
 from tests.ingest.contract.records import record
 from tests.state.chunk_trace import numbered, play
@@ -40,7 +40,7 @@ def test_what_one_record_shows_is_refused(columns: dict[str, Any], reason: str) 
     line = json.dumps(record("dispatch", **fields)).encode()
     import pyarrow as pa
 
-    parsed = parse(pa.array([line]), Limits(), None, ("chunks",))
+    parsed = parse(pa.array([line]), ("chunks",))
     assert reason in parsed.bad.column("reason_code").to_pylist()
     assert not parsed.job_ok["chunks"].any()
 

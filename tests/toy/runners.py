@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from app.config.settings import Settings, load_settings
-from app.ingest.contract import Limits
+from app.ingest.clocks import UNBOUND
 from app.ingest.routing import packer
 from app.stream import archive, govern
 from app.stream.operators import operators
@@ -64,7 +64,7 @@ def core(settings: Settings, lines: list[bytes]) -> pa.Table:
         "source_offset": pa.array(range(len(lines)), pa.int64()),
     })
     packed = pa.Table.from_batches(
-        packer({JOB: operator.route}, 1, Limits(2**62), live=False)(iter([batch]))
+        packer({JOB: operator.route}, 1, UNBOUND)(iter([batch]))
     )
     latest = max(json.loads(line)["ts_wall_ms"] for line in lines)
     blobs = [row["blob"] for row in packed.to_pylist() if row["job"] == JOB]

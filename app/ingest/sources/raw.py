@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from app.ingest.clocks import PLAN, stamped
 from app.ingest.worker import settle
 
 if TYPE_CHECKING:
@@ -79,19 +80,22 @@ class Raw:
     """None for a source that takes whole files, one after the other."""
 
     def through(self, function: Step, schema: str) -> DataFrame:
-        """Pass the records to `function` as Arrow batches of SCHEMA; its rows have `schema`.
+        """Pass the records to `function` as Arrow batches of SCHEMA, each stamped with the plan of
+        the micro-batch (`app.ingest.clocks`); its rows have `schema`.
 
         A query over the frame counts the records for its progress reports (METRIC).
         """
         from pyspark.sql.functions import abs as size
-        from pyspark.sql.functions import col
+        from pyspark.sql.functions import col, current_timestamp, unix_millis
         from pyspark.sql.functions import sum as total
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
 
         counting = f"{schema}, {METRIC} bigint"
         rows = to_arrow_schema(StructType.fromDDL(counting))
-        mapped = self.frame.mapInArrow(_counted(_chain(self.unpack, function), rows), counting)
+        # in a stream the time at which the batch was planned, also for a repetition
+        planned = self.frame.withColumn(PLAN, unix_millis(current_timestamp()))
+        mapped = planned.mapInArrow(_counted(_chain(self.unpack, function), rows), counting)
         observed = mapped.observe(METRIC, total(size(METRIC)).alias(METRIC))
         return observed.where(col(METRIC) >= 0).drop(METRIC)
 
@@ -104,10 +108,18 @@ def _chain(first: Step | None, second: Step) -> Counting:
     """`second` after `first`, with the number of records that pass between them."""
 
     def both(batches: Batches, count: Callable[[int], None]) -> Batches:
+        plan: list[int] = []
+
+        def unplanned() -> Batches:
+            for batch in batches:
+                if batch.num_rows and not plan:
+                    plan.append(batch.column(PLAN)[0].as_py())
+                yield batch.drop_columns([PLAN])
+
         def passed() -> Batches:
-            for batch in batches if first is None else first(batches):
+            for batch in unplanned() if first is None else first(unplanned()):
                 count(batch.num_rows)
-                yield batch
+                yield stamped(batch, plan[0]) if plan else batch
 
         return second(passed())
 

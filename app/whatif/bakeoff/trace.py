@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.errors import UserError
-from app.ingest.contract import Limits, parse_batch
+from app.ingest.contract import parse_batch
 from app.ingest.routing import CLOCK, pack_parsed
 from app.ingest.sources.files import lines_of
 from app.stream.operators import Operator, operators
@@ -99,14 +99,13 @@ def _archived(settings: Settings, group: Mapping[str, Operator]) -> Trace:
 
 def _from_files(settings: Settings, group: Mapping[str, Operator], path: Path) -> Trace:
     files, base = _files(path)
-    limits = Limits(settings.max_future_ms)
     routes = {JOB: group[JOB].route}
     shards: dict[int, list[bytes]] = {}
     latest = refused = 0
     for file in files:
         for lines in lines_of(str(file), base, None):
             now_ms = time.time_ns() // 1_000_000
-            parsed = parse_batch(lines, limits, now_ms, [JOB])
+            parsed = parse_batch(lines, [JOB])
             refused += int(parsed.n - parsed.valid.sum())
             packed = pack_parsed(parsed, lines, routes, settings.shard_count, now_ms)
             for row in packed.to_pylist():

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.errors import UserError
+from app.ingest.clocks import is_ahead
 from app.ingest.contract import DIGESTS, from_table
-from app.ingest.routing import CLOCK, Packing, Route, needed
+from app.ingest.routing import CLOCK, Packing, Route, needed, times_of
 from app.terminal.moments import instant_of
 from app.warehouse import manifest
 from app.warehouse.data_files import DataFile, data_files
@@ -121,7 +122,7 @@ class Archive:
         self._root = str(warehouse.folder.resolve() / "events") if warehouse.folder else None
         self._location, self._storage = warehouse.location("events"), settings.storage()
         self.shards = manifest.followed(settings).shard_count
-        self._as_spelled = manifest.as_spelled(settings)
+        self._as_spelled, self._skew_ms = manifest.as_spelled(settings), settings.clock_skew_ms
         self._columns, kinds = needed(routes)
         self._kinds = pa.array(kinds)
         self._rows = ROWS_WITH_PAYLOAD if any(r.assembles for r in routes.values()) else ROWS
@@ -189,7 +190,7 @@ class Archive:
 
     def _bins(self, file: DataFile, offset_ms: int) -> dict[int, tuple[int, int]]:
         """Records of a file, and their latest time, by bin."""
-        columns = [CLOCK_COLUMN]
+        columns = [CLOCK_COLUMN, "ingest_ms"]
         if self._choice.filters:
             columns += ["event_type", "cluster", "topic"]
         parts = []
@@ -197,10 +198,14 @@ class Archive:
             for group in range(opened.num_row_groups):
                 for rows in opened.read_row_group(group, columns, use_threads=False).to_batches():
                     chosen = self._chosen(rows) if self._choice.filters else rows
-                    parts.append(chosen.column(CLOCK_COLUMN).drop_null().to_numpy())
-        times = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-        times = times[(times >= self.span.begin_ms) & (times < self.span.end_ms)]
-        bins = pa.table({"bin": (times - offset_ms) // BIN_MS, "ms": times}).group_by(
+                    chosen = chosen.filter(chosen.column(CLOCK_COLUMN).is_valid())
+                    parts.append(np.stack([chosen.column(c).to_numpy() for c in columns[:2]]))
+        times, ingest = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), np.int64)
+        inside = (times >= self.span.begin_ms) & (times < self.span.end_ms)
+        times, ingest = times[inside], ingest[inside]
+        # what is far ahead of the batch that read it moved the clock to that, and no further
+        moved = np.where(is_ahead(times, ingest, self._skew_ms), ingest, times)
+        bins = pa.table({"bin": (times - offset_ms) // BIN_MS, "ms": moved}).group_by(
             "bin", use_threads=False
         ).aggregate([("ms", "count"), ("ms", "max")])
         columns_of = (bins.column(name).to_pylist() for name in ("bin", "ms_count", "ms_max"))
@@ -274,10 +279,12 @@ class Archive:
 
     def _packing(self, batch: pa.RecordBatch) -> tuple[Packing, dict[str, Array]]:
         """Rows of `events`, validated, and by job those that the live run refused (bool)."""
-        ingest_ms = pc.max(batch.column("ingest_ms")).as_py() or 0
+        ingest = batch.column("ingest_ms").to_numpy()
+        parsed = from_table(batch, list(self._routes))
+        still = is_ahead(times_of(parsed), ingest, self._skew_ms)
         packing = Packing(
-            from_table(batch, list(self._routes)), batch, self._routes, self.shards, ingest_ms,
-            self._as_spelled,
+            parsed, batch, self._routes, self.shards, int(ingest.max(initial=0)),
+            self._as_spelled, still,
         )
         return packing, self._left_out.rows(batch)
 

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from app.warehouse.relations import Warehouse
 from app.warehouse.saved_states import Position
-from state.engine.refused import DUPLICATE, TOO_LATE
+from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 Array = np.ndarray
-LATE = (TOO_LATE, DUPLICATE)
+REFUSED = (TOO_LATE, DUPLICATE, OUT_OF_RANGE)
 _LEAST = np.iinfo(np.int64).min
 COLUMNS = ["source_partition", "source_offset", "job"]
 
@@ -39,7 +39,7 @@ class LeftOut:
         if delta is None:
             return
         wall = pc.field("ts_wall_ms")
-        wanted = pc.field("reason_code").isin(LATE) & pc.field("job").isin(list(jobs))
+        wanted = pc.field("reason_code").isin(REFUSED) & pc.field("job").isin(list(jobs))
         wanted &= wall.is_null() | ((wall >= begin_ms) & (wall < end_ms))
         rows = delta.to_pyarrow_dataset().to_table(columns=COLUMNS, filter=wanted)
         for job in pc.unique(rows.column("job")).to_pylist():

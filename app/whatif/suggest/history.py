@@ -16,7 +16,7 @@ import pyarrow as pa
 from app.errors import UserError
 from app.warehouse.relations import Warehouse, connect
 from app.whatif.replay.archive import WHOLE, Span
-from app.whatif.replay.refused import LATE
+from app.whatif.replay.refused import REFUSED
 from state.rate_limits.alone import CLOSE, PUBLISH, USE, Trace
 from state.rate_limits.declaration import NAME as JOB
 
@@ -166,7 +166,7 @@ class History:
         between = "true" if span == WHOLE else (
             f"ts_wall_ms >= {span.begin_ms} AND ts_wall_ms < {span.end_ms}")
         self._connection.execute(RECORDS.format(
-            span=between, job=JOB, late=", ".join(f"'{c}'" for c in LATE),
+            span=between, job=JOB, late=", ".join(f"'{c}'" for c in REFUSED),
         ))
         self._own(owners)
         for table, key, by in (("levels", "", ""), ("own_levels", "limiter,", ", limiter")):

@@ -8,19 +8,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.ingest.contract import Limits, Parsed, from_table, parse
+from app.ingest.contract import Parsed, from_table, parse
 from app.ingest.parsing.block import MOST_TEXT_BYTES
 from state.events import COMMON, KIND_INDEX, KINDS, SCHEMA
 from state.jobs import DECLARED, JOBS, readers
-from tests.ingest.contract.records import T0, line, record
+from tests.ingest.contract.records import line, record
 
-INGEST_MS = T0 + 1000
 Reason = tuple[str, str, str | None]
 
 
 def validated(*records: dict[str, Any] | bytes, jobs: tuple[str, ...] = JOBS) -> Parsed:
     lines = [one if isinstance(one, bytes) else line(one) for one in records]
-    return parse(pa.array(lines, pa.binary()), Limits(), INGEST_MS, jobs)
+    return parse(pa.array(lines, pa.binary()), jobs)
 
 
 def reasons(*records: dict[str, Any] | bytes, jobs: tuple[str, ...] = JOBS) -> list[list[Reason]]:
@@ -79,7 +78,7 @@ def test_a_text_of_more_than_eight_mebibytes_does_not_fit(typed: bool, odd: str)
                for name in ("short", longest, longest + "x", "short", None)]
     if typed:
         columns = pa.Table.from_pylist(records, schema=SCHEMA)
-        parsed = from_table(columns, JOBS, Limits(), INGEST_MS)
+        parsed = from_table(columns, JOBS)
     else:
         parsed = validated(*records)
     assert parsed.bad.to_pylist() == [
@@ -155,9 +154,7 @@ POLICY = {"scope": "topic", "name": "a/b/c", "limits": {"publishRateInMsgs": 5}}
         (record("publish", ts_mono_ns=-1), []),
         (record("publish", publish_time_ms=-1, broker_time_ms=-2, ledger_close_ms=-3),
          [("CLOCK_OUT_OF_RANGE", "publish_time_ms,broker_time_ms,ledger_close_ms", None)]),
-        (record("publish", ts_wall_ms=INGEST_MS + 3_600_000), []),
-        (record("publish", ts_wall_ms=INGEST_MS + 3_600_001),
-         [("CLOCK_OUT_OF_RANGE", "ts_wall_ms", None)]),
+        (record("publish", ts_wall_ms=2**62), []),
         # NEGATIVE_AMOUNT
         (record("publish", entry_bytes=0, num_messages=0), []),
         (record("publish", entry_bytes=-1, num_messages=-1, total_chunk_bytes=-1),
@@ -275,11 +272,9 @@ def test_polled_feeds_drive_backlog_only() -> None:
         assert parsed.job_ok[job].tolist() == expected
 
 
-def test_the_future_is_checked_only_when_a_record_is_first_read() -> None:
+def test_no_verdict_depends_on_the_time_of_reading() -> None:
     far = pa.array([line(record("publish", ts_wall_ms=2**62))], pa.binary())
-    for ingest_ms, valid in ((None, True), (T0, False), (2**63 - 1, True)):
-        assert parse(far, Limits(), ingest_ms, JOBS).valid.tolist() == [valid]
-    assert parse(far, Limits(max_future_ms=2**62), T0, JOBS).valid.tolist() == [True]
+    assert parse(far, JOBS).valid.tolist() == [True]
 
 
 def test_rows_of_a_block_are_told_in_order() -> None:

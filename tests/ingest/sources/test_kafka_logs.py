@@ -16,7 +16,7 @@ from app.config.settings import Settings
 from app.config.source import KafkaLogsSettings
 from app.errors import UserError
 from app.ingest import sources
-from app.ingest.contract import Limits, parse_batch
+from app.ingest.contract import parse_batch
 from app.ingest.sources import kafka_logs
 from app.ingest.sources.lines import numbered
 from app.ingest.sources.listed import listed
@@ -94,7 +94,7 @@ def test_what_the_contract_says_of_them(tmp_path: Path) -> None:
         batch(CreateTime=-1), b"Dumping x.log", batch())
     reasons = []
     for records in unpack(tmp_path):
-        parsed = parse_batch(records, Limits(), AT, ["producer_ids"])
+        parsed = parse_batch(records, ["producer_ids"])
         for one in parsed.bad.to_pylist():
             at = records.slice(one["row"], 1).to_pylist()[0]
             reasons.append((
@@ -115,7 +115,7 @@ def test_a_line_that_is_an_object_is_never_read_as_a_record(tmp_path: Path) -> N
     put(tmp_path / "requests", line)
     (records,) = unpack(tmp_path)
     assert bad([records]) == [("requests", 0, b"not a line of Kafka: " + line)]
-    parsed = parse_batch(records, Limits(), AT, ["producer_ids"])
+    parsed = parse_batch(records, ["producer_ids"])
     assert [one["reason_code"] for one in parsed.bad.to_pylist()] == ["UNPARSEABLE"]
 
 
@@ -283,7 +283,7 @@ def test_reasons_are_those_of_the_lines_parser(tmp_path: Path) -> None:
     put(tmp_path / "other", b"hello")
     details = []
     for records in unpack(tmp_path):
-        parsed = parse_batch(records, Limits(), AT, ["producer_ids"])
+        parsed = parse_batch(records, ["producer_ids"])
         details += [(one["reason_code"], one["detail"]) for one in parsed.bad.to_pylist()]
     assert details == [
         ("UNPARSEABLE", "the batch is damaged (isvalid: false)"),

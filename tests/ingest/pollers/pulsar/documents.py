@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.ingest.contract import Limits, parse
+from app.ingest.contract import parse
 from app.ingest.pollers.pulsar.documents import Known, Mapped, Names, map_poll
 
 VECTORS = Path(__file__).resolve().parents[3] / "data" / "vectors"
@@ -109,7 +109,7 @@ def valid(records: list[Json]) -> None:
     """
     lines = pa.array([json.dumps(record).encode() for record in records], pa.binary())
     jobs = ("rate_limits", "chunks", "producer_ids", "backlog", "entry_cache")
-    bad = parse(lines, Limits(), None, jobs).bad.to_pylist()
+    bad = parse(lines, jobs).bad.to_pylist()
     about = [i for i, record in enumerate(records) if record["event_type"] == "bad_document"]
     assert [(row["row"], row["reason_code"], row["detail"]) for row in bad] == [
         (i, "BAD_DOCUMENT", records[i]["problem"]) for i in about
