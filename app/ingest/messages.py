@@ -27,6 +27,8 @@ class Kind(Enum):
     """A data file, written by a task, that becomes part of the named table."""
     REFUSED = "-"
     """Rows of `quarantine` that need no state, on their way to the committer."""
+    AHEAD = ">"
+    """The `clock_skew_ms` (ms) that would let records of a feed that is ahead move the clocks."""
     LATE = "!"
     """The `idle_advance_ms` (ms) that would have kept records which came too late."""
 

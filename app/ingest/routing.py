@@ -38,8 +38,9 @@ from udfs.users import user_of
 Array = np.ndarray
 PACKED = "job string, shard int, ts timestamp, blob binary"
 CLOCK = Message(Kind.CLOCK).address
-REFUSED = Message(Kind.REFUSED, "quarantine").address
 """Job name of a row that has only the latest wall time."""
+AHEAD = Message(Kind.AHEAD).address
+REFUSED = Message(Kind.REFUSED, "quarantine").address
 LATEST_MS = 253_402_300_799_999
 """9999-12-31: later wall times do not move the stream's clock."""
 _TS = pa.timestamp("us", tz="UTC")
@@ -120,18 +121,28 @@ def packer(
             wall = times_of(parsed)
             plan_ms = plan_of(batch)
             still = jumps.find(wall, batch.column("source_partition"))
-            far = np.zeros(parsed.n, bool)
+            far = ahead = np.zeros(parsed.n, bool)
             if plan_ms is not None:
-                still |= is_ahead(wall, plan_ms, limits.clock_skew_ms)
+                ahead = is_ahead(wall, plan_ms, limits.clock_skew_ms)
                 far = is_ahead(wall, plan_ms, limits.max_future_ms)
             packing = Packing(
-                parsed, batch, routes, shards, plan_ms or 0, as_spelled, still, plan_ms
+                parsed, batch, routes, shards, plan_ms or 0, as_spelled, still | ahead, plan_ms
             )
             yield packing.rows(dict.fromkeys(routes, far) if far.any() else None)
             if far.any():
                 yield packing.refused(far, limits.max_future_ms)
+            if plan_ms is not None and ahead.any() and ahead[wall != NULL].all():
+                yield _note(AHEAD, str(wall.max() - plan_ms).encode())
 
     return pack
+
+
+def _note(address: str, body: bytes) -> pa.RecordBatch:
+    """A row of PACKED that is on its way to the committer and moves no clock."""
+    return pa.record_batch(
+        [pa.array([address]), pa.array([0], pa.int32()), pa.nulls(1, _TS), pa.array([body])],
+        schema=_SCHEMA,
+    )
 
 
 def times_of(parsed: Parsed) -> Array:
@@ -203,11 +214,7 @@ class Packing:
                 "raw": pa.nulls(len(rows), pa.string()),
                 "ingest_ms": pa.array([self._ingest_ms] * len(rows), pa.int64()),
             }))
-        body = encode(pa.concat_tables(parts))
-        return pa.record_batch(
-            [pa.array([REFUSED]), pa.array([0], pa.int32()), pa.nulls(1, _TS), pa.array([body])],
-            schema=_SCHEMA,
-        )
+        return _note(REFUSED, encode(pa.concat_tables(parts)))
 
     def rows(self, left_out: Mapping[str, Array] | None = None) -> pa.RecordBatch:
         """Rows of PACKED; `left_out`: by job, records that it does not get (bool)."""

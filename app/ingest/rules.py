@@ -19,7 +19,7 @@ RULES: tuple[tuple[str, str], ...] = (
     ("UNKNOWN_EVENT_TYPE", "`event_type` is null or no known kind"),
     ("MISSING_REQUIRED", "a column that every record or this kind needs is null or empty"),
     ("MISSING_CLOCK", "the clock of an enabled job that reads the kind is null; a row per job"),
-    ("CLOCK_OUT_OF_RANGE", "a time is negative, or `ts_wall_ms` is too far in the future"),
+    ("CLOCK_OUT_OF_RANGE", "a time is negative, or one that is too far from the plan of its batch, or from the other clock"),
     ("NEGATIVE_AMOUNT", "a size or a count is negative"),
     ("BAD_POSITION",
      "a ledger, an entry, a position `ledger:entry` or a range of `acked_ranges` is not one"),

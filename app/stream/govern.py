@@ -81,10 +81,11 @@ class Committer:
 
     def __init__(
         self, writer: Writer, group: dict[str, Operator],
-        on_late: Callable[[int], None] | None = None, feed: ThrottleFeed | None = None,
+        on_time: Callable[[Kind, int], None] | None = None, feed: ThrottleFeed | None = None,
         catch_up: CatchUp | None = None, policies: PolicyChanges | None = None,
     ) -> None:
-        """`on_late` gets the `idle_advance_ms` that would have kept the late records.
+        """`on_time` gets the `idle_advance_ms` that would have kept records which are LATE, and the
+        `clock_skew_ms` of records which are AHEAD.
 
         `feed` publishes the throttle commands before the tables are written: see
         `app.stream.throttle_feed`. `catch_up` bounds the clock of a source that can lag in some
@@ -98,7 +99,7 @@ class Committer:
             table: operator.stamp_of(table)
             for operator in group.values() for table in operator.tables
         }
-        self._on_late = on_late
+        self._on_time = on_time
         self._feed = feed
         self._catch_up = catch_up
 
@@ -118,9 +119,9 @@ class Committer:
         for address, blob in zip(*columns, strict=True):
             message = Message.of(address.as_py(), blob.as_buffer())
             found[message.kind].setdefault(message.name, []).append(message.body)
-        for needed_ms in found[Kind.LATE].get("", ()):
-            if self._on_late is not None:
-                self._on_late(int(needed_ms.to_pybytes()))
+        for kind in (Kind.LATE, Kind.AHEAD) if self._on_time is not None else ():
+            for needed_ms in found[kind].get("", ()):
+                self._on_time(kind, int(needed_ms.to_pybytes()))
         for table, files in found[Kind.FILE].items():
             self._add_files(table, files, batch)
         rows = found[Kind.DATA]
@@ -165,7 +166,7 @@ def _unheard(text: str) -> None:
 
 def start(
     spark: SparkSession, settings: Settings, group: Sequence[str],
-    trigger: dict[str, Any] | None = None, on_late: Callable[[int], None] | None = None,
+    trigger: dict[str, Any] | None = None, on_time: Callable[[Kind, int], None] | None = None,
     name: str | None = None, writer: Writer | None = None, ending: bool = False,
     watch: PolicyWatch | None = None,
 ) -> StreamingQuery:
@@ -183,7 +184,7 @@ def start(
     policies = PolicyChanges(spark, settings, name, watch)
     group_operators = operators(
         settings, group, in_stream=True, log=policies.log, shadows=policies.shadows)
-    committer = Committer(writer, group_operators, on_late, feed, catch_up, policies)
+    committer = Committer(writer, group_operators, on_time, feed, catch_up, policies)
     committer.prepare()
     return (
         frame(raw, settings, group, policies.log, policies.shadows)

@@ -13,6 +13,7 @@ from app.alerts import beside as alerts
 from app.errors import UserError
 from app.forecast.beside import beside as forecasts
 from app.ingest import sources
+from app.ingest.messages import Kind
 from app.maintain import staging
 from app.maintain.beside import beside as maintenance
 from app.quality.beside import beside as audits
@@ -48,6 +49,7 @@ NO_DATA_MS = 500
 """Time after which an ending query reports that no record is left."""
 LONGEST_PAUSE_S = 60.0
 SWEEP_S = 600.0
+AGAIN_S = 60.0
 ATTEMPTS = 5
 """Consecutive restarts of a query with `--available-now`, or of one whose workers die. Any other
 query restarts without limit.
@@ -152,7 +154,7 @@ class Service:
         self._source = SourceWatch(
             settings, self._progress.say, self._progress.warn, silence=self._endless
         )
-        self._late = Late(settings, self._progress)
+        self._times = Times(settings, self._progress)
         self._gatherers = Gatherers(spark, settings, self._endless, self._progress.warn)
         self._states = StateKeeper(spark, settings, queries, self._progress.warn)
         self._groups = dict(queries)
@@ -172,7 +174,7 @@ class Service:
                 query = archive.start(self._spark, self._settings, trigger, not self._endless)
             else:
                 query = govern.start(
-                    self._spark, self._settings, group, trigger, self._late, name,
+                    self._spark, self._settings, group, trigger, self._times, name,
                     self._gatherers.writer(name), not self._endless, self._policies,
                 )
         except PySparkException as error:
@@ -406,19 +408,30 @@ class Service:
             self.start(name)
 
 
-class Late:
-    """Warns, once per larger value, that partitions are further apart than the settings allow."""
+class Times:
+    """Warns of records that come too late or are ahead, with the value that would do.
+
+    Of late ones once per larger value, of those ahead once in AGAIN_S.
+    """
 
     def __init__(self, settings: Settings, progress: Progress) -> None:
-        self._allowed_ms = settings.idle_advance_ms
+        self._allowed_ms, self._skew_ms = settings.idle_advance_ms, settings.clock_skew_ms
         self._progress = progress
+        self._said_s = -AGAIN_S
 
-    def __call__(self, needed_ms: int) -> None:
-        """Called by the committer when records came too late; `needed_ms` would have kept them."""
-        if needed_ms <= self._allowed_ms:
-            return
-        self._allowed_ms = needed_ms
-        self._progress.warn(
-            f"TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; "
-            f"the records are in quarantine\nidle_advance_ms: {needed_ms} would have kept them"
-        )
+    def __call__(self, kind: Kind, needed_ms: int) -> None:
+        """Called by the committer; `needed_ms` would have kept them, or let them move the clocks.
+        """
+        if kind is Kind.LATE and needed_ms > self._allowed_ms:
+            self._allowed_ms = needed_ms
+            self._progress.warn(
+                f"TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; "
+                f"the records are in quarantine\nidle_advance_ms: {needed_ms} would have kept them"
+            )
+        if kind is Kind.AHEAD and time.monotonic() - self._said_s >= AGAIN_S:
+            self._said_s = time.monotonic()
+            self._progress.warn(
+                f"records are dated up to {needed_ms / 1000:,.0f} s after this machine's time and "
+                "wait until then: one of the two clocks is wrong\nset the clock of this machine, "
+                f"or clock_skew_ms: {needed_ms} (now {self._skew_ms}) for a feed that is ahead"
+            )

@@ -43,7 +43,7 @@ def stepper(
         if job is None:
             about = Message.of(key[0])
             passed = [blob for blob in blobs if blob]  # on its way to the committer
-            if about.kind in (Kind.FILE, Kind.CLOCK, Kind.REFUSED) and passed:
+            if about.kind is not Kind.DATA and passed:
                 yield _frame([Message(about.kind, about.name, blob) for blob in passed])
             return
         follower.follow()

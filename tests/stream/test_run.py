@@ -10,9 +10,10 @@ import pytest
 
 from app.config.settings import Settings
 from app.errors import UserError
+from app.ingest.messages import Kind
 from app.stream.assignment import plan
 from app.stream.progress import Progress
-from app.stream.run import Late, Service
+from app.stream.run import Service, Times
 from app.stream.shutdown import Stopping
 from app.warehouse.run_lock import only_run
 from state.jobs import JOBS
@@ -75,9 +76,9 @@ def test_the_lock_ends_with_its_process(make_settings: MakeSettings) -> None:
 def test_late_records_are_said_once_for_each_larger_value(
     make_settings: MakeSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    late = Late(make_settings(), Progress())
+    times = Times(make_settings(), Progress())
     for needed_ms in (9_000, 37_166, 20_000, 37_166, 50_000):
-        late(needed_ms)
+        times(Kind.LATE, needed_ms)
     first = (
         "TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; the records "
         "are in quarantine"
@@ -88,6 +89,21 @@ def test_late_records_are_said_once_for_each_larger_value(
         first, "idle_advance_ms: 37166 would have kept them",
         first, "idle_advance_ms: 50000 would have kept them",
     ]
+
+
+def test_a_feed_that_is_ahead_is_said_once_a_minute(
+    make_settings: MakeSettings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = Times(make_settings(), Progress())
+    for now_s in (1000.0, 1059.9, 1060.0):
+        monkeypatch.setattr("time.monotonic", lambda s=now_s: s)
+        times(Kind.AHEAD, 120_400)
+    assert [line.split(maxsplit=2)[2] for line in capsys.readouterr().err.splitlines()] == [
+        "records are dated up to 120 s after this machine's time and wait until then: one of the"
+        " two clocks is wrong",
+        "set the clock of this machine, or clock_skew_ms: 120400 (now 10000) for a feed that is"
+        " ahead",
+    ] * 2
 
 
 @pytest.mark.parametrize(("source", "title"), [

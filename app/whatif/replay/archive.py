@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.errors import UserError
-from app.ingest.clocks import is_ahead
+from app.ingest.clocks import Jumps, is_ahead
 from app.ingest.contract import DIGESTS, from_table
 from app.ingest.routing import CLOCK, Packing, Route, needed, times_of
 from app.terminal.moments import instant_of
@@ -123,6 +123,7 @@ class Archive:
         self._location, self._storage = warehouse.location("events"), settings.storage()
         self.shards = manifest.followed(settings).shard_count
         self._as_spelled, self._skew_ms = manifest.as_spelled(settings), settings.clock_skew_ms
+        self._strays: dict[str, frozenset[tuple[str, int]]] = {}
         self._columns, kinds = needed(routes)
         self._kinds = pa.array(kinds)
         self._rows = ROWS_WITH_PAYLOAD if any(r.assembles for r in routes.values()) else ROWS
@@ -193,24 +194,50 @@ class Archive:
         columns = [CLOCK_COLUMN, "ingest_ms"]
         if self._choice.filters:
             columns += ["event_type", "cluster", "topic"]
+        astray = self._astray(file)
+        if astray:
+            columns += SOURCE_COLUMNS
         parts = []
         with self.open(file) as opened:
             for group in range(opened.num_row_groups):
                 for rows in opened.read_row_group(group, columns, use_threads=False).to_batches():
                     chosen = self._chosen(rows) if self._choice.filters else rows
                     chosen = chosen.filter(chosen.column(CLOCK_COLUMN).is_valid())
-                    parts.append(np.stack([chosen.column(c).to_numpy() for c in columns[:2]]))
-        times, ingest = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), np.int64)
+                    wall, ingest = (chosen.column(c).to_numpy() for c in columns[:2])
+                    # what is far ahead of the batch that read it moved the clock to that at most
+                    moved = np.where(is_ahead(wall, ingest, self._skew_ms), ingest, wall)
+                    if astray:
+                        moved = np.where(_is_in(chosen, astray), FIRST_MS, moved)
+                    parts.append(np.stack([wall, moved]))
+        times, moved = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), np.int64)
         inside = (times >= self.span.begin_ms) & (times < self.span.end_ms)
-        times, ingest = times[inside], ingest[inside]
-        # what is far ahead of the batch that read it moved the clock to that, and no further
-        moved = np.where(is_ahead(times, ingest, self._skew_ms), ingest, times)
+        times, moved = times[inside], moved[inside]
         bins = pa.table({"bin": (times - offset_ms) // BIN_MS, "ms": moved}).group_by(
             "bin", use_threads=False
         ).aggregate([("ms", "count"), ("ms", "max")])
         columns_of = (bins.column(name).to_pylist() for name in ("bin", "ms_count", "ms_max"))
         return {bin_: (records, latest_ms)
                 for bin_, records, latest_ms in zip(*columns_of, strict=True)}
+
+    def _astray(self, file: DataFile) -> frozenset[tuple[str, int]]:
+        """Partition and offset of the records of a file that are far ahead of both neighbours."""
+        found = self._strays.get(file.path)
+        if found is None:
+            found = self._strays[file.path] = self._find_strays(file)
+        return found
+
+    def _find_strays(self, file: DataFile) -> frozenset[tuple[str, int]]:
+        most_ms = self._settings.max_jump_ms
+        if file.least is None or file.most is None or file.most - file.least <= most_ms:
+            return frozenset()
+        with self.open(file) as opened:
+            rows = opened.read([CLOCK_COLUMN, *SOURCE_COLUMNS], use_threads=False)
+        rows = rows.drop_null().sort_by([(name, "ascending") for name in SOURCE_COLUMNS])
+        wall, partition, offset = (
+            rows.column(name).combine_chunks() for name in (CLOCK_COLUMN, *SOURCE_COLUMNS)
+        )
+        far = np.flatnonzero(Jumps(most_ms).find(wall.to_numpy(), partition.cast(pa.string())))
+        return frozenset((partition[i].as_py(), offset[i].as_py()) for i in far.tolist())
 
     def tasks(self, file: DataFile, begin_ms: int) -> Iterator[Task]:
         """The row groups of a file that may have records from `begin_ms` on."""
@@ -231,7 +258,7 @@ class Archive:
         for batch in self._batches(task, edges):
             place = np.searchsorted(edges, self._times(batch), side="right") - 1
             place[place > len(edges) - 2] = -1
-            packing, refused = self._packing(batch)
+            packing, refused = self._packing(task.file, batch)
             for number, job, shard, blob in packing.by_slice(place, refused):
                 found.setdefault(number, {}).setdefault((job, shard), []).append(blob)
         return found
@@ -245,7 +272,8 @@ class Archive:
         for file in self.files:
             for task in self.tasks(file, FIRST_MS):
                 for batch in self._batches(task):
-                    packing, refused = self._packing(batch if keep is None else keep(batch))
+                    packing, refused = self._packing(
+                        file, batch if keep is None else keep(batch))
                     _put(blobs, packing.rows(refused))
         latest = self.counted().latest_ms
         plain = {key: [blob.to_pybytes() for blob in parts] for key, parts in blobs.items()}
@@ -277,16 +305,29 @@ class Archive:
             return wall.to_numpy()
         return self._untimed.filled(batch, wall)
 
-    def _packing(self, batch: pa.RecordBatch) -> tuple[Packing, dict[str, Array]]:
+    def _packing(
+        self, file: DataFile, batch: pa.RecordBatch
+    ) -> tuple[Packing, dict[str, Array]]:
         """Rows of `events`, validated, and by job those that the live run refused (bool)."""
         ingest = batch.column("ingest_ms").to_numpy()
         parsed = from_table(batch, list(self._routes))
         still = is_ahead(times_of(parsed), ingest, self._skew_ms)
+        if astray := self._astray(file):
+            still |= _is_in(batch, astray)
         packing = Packing(
             parsed, batch, self._routes, self.shards, int(ingest.max(initial=0)),
             self._as_spelled, still,
         )
         return packing, self._left_out.rows(batch)
+
+
+def _is_in(batch: pa.RecordBatch, places: frozenset[tuple[str, int]]) -> Array:
+    """Which records stand at some places of the source (bool)."""
+    partitions, offsets = (batch.column(name) for name in SOURCE_COLUMNS)
+    found = np.isin(offsets.to_numpy(), np.array([offset for _, offset in places], np.int64))
+    for i in np.flatnonzero(found).tolist():
+        found[i] = (partitions[i].as_py(), offsets[i].as_py()) in places
+    return np.asarray(found)
 
 
 def _put(blobs: Blobs, packed: pa.RecordBatch) -> None:
