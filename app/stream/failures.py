@@ -25,6 +25,12 @@ _PULSAR_PASSING = re.compile(
     r"|ConsumerBusy|ConsumerNotFound|UnknownError)\b"
 )
 _GONE = re.compile(r"failOnDataLoss|OffsetOutOfRange")
+_OVERFLOW = re.compile(r"ArithmeticException: long overflow")
+KAFKA = ("kafka", "kafka_messages")
+BEYOND = (
+    "delete the records up to it (kafka-delete-records.sh), set source.options.failOnDataLoss false"
+    " and start again; message.timestamp.after.max.ms keeps such records out"
+)
 _FIXABLE = (
     (
         re.compile(r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION"),
@@ -89,6 +95,10 @@ class RecordsGone(UserError):
     """Kafka no longer has the records that come next."""
 
 
+class TimeTooLarge(UserError):
+    """Kafka has a record whose timestamp Spark cannot represent."""
+
+
 class Passing(Exception):
     """A streaming query ended because an external service did not answer; it can start again."""
 
@@ -135,6 +145,11 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
             f"query {name}: Kafka no longer holds records that this run has not read yet\n"
             "give the topic a longer retention; with source.options.failOnDataLoss false they are "
             "skipped"
+        )
+    if not feed and _OVERFLOW.search(text) and settings.feed.format in KAFKA:
+        return TimeTooLarge(
+            f"query {name}: a record of Kafka has a timestamp beyond the year 294247, which Spark "
+            f"cannot read\n{BEYOND}"
         )
     for pattern, message in _FEED_FIXABLE if feed else _FIXABLE:
         found = pattern.search(text)

@@ -21,7 +21,14 @@ from app.reconcile.beside import beside as comparisons
 from app.stream import archive, assignment, govern, integrity
 from app.stream.assignment import Plan
 from app.stream.clock_watch import ClockWatch
-from app.stream.failures import BeginsLater, Passing, QueryFailed, RecordsGone, failure
+from app.stream.failures import (
+    BeginsLater,
+    Passing,
+    QueryFailed,
+    RecordsGone,
+    TimeTooLarge,
+    failure,
+)
 from app.stream.gatherers import Gatherers
 from app.stream.policy_watch import Origin, PolicyWatch
 from app.stream.preflight import refuse
@@ -393,6 +400,9 @@ class Service:
             sources.check(self._settings)
             if checkpoints.plan_anew(self._settings, name):
                 reason = BeginsLater("the query begins at the new beginning")
+        if isinstance(reason, TimeTooLarge):
+            place = sources.place_beyond_time(self._settings, name)
+            raise UserError(f"{reason}\nit is {place}") if place else reason
         if not isinstance(reason, Passing):
             raise reason
         if not due:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from app.config.settings import Settings
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.kafka
+MOST = 2**63 - 1
+
 
 @pytest.fixture
 def topic(kafka: Kafka) -> str:
@@ -118,6 +121,33 @@ def test_another_warehouse_has_the_newest_records_while_others_wait_to_be_caught
         wait_for(lambda: rows_in(newest) > 0 and identities(newest.warehouse) == expected)
     assert run(all_of_it, available_now=True) == 0
     assert identities(all_of_it.warehouse) == offsets(kafka, topic)
+
+
+def test_a_timestamp_that_spark_cannot_read_is_named_with_its_place_and_the_remedy(
+    kafka: Kafka, make_settings: MakeSettings, lines: Lines
+) -> None:
+    """Brokers before 4.0 take any timestamp of a producer, and others may be configured to."""
+    topic = f"events-{uuid4().hex}"
+    kafka.create_topic(topic, 2, {"message.timestamp.after.max.ms": str(MOST)})
+    kafka.send(topic, (
+        {"value": line, "partition": 1, **({"timestamp": MOST} if i == 7 else {})}
+        for i, (_, line) in enumerate(lines[:20])
+    ))
+    settings = kafka_settings(make_settings, kafka, topic)
+    with pytest.raises(UserError) as refused:
+        run(settings, available_now=True)
+    problem, remedy, place = str(refused.value).splitlines()
+    assert "a record of Kafka has a timestamp beyond the year 294247" in problem
+    assert place == f"it is {topic}, partition 1, offset 7: {MOST} ms"
+    # the remedy, as it is said
+    assert "kafka-delete-records.sh" in remedy
+    assert "source.options.failOnDataLoss false" in remedy
+    with AdminClient({"bootstrap.servers": kafka.servers}) as admin:
+        (done,) = admin.delete_records([TopicPartition(topic, 1, 8)]).values()
+        done.result(20)
+    settings.feed.options["failOnDataLoss"] = "false"
+    assert run(settings, available_now=True) == 0
+    assert identities(settings.warehouse) == [(str(1), offset) for offset in range(8, 20)]
 
 
 def test_partitions_far_apart_in_a_catch_up_are_said_with_the_value_that_would_do(

@@ -131,10 +131,13 @@ class Kafka:
         with AdminClient({"bootstrap.servers": self.servers}) as admin:
             return name in admin.list_topics(timeout=10).topics
 
-    def create_topic(self, name: str, partitions: int = 1) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 1, config: dict[str, str] | None = None
+    ) -> None:
         """Create a topic and wait until every partition has a leader."""
         with AdminClient({"bootstrap.servers": self.servers}) as admin:
-            admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+            new = NewTopic(name, partitions, 1, config=config or {})
+            admin.create_topics([new])[name].result(20)
 
             def led() -> bool:
                 seen = admin.list_topics(timeout=10).topics.get(name)

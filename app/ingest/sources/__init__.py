@@ -86,6 +86,14 @@ def finished(settings: Settings, query: str) -> bool:
     return bool(_module(settings).finished(settings, query))
 
 
+def place_beyond_time(settings: Settings, query: str) -> str | None:
+    """Where the batch that a query has planned has a record of Kafka whose timestamp Spark cannot
+    read; None where that is not found.
+    """
+    found: str | None = _module(settings).place_beyond_time(settings, query)
+    return found
+
+
 def open_batch(spark: SparkSession, settings: Settings) -> Raw:
     """The records that the source holds now."""
     module = _module(settings)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.ingest.sources import kafka_topics
-from app.ingest.sources.kafka_probe import Unreachable, record_bytes, topics
+from app.ingest.sources.kafka_probe import Unreachable, later_than, record_bytes, topics
 from app.ingest.sources.raw import Raw, Shares
+from app.warehouse import checkpoints
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
 
+MOST_MS = (2**63 - 1) // 1000
+"""The largest timestamp of a record that Spark can read: it counts microseconds."""
 DEFAULTS = {
     # Everything that the topic holds; Spark's own default would silently skip it.
     "startingOffsets": "earliest",
@@ -133,3 +136,12 @@ def chosen(options: dict[str, str]) -> list[str]:
                 'for example {"events": [0, 1]}'
             ) from None
     return [name.strip() for name in options.get("subscribe", "").split(",") if name.strip()]
+
+
+def place_beyond_time(settings: Settings, query: str) -> str | None:
+    """Topic, partition, offset and timestamp of the first record of a planned batch that Spark
+    cannot read.
+    """
+    ended = checkpoints.last_ended(settings, query)
+    ends = [checkpoints.offsets(settings, query, batch) for batch in (ended, ended + 1)]
+    return later_than(settings.feed.reader_options(), *ends, MOST_MS)

@@ -36,6 +36,7 @@ CONNECTION = "kafka"
 INTEGERS = ("chunk_id", "num_chunks", "total_chunk_bytes", "producer_id")
 check = kafka.check
 claim = kafka.claim
+place_beyond_time = kafka.place_beyond_time
 
 
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:

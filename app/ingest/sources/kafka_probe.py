@@ -12,6 +12,8 @@ from typing import Any
 TIMEOUT_S = 5.0
 SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
 """Partitions of a topic, and records of a partition, that are sampled for the size of records."""
+SEARCH_S, SEARCHED_RECORDS = 60.0, 10_000
+"""Time for a search among records, and how many are taken at once."""
 ENOUGH = 20
 """Sample size from which a single dominating record is left out."""
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -100,6 +102,44 @@ def record_bytes(options: dict[str, str], names: list[str]) -> float | None:
     finally:
         consumer.close()
     return mean_bytes(sizes)
+
+
+def later_than(
+    options: dict[str, str], begin: dict[str, Any], end: dict[str, Any], most_ms: int
+) -> str | None:
+    """Where the first record with a later timestamp is, between offsets as Spark records them
+    (topic: partition: offset); None where there is none, or where only the Java client can log in.
+    """
+    client = client_options(options)
+    if client is None:
+        return None
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    places = {
+        (topic, int(number)): (begin.get(topic, {}).get(number, 0), last)
+        for topic, parts in end.items() for number, last in parts.items()
+    }
+    left = {place for place, (first, last) in places.items() if first < last}
+    consumer = Consumer({
+        **client, "group.id": "weir-timestamps", "enable.auto.commit": False,
+        "enable.partition.eof": True, "log_level": 0, "error_cb": lambda _: None,
+    })
+    deadline = time.monotonic() + SEARCH_S
+    try:
+        consumer.assign([TopicPartition(*place, places[place][0]) for place in sorted(left)])
+        while left and time.monotonic() < deadline:
+            for message in consumer.consume(SEARCHED_RECORDS, timeout=1.0):
+                place = message.topic(), message.partition()
+                if message.error() is not None or message.offset() >= places[place][1] - 1:
+                    left.discard(place)
+                if message.error() is None and message.timestamp()[1] > most_ms:
+                    return (f"{place[0]}, partition {place[1]}, offset {message.offset()}:"
+                            f" {message.timestamp()[1]} ms")
+    except KafkaException:
+        return None
+    finally:
+        consumer.close()
+    return None
 
 
 def mean_bytes(sizes: Sequence[int]) -> float | None:

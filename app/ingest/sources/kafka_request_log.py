@@ -65,6 +65,8 @@ class _Completed(msgspec.Struct):
 
 _DECODER = msgspec.json.Decoder(_Completed)
 _LARGEST = 2**63 - 1
+LONGEST_MS = 7 * 86_400_000
+"""Longer than any request: the time of a line that says so is not known."""
 
 
 def looks_like(values: pa.Array) -> pa.Array:
@@ -109,7 +111,10 @@ def parse(line: bytes, zone: tzinfo) -> Assigned | None:
         return None
     if answer.producerId > _LARGEST:
         raise NotParsedError("producerId exceeds 64 bits")
-    arrived_ms = int(completed_ms - max(request.totalTimeMs, 0.0))
+    took_ms = max(request.totalTimeMs, 0.0)
+    if took_ms > LONGEST_MS:
+        raise NotParsedError(f"totalTimeMs is longer than a request takes: {took_ms:g}")
+    arrived_ms = int(completed_ms - took_ms)
     return Assigned(
         request.principal, request.requestHeader.clientId, answer.producerId, completed_ms,
         arrived_ms,

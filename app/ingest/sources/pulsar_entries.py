@@ -34,7 +34,7 @@ class Entry:
 
     ledger: int
     entry: int
-    publish_ms: int
+    publish_ms: int | None
     producer_name: str | None
     size: int = 0
     """Bytes of payloads and keys."""
@@ -42,11 +42,12 @@ class Entry:
     payload: bytes | None = None
     """None for a batch."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    sequence_id: int | None = None
+    sequence_id: str | None = None
+    """As all that follow: a text of the interface, which the contract makes a number of."""
     uuid: str | None = None
-    chunk_id: int | None = None
-    num_chunks: int | None = None
-    total_chunk_bytes: int | None = None
+    chunk_id: str | None = None
+    num_chunks: str | None = None
+    total_chunk_bytes: str | None = None
 
     @classmethod
     def of(cls, found: Found) -> Entry:
@@ -144,16 +145,19 @@ def _stored(options: Options, topic: str, ledger: int, number: int) -> Entry | N
     def text(name: str) -> str | None:
         return known.get((HEADER + name).lower())
 
-    def whole(name: str) -> int | None:
-        value = text(name)
-        return None if value is None else int(value)
-
-    published = datetime.fromisoformat(text("publish-time") or "1970-01-01T00:00:00Z")
     return Entry(
-        ledger, number, round(published.timestamp() * 1000), text("producer-name"), len(body), 1,
-        body, sequence_id=whole("sequence-id"), uuid=text("uuid"), chunk_id=whole("chunk-id"),
-        num_chunks=whole("num-chunks-from-msg"), total_chunk_bytes=whole("total-chunk-msg-size"),
+        ledger, number, _ms(text("publish-time")), text("producer-name"), len(body), 1, body,
+        sequence_id=text("sequence-id"), uuid=text("uuid"), chunk_id=text("chunk-id"),
+        num_chunks=text("num-chunks-from-msg"), total_chunk_bytes=text("total-chunk-msg-size"),
     )
+
+
+def _ms(text: str | None) -> int | None:
+    """The time (ms since the epoch) in a header; None where there is none."""
+    try:
+        return round(datetime.fromisoformat(text or "").timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _session(options: Options, topic: str, ledger: int, number: int) -> Session:

@@ -121,11 +121,8 @@ def _records(feed: Feed, range_: Range, found: list[Entry], principal: str) -> p
         "source_offset": pa.array([offset(entry.entry, 0) for entry in found], pa.int64()),
         "principal": pa.array([entry.properties.get(principal) for entry in found], pa.string()),
         "producer_name": column("producer_name", pa.string()),
-        "sequence_id": column("sequence_id", pa.int64()),
-        "uuid": column("uuid", pa.string()),
-        "chunk_id": column("chunk_id", pa.int32()),
-        "num_chunks": column("num_chunks", pa.int32()),
-        "total_chunk_bytes": column("total_chunk_bytes", pa.int64()),
+        **{name: column(name, pa.string()) for name in (
+            "sequence_id", "uuid", "chunk_id", "num_chunks", "total_chunk_bytes")},
     }
     return together(feed.events(
         common, column("ledger", pa.int64()), column("payload", pa.binary())))
