@@ -17,6 +17,7 @@ from app import __version__
 from app.errors import CheckFound, UserError
 from app.terminal import log
 from app.terminal.interrupt import Terminated, stoppable
+from app.terminal.printable import lines
 from app.terminal.program import PROGRAM
 
 
@@ -1106,7 +1107,7 @@ def _say(text: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
     if not log.error(text.removeprefix("weir: ")):
-        print(text, file=sys.stderr, flush=True)
+        print(lines(text), file=sys.stderr, flush=True)
     return code
 
 

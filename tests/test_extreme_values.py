@@ -34,6 +34,13 @@ WORDS = {"event_date": None, "cluster": "east", "topic": TOPIC, "state": "ahead"
          "age_state": "known"}
 
 
+EVIL = "\x1b[2J\x9b1;31m\x07\r\u202e"
+"""Ends of names that would clear a screen, colour it, ring, and turn the direction of reading."""
+CHOSEN = ("event_date", "job", "kind", "state", "age_state", "reason_code", "policy_json",
+          "quota_type")
+"""Texts that Weir chooses itself."""
+
+
 def plain_row(table: str) -> dict[str, Any]:
     """A row of a table that the other fixtures leave empty."""
     kinds = {c.name: c.type for c in TABLES[table].columns}
@@ -51,7 +58,9 @@ def extremes(table: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     row = rows[-1]
     each = [{**row, name: value} for name, values in drawn.items() for value in values]
     together = [{**row, **{name: values[i] for name, values in drawn.items()}} for i in range(3)]
-    return each + together
+    named = {c.name: f"{row[c.name]}{EVIL}" for c in TABLES[table].columns
+             if c.type == pa.string() and row.get(c.name) and c.name not in CHOSEN}
+    return [*each, *together, {**row, **named}]
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +94,8 @@ def answer(warehouse: str, *words: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = main([*words, "--warehouse", warehouse])
+    for text in (err.getvalue(), "" if "--csv" in words or "--json" in words else out.getvalue()):
+        assert all(c.isprintable() or c in "\n\t" for c in text), words
     return code, out.getvalue(), err.getvalue()
 
 

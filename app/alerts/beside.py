@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.background.rounds import NICENESS
+from app.terminal.printable import say
 from app.warehouse.reach import by_delta_rs
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def main() -> int:
     threading.Thread(target=wait_for_end, daemon=True).start()
 
     def log(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        say(text, file=sys.stderr, flush=True)
 
     formats = sorted({s.format for s in settings.alerts.sinks if isinstance(s, StdoutSink)})
     interval_ms = settings.alerts.interval_ms

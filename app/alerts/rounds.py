@@ -19,7 +19,7 @@ from app.config.alerts import StdoutSink
 from app.errors import UserError
 from app.terminal.interrupt import stopping_at_signals
 from app.terminal.moments import instant_of
-from app.terminal.printable import printable
+from app.terminal.printable import printable, say
 from app.terminal.program import PROGRAM
 from app.warehouse.relations import Warehouse
 from app.warehouse.writable import obstacle
@@ -127,11 +127,11 @@ def check_command(
         note = f"{refused}; changes are neither recorded nor delivered"
         if not found.firing:
             raise UserError(note)
-        print(f"weir: {note}", file=sys.stderr)
+        say(f"weir: {note}", file=sys.stderr)
     if found.broken and not found.firing:
         raise UserError.of_many(found.broken, f"{PROGRAM} alerts check --json")
     for note in found.notes():
-        print(f"weir: {note}", file=sys.stderr)
+        say(f"weir: {note}", file=sys.stderr)
     return 1 if found.firing else 0
 
 
@@ -151,7 +151,7 @@ def watch_command(
             )
         keep_watching(
             evaluator, pause_ms, stopping,
-            lambda text: print(f"weir: {text}", file=sys.stderr, flush=True), sorted(formats),
+            lambda text: say(f"weir: {text}", file=sys.stderr, flush=True), sorted(formats),
         )
     return 0
 
@@ -195,7 +195,10 @@ def show_changes(settings: Settings, rows: Sequence[Row], form: str) -> None:
         if row["state"] not in (FIRING, RESOLVED):
             continue
         whole = with_owner(settings, row) if form == "json" else None
-        print(line(row) if whole is None else json.dumps(whole, ensure_ascii=False), flush=True)
+        if whole is None:
+            say(line(row), flush=True)
+        else:
+            print(json.dumps(whole, ensure_ascii=False), flush=True)
 
 
 def line(row: Row) -> str:
@@ -216,15 +219,15 @@ def _print(settings: Settings, found: Round, as_json: bool) -> None:
         print(json.dumps(answer, ensure_ascii=False))
         return
     for row in found.firing:
-        print(f"firing    {row['alert']} ({row['severity']}): {printable(row['summary'])}")
+        say(f"firing    {row['alert']} ({row['severity']}): {printable(row['summary'])}")
         if owner := owner_in(settings, row):
-            print(f"          owner: {printable(', '.join(owner.values()))}")
+            say(f"          owner: {printable(', '.join(owner.values()))}")
         if row["runbook"]:
-            print(f"          what to do: {row['runbook']}")
+            say(f"          what to do: {row['runbook']}")
     for row in found.changes:
         if row["state"] == RESOLVED:
-            print(f"resolved  {row['alert']} at {instant_of(row['at_ms'])}: "
+            say(f"resolved  {row['alert']} at {instant_of(row['at_ms'])}: "
                   f"{printable(row['summary'])}")
     count, empty = found.rules, len(found.empty)
     without = f"; the tables of {empty} have no rows yet" if empty else ""
-    print(f"{count} rule{'s' if count != 1 else ''} checked, {len(found.firing)} firing{without}")
+    say(f"{count} rule{'s' if count != 1 else ''} checked, {len(found.firing)} firing{without}")

@@ -27,7 +27,7 @@ from app.explain.limits import Policies
 from app.explain.reader import Reader
 from app.explain.sentence import Row, Sentence, clock, day
 from app.terminal.moments import DURATIONS, instant_of, read_duration_ms
-from app.terminal.printable import printable
+from app.terminal.printable import printable, say
 from app.terminal.rows import plain
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.relations import Warehouse
@@ -144,11 +144,11 @@ def _without_rows(reader: Reader, ask: Ask, as_json: bool) -> int:
         also = f", on connection {', '.join(found['connections'])}" \
             if ask.kind == "principal" and found["connections"] else ""
         records = "1 record" if found["rows"] == 1 else f"{found['rows']:,} records"
-        print(f"No job has a decision about {ask.kind} {ask.name}. The archive has"
+        say(f"No job has a decision about {ask.kind} {ask.name}. The archive has"
               f" {records} of it, from {instant_of(found['first_ms'])} to"
               f" {instant_of(found['last_ms'])}{also}.")
     else:
-        print(f"The warehouse has no decision about any {ask.kind} yet.")
+        say(f"The warehouse has no decision about any {ask.kind} yet.")
     return 0
 
 
@@ -192,23 +192,23 @@ def _print(
 ) -> None:
     times = _times(ask)
     span = "" if times["from_ms"] is None else f", {_span(ask)}"
-    print(f"{ask.kind} {printable(str(ask.name))}{span}")
+    say(f"{ask.kind} {printable(str(ask.name))}{span}")
     if owner:
-        print(f"owner: {printable(', '.join(owner.values()))}")
+        say(f"owner: {printable(', '.join(owner.values()))}")
     width = max(60, min(shutil.get_terminal_size((100, 40)).columns, 120))
     last_day = ""
     for sentence in result:
         if day(sentence.at_ms) != last_day:
             last_day = day(sentence.at_ms)
-            print(f"\n{last_day}")
-        print()
+            say(f"\n{last_day}")
+        say()
         line = f"{clock(sentence.at_ms)}  {printable(sentence.text)}"
-        print(_wrapped(line, width, [n.shown for n in sentence.numbers]))
+        say(_wrapped(line, width, [n.shown for n in sentence.numbers]))
         row = sentence.decision
         key = " ".join(f"{name}={value}" for name, value in row.key.items()) or "sums"
-        print(f"{' ' * 14}({sentence.rule}; {row.table} {printable(key)})")
+        say(f"{' ' * 14}({sentence.rule}; {row.table} {printable(key)})")
     if hidden:
-        print(f"\nat least {hidden} more sentences: --limit {ask.limit + hidden} shows them,"
+        say(f"\nat least {hidden} more sentences: --limit {ask.limit + hidden} shows them,"
               " --window a shorter time")
 
 
@@ -230,13 +230,13 @@ def _print_nearest(ask: Ask, moments: list[dict[str, Any]], as_json: bool) -> No
         print(json.dumps({**_head(ask), **_times(ask), "hidden": 0, "sentences": [],
                           "nearest": moments}))
         return
-    print(f"No table has rows about {ask.kind} {ask.name}, {_span(ask)}. There are rows in")
+    say(f"No table has rows about {ask.kind} {ask.name}, {_span(ask)}. There are rows in")
     for found in moments:
         near = [f"{instant_of(found[name])} ({word})" for name, word in (
             ("before_ms", "before"), ("after_ms", "after")) if found[name] is not None]
-        print(f"  {found['table']}: {found['rows']:,} from {instant_of(found['first_ms'])} to"
+        say(f"  {found['table']}: {found['rows']:,} from {instant_of(found['first_ms'])} to"
               f" {instant_of(found['last_ms'])}, nearest {' and '.join(near) or 'inside'}")
     times = [found[n] for found in moments for n in ("before_ms", "after_ms") if found[n]]
     if times:
         best = min(times, key=lambda ms: abs(ms - ask.at_ms))
-        print(f"Try --at {instant_of(best).removesuffix(' ms')}")
+        say(f"Try --at {instant_of(best).removesuffix(' ms')}")

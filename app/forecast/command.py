@@ -10,6 +10,7 @@ from app.forecast.backtest import TOO_LITTLE_HISTORY
 from app.forecast.rounds import Round, Row, one_round
 from app.terminal.counts import counted
 from app.terminal.moments import instant_of
+from app.terminal.printable import say
 from app.terminal.rows import write_table
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.reach import require_delta_rs
@@ -42,14 +43,14 @@ def forecast_command(settings: Settings, at_ms: int | None = None, as_json: bool
 
 def _print(done: Round) -> None:
     if done.known_ms is None or not done.rows:
-        print("no limit has rows of a whole hour yet")
+        say("no limit has rows of a whole hour yet")
         return
     soonest = sorted((row for row in done.rows if _ends(row) is not None), key=_soonest)
     if soonest:
         cells = [[_cell(row, name) for name in SHOWN] for row in soonest]
         more = "query forecasts --param rows=N shows more"
         write_table(list(SHOWN), cells, sys.stdout, MOST_SHOWN, more)
-    print(summary(done))
+    say(summary(done))
 
 
 def summary(done: Round) -> str:

@@ -19,6 +19,8 @@ PLAN = "plan_ms"
 """Column of a source and, once it is taken off, key of the metadata of a batch: the time (ms since
 the epoch) at which the engine planned the micro-batch."""
 ENDLESS_MS = 2**62
+LATEST_MS = 253_402_300_799_999
+"""9999-12-31: later times have no day, and do not move the stream's clock."""
 NULL = np.int64(-(2**63))
 
 

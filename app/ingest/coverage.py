@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from app.ingest.clocks import LATEST_MS
 from app.ingest.contract import Parsed, distinct
 from app.warehouse.tables import TABLES
 from state.events import EVERY_BROKER, KIND_INDEX
 
 COUNTS, GAPS = "coverage_counts", "coverage_gaps"
 MINUTE_MS = 60_000
-LATEST_MS = 253_402_300_799_999
-"""9999-12-31: records with a later wall time, or without one, count in minute 0."""
 _GAP = KIND_INDEX["gap"]
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.ingest.batches import regrouped
-from app.ingest.clocks import Jumps, Limits, is_ahead, plan_of
+from app.ingest.clocks import LATEST_MS, Jumps, Limits, is_ahead, plan_of
 from app.ingest.contract import DIGESTS, Parsed, parse_batch
 from app.ingest.messages import Kind, Message, encode
 from app.ingest.parsing.layout import INDEX, TEXT_SLOTS, slot
@@ -41,8 +41,6 @@ CLOCK = Message(Kind.CLOCK).address
 """Job name of a row that has only the latest wall time."""
 AHEAD = Message(Kind.AHEAD).address
 REFUSED = Message(Kind.REFUSED, "quarantine").address
-LATEST_MS = 253_402_300_799_999
-"""9999-12-31: later wall times do not move the stream's clock."""
 _TS = pa.timestamp("us", tz="UTC")
 _SCHEMA = pa.schema(
     [("job", pa.string()), ("shard", pa.int32()), ("ts", _TS), ("blob", pa.binary())]

@@ -9,6 +9,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from app.maintain.upkeep import Kept, Round, upkeep
+from app.terminal.printable import say
 from app.terminal.rows import write_table
 from app.terminal.sizes import size_text
 from app.warehouse.reach import require_delta_rs
@@ -47,8 +48,8 @@ def _print(done: Round, dry_run: bool) -> None:
     write_table(names, rows, sys.stdout, None)
     verb = "would remove" if dry_run else "removed"
     for path in done.leftovers:
-        print(f"{verb} {path}")
-    print(summary(done, dry_run))
+        say(f"{verb} {path}")
+    say(summary(done, dry_run))
 
 
 def summary(done: Round, dry_run: bool = False) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.maintain.forgetting import Forgotten, forget, refuse
 from app.maintain.names import COLUMNS, Name
+from app.terminal.printable import say
 from app.terminal.rows import write_table
 from app.warehouse import run_lock
 from app.warehouse.reach import require_delta_rs
@@ -78,10 +79,10 @@ def _print(
     columns = ["table", "rows", "files", "problem"][: 4 if any(t.problem for t in found) else 3]
     write_table(columns, [[getattr(t, c) for c in columns] for t in found], sys.stdout, None)
     for page in pages:
-        print(f"{'would change' if dry_run else 'changed'} {page}")
+        say(f"{'would change' if dry_run else 'changed'} {page}")
     rows, files = (sum(getattr(table, n) for table in tables) for n in ("rows", "files"))
     verb = "would get" if dry_run else "got"
-    print(f"{len(tables)} tables searched: {rows:,} rows in {files:,} files {verb} pseudonyms")
-    print("may still have the names:")
+    say(f"{len(tables)} tables searched: {rows:,} rows in {files:,} files {verb} pseudonyms")
+    say("may still have the names:")
     for line in left:
-        print(f"  {line}")
+        say(f"  {line}")

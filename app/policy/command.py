@@ -25,7 +25,7 @@ from app.policy.overridden import overridden
 from app.policy.resolve import Held, Levels
 from app.policy.words import changes
 from app.terminal.counts import counted
-from app.terminal.printable import printable
+from app.terminal.printable import printable, say
 from app.terminal.program import PROGRAM
 from state.engine.documents import full_topic_name
 
@@ -86,8 +86,8 @@ def check(files: Sequence[Path], as_json: bool = False) -> int:
     else:
         for each in (*mistakes, *findings):
             place = each["file"] + (f":{each['line']}" if each["line"] else "")
-            print(printable(f"{place}: {each['key']}: {each['text']}"))
-        print(", ".join((counted(count, "document"), counted(len(mistakes), "mistake"),
+            say(f"{place}: {each['key']}: {each['text']}")
+        say(", ".join((counted(count, "document"), counted(len(mistakes), "mistake"),
                          counted(len(findings), "finding"))))
     return 2 if mistakes else 1 if findings else 0
 
@@ -120,9 +120,9 @@ def diff(before: Path, after: Path, as_json: bool = False) -> int:
         print(json.dumps([change.plain() for change in found_changes], indent=2))
         return 0
     for change in found_changes:
-        print(printable(f"{change.sentence()}  ({change.where})"))
+        say(f"{change.sentence()}  ({change.where})")
     if not found_changes:
-        print("no limit differs")
+        say("no limit differs")
     return 0
 
 
@@ -157,15 +157,15 @@ def show(
         } for each, held_there in answers.items()], indent=2))
         return 0
     for each, held_there in answers.items():
-        print(printable(f"{kind} {full_topic_name(name) if kind == 'topic' else name}"
+        say(printable(f"{kind} {full_topic_name(name) if kind == 'topic' else name}"
                         + (f" on cluster {each}" if each else "")))
         for held in held_there:
             first, *rest = held.said
-            print(printable(f"  {held.limit}: {first.value}  {first.document}  ({first.where})"))
+            say(f"  {held.limit}: {first.value}  {first.document}  ({first.where})")
             for said in rest:
-                print(printable(f"    over {said.value}  {said.document}  ({said.where})"))
+                say(f"    over {said.value}  {said.document}  ({said.where})")
         if not held_there:
-            print("  no limit")
+            say("  no limit")
     return 0
 
 

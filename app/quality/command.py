@@ -19,6 +19,7 @@ from app.quality.checks import Check
 from app.quality.pages import write_pages
 from app.quality.snapshot import committed
 from app.quality.suites import ACROSS, SUITES
+from app.terminal.printable import say
 from app.terminal.rows import write_json, write_table
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.relations import Warehouse, connect_to
@@ -61,7 +62,7 @@ def quality_command(
     except UserError as error:
         if held:
             raise
-        print(f"weir: {error}", file=sys.stderr)
+        say(f"weir: {error}", file=sys.stderr)
     return 0 if held else 1
 
 
@@ -200,6 +201,6 @@ def _print(rows: list[Row]) -> None:
         write_table([name for name in SHOWN if name != "success"], failed, sys.stdout, None)
     for table in dict.fromkeys(row["table"] for row in rows):
         held = [row["success"] for row in rows if row["table"] == table]
-        print(f"{table}: {sum(held)} of {len(held)} expectations hold")
+        say(f"{table}: {sum(held)} of {len(held)} expectations hold")
     if not rows:
-        print("nothing has been written yet")
+        say("nothing has been written yet")

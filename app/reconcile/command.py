@@ -12,6 +12,7 @@ from app.reconcile.rounds import Round, one_round, own
 from app.reconcile.spans import differs
 from app.terminal.interrupt import stopping_at_signals
 from app.terminal.moments import instant_of
+from app.terminal.printable import say
 from app.terminal.rows import write_table
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.reach import require_delta_rs
@@ -66,9 +67,9 @@ def _print(done: Round, as_json: bool) -> None:
         shown = [name for name in SHOWN if of_kafka or name not in OF_KAFKA]
         rows = [[row[name] for name in shown] for row in done.rows]
         write_table(shown, rows, sys.stdout, None)
-    print(summary(done), flush=True)
+    say(summary(done), flush=True)
     for problem in done.problems:
-        print(f"weir: {problem}", file=sys.stderr, flush=True)
+        say(f"weir: {problem}", file=sys.stderr, flush=True)
 
 
 def summary(done: Round) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.terminal.outputs import require_folder
+from app.terminal.printable import say
 from app.warehouse.questions.question import LEAST, MOST
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def report(
 
         print(json.dumps(in_json(page), ensure_ascii=False, indent=1))
     else:
-        print(f"{page.verdict}\n{page.covers}\nThe report is in {out}.")
+        say(f"{page.verdict}\n{page.covers}\nThe report is in {out}.")
     return 0
 
 

@@ -17,6 +17,7 @@ from app.setup.validate import unset_variables
 from app.stream import assignment, integrity
 from app.stream.jars import coordinates
 from app.stream.session import build_session, stop_session
+from app.terminal.printable import say
 from app.warehouse import checkpoints, formats, manifest, writable
 from app.warehouse.small_files import local_path
 
@@ -43,9 +44,9 @@ def doctor(settings: Settings, as_json: bool) -> int:
     if as_json:
         print(json.dumps([asdict(check) for check in checks], indent=2))
     for check in () if as_json else checks:
-        print(f"{'ok  ' if check.ok else 'FAIL'} {check.name:12} {check.found}")
+        say(f"{'ok  ' if check.ok else 'FAIL'} {check.name:12} {check.found}")
         if not check.ok and check.remedy:
-            print(f"     {'':12} {check.remedy}")
+            say(f"     {'':12} {check.remedy}")
     return 0 if all(check.ok for check in checks) else 1
 
 

@@ -16,6 +16,7 @@ from app.config.base import ENV
 from app.config.policies import without_effect
 from app.config.settings import Settings, load_settings
 from app.errors import UserError
+from app.terminal.printable import say
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def validate(
         if as_json:
             print(json.dumps({"valid": False, "problems": list(error.problems)}, indent=2))
         else:
-            print("\n".join(error.problems), file=sys.stderr)
+            say("\n".join(error.problems), file=sys.stderr)
         return 2
     unset = unset_variables(settings)
     idle = idle_limits(settings)
@@ -93,16 +94,16 @@ def validate(
             facts["connect"] = [asdict(answer) for answer in answers]
         print(json.dumps({"valid": True, **facts, "config": document}, indent=2))
         return code
-    print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), end="")
-    print(f"# config_hash: {settings.config_hash()}")
+    say(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), end="")
+    say(f"# config_hash: {settings.config_hash()}")
     for job, value in hashes.items():
-        print(f"# params_hash of {job}: {value}")
+        say(f"# params_hash of {job}: {value}")
     for name in unset:
-        print(f"note: the environment variable {name} is not set here", file=sys.stderr)
+        say(f"note: the environment variable {name} is not set here", file=sys.stderr)
     for text in idle:
-        print(f"note: {text} has no effect on any decision", file=sys.stderr)
+        say(f"note: {text} has no effect on any decision", file=sys.stderr)
     for answer in answers:
-        print(f"# {'ok  ' if answer.ok else 'FAIL'} {answer.name}: {answer.found}")
+        say(f"# {'ok  ' if answer.ok else 'FAIL'} {answer.name}: {answer.found}")
         if answer.remedy:
-            print(f"#      {answer.remedy}")
+            say(f"#      {answer.remedy}")
     return code

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.ingest.batches import regrouped
-from app.ingest.clocks import plan_of
+from app.ingest.clocks import LATEST_MS, plan_of
 from app.ingest.contract import DIGESTS, Parsed, parse_batch
 from app.ingest.coverage import COUNTS, GAPS, Coverage
 from app.ingest.messages import encode
@@ -76,7 +76,7 @@ def events_rows(
         identity = identity.take(picked)
     wall = parsed.block.number("ts_wall_ms")[keep]
     known = parsed.block.has("ts_wall_ms")[keep]
-    day = (np.where(known, wall, ingest_ms) // DAY_MS).astype(np.int32)
+    day = (np.minimum(np.where(known, wall, ingest_ms), LATEST_MS) // DAY_MS).astype(np.int32)
     for name in ("source_partition", "source_offset"):
         rows = rows.append_column(name, identity.column(name))
     rows = rows.append_column("ingest_ms", pa.array(np.full(len(day), ingest_ms, np.int64)))

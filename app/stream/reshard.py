@@ -30,6 +30,7 @@ from app.stream.session import build_session, stop_session
 from app.stream.spark_logs import written
 from app.stream.step import STATE
 from app.terminal.interrupt import stoppable
+from app.terminal.printable import say
 from app.terminal.sizes import size_text
 from app.warehouse import checkpoints, formats, manifest, policy_log, run_lock, writable
 from app.warehouse.checkpoints import ARCHIVE, FOLDER, RESHARDING
@@ -140,23 +141,23 @@ def reshard(settings: Settings, dry_run: bool = False) -> int:
     """Move the state of every query, or print what would move."""
     move = refuse(settings)
     if dry_run:
-        print(f"would move: {move}")
+        say(f"would move: {move}")
         _list(settings, move)
         return 0
     began = time.monotonic()
     with run_lock.only_run(settings, list(move.queries)):
         if finished(settings):
-            print("the interrupted reshard is finished")
+            say("the interrupted reshard is finished")
         move = refuse(settings, held=True)
         if not move.needed:
-            print(f"nothing to move: {move}")
+            say(f"nothing to move: {move}")
             return 0
         root = _root(settings)
         shutil.rmtree(root / RESHARDING, ignore_errors=True)
         _build(settings, move, root)
         manifest.renumber(settings, move.shards[1], move.partitions[1], list(move.queries))
         finished(settings)
-    print(f"moved in {time.monotonic() - began:.0f} s: {move}")
+    say(f"moved in {time.monotonic() - began:.0f} s: {move}")
     return 0
 
 
@@ -177,7 +178,7 @@ def _list(settings: Settings, move: Move) -> None:
         state = Path(checkpoints.location(settings, query)) / "state"
         size = sum(file.stat().st_size for file in state.rglob("*") if file.is_file())
         about = f"{', '.join(jobs)}; {size_text(size)} of state" if jobs else "no state"
-        print(f"  {query}: {about}, to batch {checkpoints.last_ended(settings, query)}")
+        say(f"  {query}: {about}, to batch {checkpoints.last_ended(settings, query)}")
 
 
 def _build(settings: Settings, move: Move, root: Path) -> None:

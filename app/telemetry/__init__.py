@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from app.terminal.printable import lines
+
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
@@ -23,4 +25,4 @@ def metrics(settings: Settings, once: bool = False, as_json: bool = False) -> in
 
 def say(text: str) -> None:
     """A line of the exporter's log."""
-    print(f"weir: {text}", file=sys.stderr, flush=True)
+    print(f"weir: {lines(text)}", file=sys.stderr, flush=True)

@@ -12,6 +12,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
+from app.terminal.printable import in_json, printable
+
 Format = Literal["text", "json"]
 NAME = "weir"
 
@@ -84,7 +86,7 @@ class _Text(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         head = f"{_time(record)} {record.levelname:7} "
-        return "\n".join(head + line for line in record.getMessage().splitlines())
+        return "\n".join(head + printable(line) for line in record.getMessage().splitlines())
 
 
 class _Json(logging.Formatter):
@@ -93,7 +95,7 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = getattr(record, "fields", {})
         found = {"time": _time(record), "level": record.levelname, "message": record.getMessage()}
-        return json.dumps({**found, **fields}, ensure_ascii=False)
+        return in_json(json.dumps({**found, **fields}, ensure_ascii=False))
 
 
 def _time(record: logging.LogRecord) -> str:

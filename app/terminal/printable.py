@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import TextIO
+
 
 def printable(text: str) -> str:
     """The text on one line, with escapes such as `\\x1b` in place of characters that would move the
@@ -9,3 +12,20 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def lines(text: str) -> str:
+    """The text with each of its lines printable."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def say(*parts: object, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
+    """Print for people, as `print` does, with each line printable."""
+    print(lines(" ".join(map(str, parts))), end=end, file=file, flush=flush)
+
+
+def in_json(text: str) -> str:
+    """JSON on one line, with escapes of JSON for such characters."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

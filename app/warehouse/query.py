@@ -18,6 +18,7 @@ import duckdb
 
 from app.errors import UserError, did_you_mean
 from app.terminal.interrupt import stoppable
+from app.terminal.printable import say
 from app.terminal.rows import SHOWN_ROWS, WRITERS, write_json, write_table
 from app.warehouse.ddl import ENGINES, ddl
 from app.warehouse.manifest import load as load_manifest
@@ -209,7 +210,7 @@ def _describe(warehouse: Warehouse, name: str, as_json: bool) -> int:
     described = connection.execute(f"DESCRIBE {name}").fetchall()
     rows = [[column, kind.lower(), meanings.get(column, "")] for column, kind, *_ in described]
     if not as_json:
-        print((TABLES[name] if name in TABLES else VIEWS[name]).meaning + "\n")
+        say((TABLES[name] if name in TABLES else VIEWS[name]).meaning + "\n")
     (write_json if as_json else write_table)(["column", "type", "meaning"], rows, sys.stdout)
     return 0
 
@@ -222,9 +223,9 @@ def _ddl(warehouse: Warehouse, engine: str, name: str | None, as_json: bool) -> 
         print(json.dumps({"engine": engine, "statements": statements, "missing": missing}))
         return 0
     for statement in statements:
-        print(f"{statement};")
+        say(f"{statement};")
     for table in missing:
-        print(f"-- {table}: nothing has been written yet")
+        say(f"-- {table}: nothing has been written yet")
     return 0
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from app.errors import UserError
 from app.stream.operators import operators
+from app.terminal.printable import say
 from app.terminal.rows import write_json, write_table
 from app.warehouse.questions.question import MOST
 from app.warehouse.relations import Warehouse
@@ -77,16 +78,16 @@ def advise(
     else:
         most = None if every else SHOWN
         write_table(rows.column_names[1:], shown, sys.stdout, most, "--all shows every user")
-        print(NOTE)
+        say(NOTE)
     if out is not None:
         step = STEP[settings.producer_ids.rate_unit]
         limited, rest = _documents(rows, step, headroom)
         documents.write(out, limited, f"producer-ids --share {share:g} --headroom {headroom:g}.")
         if not as_json:
             if rest:
-                print(f"{len(rest):,} without a limit: no rate is needed, none is enough, or the"
+                say(f"{len(rest):,} without a limit: no rate is needed, none is enough, or the"
                       " name cannot have one")
-            print(f"The policies are in {out}.")
+            say(f"The policies are in {out}.")
     append(settings, ADVICE, rows, "these figures")
     return 0
 

@@ -15,6 +15,7 @@ from app.errors import UserError
 from app.ingest.pollers.lasting import SHOWN, Problems
 from app.ingest.pollers.pulsar.documents import Record
 from app.ingest.pollers.spool import Spool
+from app.terminal.printable import say
 
 
 class Unanswered(Exception):
@@ -205,4 +206,4 @@ class Polling(ABC):
 
 
 def _to_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    say(text, file=sys.stderr, flush=True)

@@ -21,6 +21,7 @@ from app.errors import UserError
 from app.ingest.pollers.pulsar.poll import Poller
 from app.ingest.pollers.pulsar.recorded import convert, recordings
 from app.ingest.sources import files, polled
+from app.terminal.printable import say
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
@@ -53,7 +54,7 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
         folder = folder.with_name(f"{folder.name}_recorded")
         done = convert(Path(settings.feed.path), folder, admin(settings))
         if done.problems or done.notes:
-            print(done.text(), file=sys.stderr, flush=True)
+            say(done.text(), file=sys.stderr, flush=True)
     records = folder / "polls"
     records.mkdir(parents=True, exist_ok=True)
     return files.read_path(reader, str(records), settings.feed)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from app.terminal.counts import counted
 from app.terminal.outputs import require_folder
+from app.terminal.printable import say
 from app.terminal.sizes import size_text
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.tables import TABLES
@@ -97,7 +98,7 @@ def bakeoff(
     if as_json:
         _print_json(result, table)
     else:
-        print("\n".join(lines(result)))
+        say("\n".join(lines(result)))
     if keep:
         keep_rows(settings, table)
     return 0
@@ -278,8 +279,8 @@ def _print_json(result: Result, table: pa.Table) -> None:
         "sample": result.rate, "largest_error": result.error, "size": result.size,
         "advice": result.advice, "rows": found,
     }, sys.stdout, ensure_ascii=False, indent=1)
-    print()
+    say()
 
 
 def _say(text: str) -> None:
-    print(f"weir: {text}", file=sys.stderr, flush=True)
+    say(f"weir: {text}", file=sys.stderr, flush=True)

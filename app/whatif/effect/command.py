@@ -18,6 +18,7 @@ from app.errors import UserError
 from app.terminal.interrupt import temporary_folder
 from app.terminal.moments import moment_ms
 from app.terminal.outputs import require_folder
+from app.terminal.printable import say
 from app.warehouse.reach import require_delta_rs
 from app.warehouse.relations import Warehouse
 from app.warehouse.small_files import local_path
@@ -106,7 +107,7 @@ def effect(before: Side, after: Side, changes: Sequence[Change], wanted: Wanted)
                             "the archive\nname another folder")
         with redirect_stdout(sys.stderr):
             for side, one in ((before, first), (after, second)):
-                print(f"{side.name}: {side.given}", flush=True)
+                say(f"{side.name}: {side.given}", flush=True)
                 one.run(say_begin=False)  # the answer says it once
         warehouses = [Warehouse.of(one.out.settings) for one in (first, second)]
         found = compared(*warehouses, wanted.rows, before.settings.stats_window_ms)
@@ -179,6 +180,6 @@ def _answer(about: words.About, found: Effects, wanted: Wanted) -> None:
         return
     words.print_all(about, found)
     if wanted.keep is not None:
-        print(f"\nThe tables are in {wanted.keep / 'before'} and {wanted.keep / 'after'}.")
+        say(f"\nThe tables are in {wanted.keep / 'before'} and {wanted.keep / 'after'}.")
     if wanted.out is not None:
-        print(f"\nThe page is in {wanted.out}.")
+        say(f"\nThe page is in {wanted.out}.")

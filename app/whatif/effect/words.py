@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.terminal.printable import printable
+from app.terminal.printable import say
 from app.terminal.rows import write_table
 from app.whatif.effect.compare import (
     BY_NAME,
@@ -86,13 +86,13 @@ def changed_in(rows: Sequence[Row]) -> list[Measure]:
 
 def print_all(about: About, found: Effects) -> None:
     """Print what differs."""
-    print(printable(f"{about.after} in place of {about.before}, {about.span.described()}"))
+    say(f"{about.after} in place of {about.before}, {about.span.described()}")
     for line in (*about.begins, *about.unlike):
-        print(line)
+        say(line)
     if found.same:
-        print("\nnothing differs")
+        say("\nnothing differs")
     measures = found.measures
-    print()
+    say()
     write_table(["measure", *SIDES, "meaning"],
                 [[m.name, *shown(found.total, m), m.meaning] for m in measures], sys.stdout, None)
     for name in LISTS:
@@ -100,7 +100,7 @@ def print_all(about: About, found: Effects) -> None:
         if rows:
             _print_list(name, rows, found.changed[name])
     if found.caches:
-        print("\ncaches")
+        say("\ncaches")
         names = list(found.caches[0])
         write_table(names, [[row[n] for n in names] for row in found.caches], sys.stdout, None)
 
@@ -116,7 +116,7 @@ def _print_list(name: str, rows: Sequence[Row], every: int) -> None:
             before, _, change = shown(row, measure)
             numbers += [before, change]
         cells.append([*named(name, row).values(), *numbers])
-    print(f"\n{name} that differ: before, and the change")
+    say(f"\n{name} that differ: before, and the change")
     write_table(columns, cells, sys.stdout, None)
     if every > len(rows):
-        print(f"{len(rows):,} of {every:,} rows; --rows N shows more")
+        say(f"{len(rows):,} of {every:,} rows; --rows N shows more")

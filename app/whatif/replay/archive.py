@@ -232,11 +232,10 @@ class Archive:
             return frozenset()
         with self.open(file) as opened:
             rows = opened.read([CLOCK_COLUMN, *SOURCE_COLUMNS], use_threads=False)
-        rows = rows.drop_null().sort_by([(name, "ascending") for name in SOURCE_COLUMNS])
-        wall, partition, offset = (
-            rows.column(name).combine_chunks() for name in (CLOCK_COLUMN, *SOURCE_COLUMNS)
-        )
-        far = np.flatnonzero(Jumps(most_ms).find(wall.to_numpy(), partition.cast(pa.string())))
+        rows = rows.cast(_PLACED).drop_null()
+        rows = rows.sort_by([(name, "ascending") for name in SOURCE_COLUMNS])
+        wall, partition, offset = (column.combine_chunks() for column in rows.columns)
+        far = np.flatnonzero(Jumps(most_ms).find(wall.to_numpy(), partition))
         return frozenset((partition[i].as_py(), offset[i].as_py()) for i in far.tolist())
 
     def tasks(self, file: DataFile, begin_ms: int) -> Iterator[Task]:
@@ -319,6 +318,10 @@ class Archive:
             self._as_spelled, still,
         )
         return packing, self._left_out.rows(batch)
+
+
+_PLACED = pa.schema([(CLOCK_COLUMN, pa.int64()),
+                     *zip(SOURCE_COLUMNS, (pa.string(), pa.int64()), strict=True)])
 
 
 def _is_in(batch: pa.RecordBatch, places: frozenset[tuple[str, int]]) -> Array:

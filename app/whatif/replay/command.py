@@ -16,6 +16,7 @@ from app.errors import UserError
 from app.stream.operators import Operator, live_logs, live_operators, operators
 from app.terminal.counts import counted
 from app.terminal.moments import instant_of
+from app.terminal.printable import say
 from app.warehouse import manifest, run_lock
 from app.warehouse.reach import require_delta_rs
 from app.warehouse.relations import Warehouse
@@ -103,7 +104,7 @@ class Replay:
             if not self.out.ended:
                 self.go_on(say_begin)
             else:
-                print(f"{self._asked.out}: this replay has ended; nothing is left to do")
+                say(f"{self._asked.out}: this replay has ended; nothing is left to do")
 
     def _identity(self) -> dict[str, Any]:
         """What makes two replays the same."""
@@ -149,12 +150,12 @@ class Replay:
         """Judge what is left slice by slice and commit it."""
         out = self.out
         if out.begun:
-            print(f"{self._asked.out}: goes on behind slice {out.done} of {len(out.slices)}")
+            say(f"{self._asked.out}: goes on behind slice {out.done} of {len(out.slices)}")
         else:
             begin = self._begin
             out.begin(self._archive.version, self._planned, begin.states, begin.applied)
             for line in self.begins if say_begin else ():
-                print(line)
+                say(line)
         keep_freed_memory()
         sys.setswitchinterval(SWITCH_S)
         shutil.rmtree(out.spill, ignore_errors=True)
@@ -189,11 +190,11 @@ class Replay:
         where = Span(begin_ms, end_ms).described()
         for name, rows in counts.items():
             if all(one.table != name for one in found):
-                print(f"{name}: the same {counted(rows, 'row')}")
+                say(f"{name}: the same {counted(rows, 'row')}")
         for one in found:
-            print(one)
+            say(one)
         tables = counted(len(counts), "table")
-        print(f"{len(found)} of {tables} {'differs' if len(found) == 1 else 'differ'} {where}"
+        say(f"{len(found)} of {tables} {'differs' if len(found) == 1 else 'differ'} {where}"
               if found else f"all {len(counts)} tables are those of the live run {where}")
         return 1 if found else 0
 
@@ -217,7 +218,7 @@ class _Progress:
         self._said = now
         rate = (self._records - self._before) / (now - self._began)
         left_s = (self._total - self._records) / rate if rate else 0
-        print(f"slice {one.number + 1} of {self._count}: {self._records:,} of {self._total:,} "
+        say(f"slice {one.number + 1} of {self._count}: {self._records:,} of {self._total:,} "
               f"records, {rate:,.0f} a second, to {instant_of(one.latest_ms)}; "
               f"{left_s:,.0f} s left", flush=True)
 
@@ -225,6 +226,6 @@ class _Progress:
         """All is committed."""
         took = time.monotonic() - self._began
         records = self._records - self._before
-        print(f"{counted(records, 'record')} in {took:,.1f} s "
+        say(f"{counted(records, 'record')} in {took:,.1f} s "
               f"({records / max(took, 0.001):,.0f} a second), "
               f"{counted(self._rows, 'row')} written", flush=True)

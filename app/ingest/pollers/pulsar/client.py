@@ -235,6 +235,10 @@ class Session:
         raise NoAnswer(f"status {status}" + (f" ({reason})" if reason else ""))
 
 
+MOST_ELEMENTS = 5_000_000
+"""Of a document, by its marks: each takes some 100 bytes, however few the answer has for it."""
+
+
 def _host(url: str) -> str | None:
     """The host of an address; None for what has none."""
     try:
@@ -255,6 +259,8 @@ def _document(body: bytes) -> Any:
     """The document of an answer, None for an empty one."""
     if not body.strip():
         return None
+    if sum(body.count(mark) for mark in b"[{,:") > MOST_ELEMENTS:
+        raise NoAnswer(f"the answer has more than {MOST_ELEMENTS:,} elements")
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
