@@ -242,6 +242,16 @@ def test_an_endless_answer_is_cut(
         get(make_admin())
 
 
+@pytest.mark.parametrize("body", ["[" + "[]," * 5_000_000 + "[]]", "[" + "0," * 5_000_001 + "0]"])
+def test_a_small_answer_of_many_elements_is_refused(
+    server: AdminServer, make_admin: MakeAdmin, body: str
+) -> None:
+    """Each element would take a hundred times its bytes, and as long to collect."""
+    server.answers[PATH] = status(200, body)
+    with pytest.raises(Unanswered, match="more than 5,000,000 elements"):
+        get(make_admin(retries=0))
+
+
 def test_connections_are_used_again_and_opened_again(
     server: AdminServer, make_admin: MakeAdmin
 ) -> None:
