@@ -2,7 +2,8 @@
 
 A micro-batch has the time at which the engine planned it, the same for every repetition. A record
 dated further ahead of it than the machines' clocks may differ waits until the stream has come that
-far, and so does, in a catch-up, one that lies far ahead of both its neighbours. Neither moves the
+far, and so does, in a catch-up, one that lies far ahead of others of its partition before it and
+behind it. Neither moves the
 clock of a key or of the stream, so a wrong clock costs its own records alone.
 """
 
@@ -33,7 +34,7 @@ class Limits:
     clock_skew_ms: int = 10_000
     """A record further after the plan than this moves no clock."""
     max_jump_ms: int = 3_600_000
-    """A record further after both its neighbours in a partition than this moves no clock."""
+    """A record further after one before and one behind it in its partition than this moves none."""
 
 
 UNBOUND = Limits(ENDLESS_MS, ENDLESS_MS, ENDLESS_MS)
@@ -59,15 +60,20 @@ def is_ahead(wall: Array, plan_ms: Array | int, skew_ms: int) -> Array:
 
 
 class Jumps:
-    """Finds the records that are far ahead of both their neighbours, batch after batch."""
+    """Finds the records that lie far ahead of one before them and of one behind them in their
+    partition, batch after batch: the partition has come back from them.
+    """
 
     def __init__(self, max_jump_ms: int) -> None:
         self._most = max_jump_ms
         self._last: dict[str, int] = {}
 
-    def find(self, wall: Array, partition: pa.Array) -> Array:
+    def find(
+        self, wall: Array, partition: pa.Array, coming: Mapping[str, int] | None = None
+    ) -> Array:
         """Per record whether it is one; `wall` (ms, NULL without one) in the order of each
-        partition. The one after a partition's last record is not known."""
+        partition. `coming`: by partition a time of the batch to come, if there is one.
+        """
         found = np.zeros(len(wall), bool)
         encoded = partition.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
@@ -76,11 +82,23 @@ class Jumps:
             if not len(at):
                 continue
             times = wall[at]
-            before = np.append(self._last.get(name, times[0]), times[:-1])
-            after = np.append(times[1:], times[-1])
-            jumps = (times - before > self._most) & (times - after > self._most)
-            found[at] = jumps
-            steady = times[~jumps]
-            if len(steady):
-                self._last[name] = int(steady[-1])
+            behind = np.append(times[1:], (coming or {}).get(name, times[-1]))
+            least = np.minimum.accumulate(behind[::-1])[::-1]
+            returns = times - least > self._most
+            last = self._last.get(name, int(times[0]))
+            if returns.any():
+                last = self._mark(times, returns, last)
+                found[at] = returns
+            else:
+                last = int(times[-1])
+            self._last[name] = last
         return found
+
+    def _mark(self, times: Array, returns: Array, last: int) -> int:
+        """Leave in `returns` only records far ahead of the last that is none; that one's time."""
+        for i, (ms, far) in enumerate(zip(times.tolist(), returns.tolist(), strict=True)):
+            if far and ms - last > self._most:
+                continue
+            returns[i] = False
+            last = ms
+        return last

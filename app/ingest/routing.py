@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.ingest.batches import regrouped
+from app.ingest.batches import regrouped, with_next
 from app.ingest.clocks import LATEST_MS, Jumps, Limits, is_ahead, plan_of
 from app.ingest.contract import DIGESTS, Parsed, parse_batch
 from app.ingest.messages import Kind, Message, encode
@@ -52,6 +52,8 @@ FILLED = ("home", "ingest_ms")
 POLICY = KIND_INDEX["policy"]
 DISPATCH = KIND_INDEX["dispatch"]
 PLACES = ("payload_file", "payload_row")
+PEEKED, PEEKED_BYTES = 16, 1 << 20
+"""Records of the next batch that tell whether a partition comes back from a time."""
 BLOB_BYTES = 3 << 19
 """Limit of one blob, which only a single record can exceed. Spark puts up to
 `app.stream.session.OPERATOR_ROWS` blobs into one Arrow vector, which holds less than 2 GiB."""
@@ -114,11 +116,11 @@ def packer(
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         jumps = Jumps(limits.max_jump_ms)
-        for batch in regrouped(batches):
+        for batch, behind in with_next(regrouped(batches)):
             parsed = parse_batch(batch, list(routes))
             wall = times_of(parsed)
             plan_ms = plan_of(batch)
-            still = jumps.find(wall, batch.column("source_partition"))
+            still = jumps.find(wall, batch.column("source_partition"), _first_times(behind))
             far = ahead = np.zeros(parsed.n, bool)
             if plan_ms is not None:
                 ahead = is_ahead(wall, plan_ms, limits.clock_skew_ms)
@@ -133,6 +135,19 @@ def packer(
                 yield _note(AHEAD, str(wall.max() - plan_ms).encode())
 
     return pack
+
+
+def _first_times(batch: pa.RecordBatch | None) -> dict[str, int]:
+    """The earliest time among the first records of a batch, by partition."""
+    first = None if batch is None else batch.slice(0, PEEKED)
+    if first is None or first.nbytes > PEEKED_BYTES:
+        return {}
+    found: dict[str, int] = {}
+    wall = times_of(parse_batch(first, []))
+    for name, ms in zip(first.column("source_partition").to_pylist(), wall.tolist(), strict=True):
+        if ms != NULL:
+            found[name] = min(ms, found.get(name, ms))
+    return found
 
 
 def _note(address: str, body: bytes) -> pa.RecordBatch:

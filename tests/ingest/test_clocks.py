@@ -45,8 +45,24 @@ def test_without_both_neighbours_none_is_one() -> None:
 
 def test_the_one_before_may_be_of_the_batch_before() -> None:
     assert found([[("0", 0)], [("0", 9 * HOUR), ("0", 1)]]) == [[False], [True, False]]
-    # a batch that ends with one: what comes after it does not stand by it
+    # a batch that ends with one, without a look ahead
     assert found([[("0", 0), ("0", 9 * HOUR)], [("0", 1)]]) == [[False, False], [False]]
+
+
+def test_records_from_which_a_partition_comes_back_are_all_of_them() -> None:
+    far = [("0", 9 * HOUR + i) for i in range(3)]
+    assert found([[("0", 0), *far, ("0", 1), *far, ("0", 2)]]) == [
+        [False, True, True, True, False, True, True, True, False]]
+    # two clocks in one partition: the later one moves nothing until the other has ended
+    assert found([[("0", 0), ("0", 5 * HOUR), ("0", 1), ("0", 5 * HOUR + 1)]]) == [
+        [False, True, False, False]]
+
+
+def test_a_return_may_be_seen_in_the_batch_to_come() -> None:
+    jumps, name = Jumps(HOUR), pa.array(["0", "0"])
+    wall = np.array([0, 9 * HOUR], np.int64)
+    assert jumps.find(wall, name, {"0": 1}).tolist() == [False, True]
+    assert jumps.find(wall, name, {"1": 1}).tolist() == [False, False]
 
 
 def test_a_stream_that_goes_on_behind_a_pause_is_none() -> None:
