@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.stream import shutdown
-from app.stream.shutdown import Stopping, drain
+from app.stream.shutdown import Stopping, finish
 
 
 def report(number: int, *, waiting: bool = False) -> dict[str, Any]:
@@ -40,5 +40,5 @@ class Busy:
 def test_the_batch_that_runs_is_finished_and_no_other() -> None:
     for last in (None, report(4), report(5, waiting=True)):
         query = Busy(last)
-        assert drain([query], Stopping()) == []  # type: ignore[list-item]
+        assert finish([query], Stopping()) == []  # type: ignore[list-item]
         assert query.looks == 1

@@ -72,7 +72,6 @@ def test_whatever_others_send_a_keys_rows_are_the_same(job: Job, seed: int) -> N
         attacked.append((plan_ms, mixed))
     found, expected = streamed(job, attacked), streamed(job, calm)
     assert_same(of_the_honest(job, found), of_the_honest(job, expected))
-    assert not [row for row in found["quarantine"] if row["seq"] is None and row["raw"]]
 
 
 @pytest.mark.parametrize("seed", range(examples(10)))
