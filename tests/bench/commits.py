@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from app.stream import govern
 from app.stream.gatherers import Gatherers
-from app.stream.shutdown import Stopping, drain
+from app.stream.shutdown import Stopping, finish
 from state.jobs import JOBS
 from tests.bench.all_jobs import Cpu
 from tests.bench.produce import demo, planned
@@ -100,7 +100,7 @@ def _run(bench: Bench, settings: Settings, files: int) -> StreamingQuery:
                 read = ast.literal_eval(last["sources"][0]["endOffset"])["logOffset"] + 1
             time.sleep(LOOK_S)
     finally:
-        drain([query], Stopping())
+        finish([query], Stopping())
         gatherers.commit_all()
     return query
 
