@@ -117,7 +117,8 @@ def assert_kafka_agrees(config: Settings, file: Path, since_ms: int) -> str:
     done = weir(file, "reconcile", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = stored(config, ["reconciliation"])["reconciliation"]
-    assert Counter(r["reason"] for r in rows if r["topic"] == "dark").keys() == {"NO_ANSWER"}
+    # a span in which nothing was checked of a partition goes on, in the short form to the end
+    assert {r["reason"] for r in rows if r["topic"] == "dark"} <= {"NO_ANSWER"}
     assert [r for r in rows if differs(r)] == []
     last = [r for r in rows if r["window_start_ms"] + r["window_ms"] > since_ms]
     assert {r["measure"] for r in last if r["reason"] is None} == {
