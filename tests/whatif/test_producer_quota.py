@@ -67,7 +67,8 @@ def configured(make_settings: Callable[..., Settings], tmp_path: Any) -> Setting
 def archive(settings: Settings, records: list[dict[str, Any]]) -> None:
     rows = [
         {**dict.fromkeys(SCHEMA.names), **r, "source_partition": "0", "source_offset": i,
-         "ingest_ms": START_MS + 86_400_000, "event_date": datetime.fromtimestamp(START_MS / 1000, UTC).date()}
+         "ingest_ms": START_MS + 86_400_000,
+         "event_date": datetime.fromtimestamp(START_MS / 1000, UTC).date()}
         for i, r in enumerate(records)
     ]
     write_deltalake(path_in(settings, "events"), pa.Table.from_pylist(rows, SCHEMA))
