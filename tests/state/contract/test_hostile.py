@@ -25,7 +25,7 @@ MOST = 2**63 - 1
 NUMBERS = (0, -1, 1, MOST, -MOST - 1, MOST + 1, 2**31, -(2**31), 10**30, 1e19, 0.5, START_MS,
            START_MS + HOUR, START_MS - HOUR)
 LONG_AGO = (0, 1, 2**31)
-"""Times before which a topic is checked for years (docs/limitations.md)."""
+"""Times from which `check_rows: all` makes rows for years (docs/limitations.md)."""
 TEXTS = ("", "z", "z" * 70_000, "\x00z", "\ud83dz", "\u202ez", "persistent://t/ns/z", "1:1",
          "9" * 400, "z-partition-99999999999", "non-persistent://z/z/z", "{", "[]", "null")
 OTHERS: tuple[Any, ...] = (None, True, [], {}, [[[]]], {"z": {"z": []}}, ["z", None], [1, 2])
