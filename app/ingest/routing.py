@@ -125,8 +125,10 @@ def packer(
             if plan_ms is not None:
                 ahead = is_ahead(wall, plan_ms, limits.clock_skew_ms)
                 far = is_ahead(wall, plan_ms, limits.max_future_ms)
+            # in a catch-up what is refused, or strange to its neighbours, is no sign of the present
+            present = plan_ms if (ahead & ~far & ~still).any() else None
             packing = Packing(
-                parsed, batch, routes, shards, plan_ms or 0, as_spelled, still | ahead, plan_ms
+                parsed, batch, routes, shards, plan_ms or 0, as_spelled, still | ahead, present
             )
             yield packing.rows(dict.fromkeys(routes, far) if far.any() else None)
             if far.any():
@@ -194,8 +196,8 @@ class Packing:
         plan_ms: int | None = None,
     ) -> None:
         """`identity` has the source_partition and offset of the parsed records. `still`: those that
-        move no clock of their key (bool); the clock of the stream they move to `plan_ms`, if that
-        is given, and no further."""
+        move no clock (bool). `plan_ms`: a time that the clock of the stream has reached by them.
+        """
         self._parsed, self._identity, self._routes = parsed, identity, routes
         self._shards, self._as_spelled, self._ingest_ms = shards, as_spelled, ingest_ms
         self._still = np.zeros(parsed.n, bool) if still is None else still
@@ -297,14 +299,12 @@ class Packing:
 
 
 def _latest_ms(wall: Array, still: Array, plan_ms: int | None) -> int | None:
-    """The latest time that moves the clock of the stream: of records that are far ahead, the plan.
-    """
+    """The latest time that moves the clock of the stream."""
     moving = wall[~still & (wall != NULL)]
     latest = int(moving.max()) if len(moving) else None
-    ahead = wall[still]
-    if plan_ms is None or not (ahead > plan_ms).any():
-        return latest
-    return plan_ms if latest is None else max(latest, plan_ms)
+    if plan_ms is None or latest is None:
+        return latest if plan_ms is None else plan_ms
+    return max(latest, plan_ms)
 
 
 def _texts(column: Any) -> pa.Array:

@@ -206,6 +206,8 @@ class Archive:
                     wall, ingest = (chosen.column(c).to_numpy() for c in columns[:2])
                     # what is far ahead of the batch that read it moved the clock to that at most
                     moved = np.where(is_ahead(wall, ingest, self._skew_ms), ingest, wall)
+                    refused = is_ahead(wall, ingest, self._settings.max_future_ms)
+                    moved = np.where(refused, FIRST_MS, moved)
                     if astray:
                         moved = np.where(_is_in(chosen, astray), FIRST_MS, moved)
                     parts.append(np.stack([wall, moved]))

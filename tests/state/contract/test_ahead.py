@@ -124,6 +124,15 @@ def test_a_record_too_far_ahead_is_refused_by_its_job_and_stops_nobody(job: Job,
     assert_same(without_quarantine(found), without_quarantine(streamed(job, calm)))
 
 
+@pytest.mark.parametrize("ahead_ms", [10_001, HOUR + 1, 80 * 365 * DAY])
+def test_in_a_catch_up_a_record_that_is_ahead_stops_nobody(job: Job, ahead_ms: int) -> None:
+    calm = [(DAY, records) for _, records in honest(job)]
+    one = job.event(DAY + ahead_ms, 999, key="z", number=900)
+    found = streamed(job, attacked(calm, one))
+    assert [code for code, _ in refused(found)] == ["CLOCK_OUT_OF_RANGE"] * (ahead_ms > HOUR)
+    assert_same(without_quarantine(found), without_quarantine(streamed(job, calm)))
+
+
 @pytest.mark.parametrize("key", ["a", "z"])
 @pytest.mark.parametrize("place", [1, 9, 19])
 def test_in_a_catch_up_a_record_far_from_its_neighbours_stops_nobody(
