@@ -321,6 +321,7 @@ class Settings(_WithJobs):
         others.
         """
         params = self.job_params(job)
+        params.pop("max_future_ms", None)  # what is refused, and no row of a decision
         policies = self.policy_dicts() if policies is None else policies
         return digest({"job": job, "params": params, "policies": policies})
 
