@@ -36,7 +36,7 @@ from app.telemetry.quotas import Quotas
 from app.telemetry.reconciliation import Reconciliation
 from app.telemetry.shadows import Shadows
 from app.telemetry.throttles import Throttles
-from app.terminal.printable import printable
+from app.terminal.printable import lines
 from app.warehouse import manifest
 from app.warehouse.relations import State, Warehouse, connect_files, state
 from app.warehouse.tables import TABLES
@@ -245,7 +245,7 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
         for _, values, value in by_name.pop(name):
             pairs = zip(definition.labels, values, strict=True)
             if value is not None:
-                metric.add_sample(name, {k: printable(v) for k, v in pairs if v}, float(value))
+                metric.add_sample(name, {k: lines(v) for k, v in pairs if v}, float(value))
         yield metric
     assert not by_name, f"not in the catalogue: {', '.join(by_name)}"
 
