@@ -53,7 +53,6 @@ from app.ingest.clocks import Limits
 from app.terminal.program import PROGRAM
 from state.engine.parameters import Parameters
 from state.engine.table import LIVE
-from state.events import MONO
 from state.jobs import DECLARED, JOBS
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -293,11 +292,7 @@ class Settings(_WithJobs):
 
     def job_params(self, job: str) -> dict[str, Any]:
         """Resolved parameters of a job: the shared ones and its own."""
-        shared: tuple[str, ...] = (
-            "allowed_lateness_ms", "idle_advance_ms", "idle_state_ms", "stats_window_ms",
-        )
-        if DECLARED[job].clock == MONO:
-            shared = (*shared, "max_future_ms")
+        shared = ("allowed_lateness_ms", "idle_advance_ms", "idle_state_ms", "stats_window_ms")
         own = self.job_settings(job).params()
         return {**{key: getattr(self, key) for key in shared}, **own}
 
@@ -321,7 +316,6 @@ class Settings(_WithJobs):
         others.
         """
         params = self.job_params(job)
-        params.pop("max_future_ms", None)  # what is refused, and no row of a decision
         policies = self.policy_dicts() if policies is None else policies
         return digest({"job": job, "params": params, "policies": policies})
 

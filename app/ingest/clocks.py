@@ -2,9 +2,8 @@
 
 A micro-batch has the time at which the engine planned it, the same for every repetition. A record
 dated further ahead of it than the machines' clocks may differ waits until the stream has come that
-far, and so does, in a catch-up, one that lies far ahead of others of its partition before it and
-behind it. Neither moves the
-clock of a key or of the stream, so a wrong clock costs its own records alone.
+far, and so does, in a catch-up, one that lies far ahead of most of its neighbours. Neither moves
+the clock of a key or of the stream, so a wrong clock costs its own records alone.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from state.engine.clocks import ENDLESS_MS
+from state.engine.kernel import NULL
+
 Array = np.ndarray
 PLAN = "plan_ms"
 """Column of a source and, once it is taken off, key of the metadata of a batch: the time (ms since
 the epoch) at which the engine planned the micro-batch."""
-ENDLESS_MS = 2**62
 LATEST_MS = 253_402_300_799_999
 """9999-12-31: later times have no day, and do not move the stream's clock."""
-NULL = np.int64(-(2**63))
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,12 @@ class Limits:
     clock_skew_ms: int = 10_000
     """A record further after the plan than this moves no clock."""
     max_jump_ms: int = 3_600_000
-    """A record further after one before and one behind it in its partition than this moves none."""
+    """A record further after most of its neighbours in a partition than this moves none."""
 
 
+NEAR = 16
+"""Neighbours on either side."""
+_NONE = np.zeros(0, np.int64)
 UNBOUND = Limits(ENDLESS_MS, ENDLESS_MS, ENDLESS_MS)
 """For records whose times no run has judged."""
 
@@ -60,45 +63,40 @@ def is_ahead(wall: Array, plan_ms: Array | int, skew_ms: int) -> Array:
 
 
 class Jumps:
-    """Finds the records that lie far ahead of one before them and of one behind them in their
-    partition, batch after batch: the partition has come back from them.
+    """Finds the records that lie far ahead of most of their neighbours, batch after batch.
+
+    Neighbours are the NEAR records of the partition before it and those behind it. A record is far
+    ahead if at least half of either are: few of another clock, ahead or behind, do not decide.
     """
 
     def __init__(self, max_jump_ms: int) -> None:
         self._most = max_jump_ms
-        self._last: dict[str, int] = {}
+        self._before: dict[str, Array] = {}
 
     def find(
-        self, wall: Array, partition: pa.Array, coming: Mapping[str, int] | None = None
+        self, wall: Array, partition: pa.Array, coming: Mapping[str, Array] | None = None
     ) -> Array:
         """Per record whether it is one; `wall` (ms, NULL without one) in the order of each
-        partition. `coming`: by partition a time of the batch to come, if there is one.
+        partition. `coming`: by partition the first times of the batch to come. Without a neighbour
+        on either side a record is none.
         """
         found = np.zeros(len(wall), bool)
         encoded = partition.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         for code, name in enumerate(encoded.dictionary.to_pylist()):
             at = np.flatnonzero((codes == code) & (wall != NULL))
-            if not len(at):
-                continue
-            times = wall[at]
-            behind = np.append(times[1:], (coming or {}).get(name, times[-1]))
-            least = np.minimum.accumulate(behind[::-1])[::-1]
-            returns = times - least > self._most
-            last = self._last.get(name, int(times[0]))
-            if returns.any():
-                last = self._mark(times, returns, last)
-                found[at] = returns
-            else:
-                last = int(times[-1])
-            self._last[name] = last
+            before = self._before.get(name, _NONE)
+            times = np.concatenate([before, wall[at], (coming or {}).get(name, _NONE)])
+            if len(times) and times.max() - times.min() > self._most:
+                far = self._far(times) & self._far(times[::-1])[::-1]
+                found[at] = far[len(before) : len(before) + len(at)]
+            self._before[name] = np.concatenate([before, wall[at]])[-NEAR:]
         return found
 
-    def _mark(self, times: Array, returns: Array, last: int) -> int:
-        """Leave in `returns` only records far ahead of the last that is none; that one's time."""
-        for i, (ms, far) in enumerate(zip(times.tolist(), returns.tolist(), strict=True)):
-            if far and ms - last > self._most:
-                continue
-            returns[i] = False
-            last = ms
-        return last
+    def _far(self, times: Array) -> Array:
+        """Which times lie far ahead of at least half of the NEAR before them."""
+        count = np.zeros(len(times), np.int64)
+        for near in range(1, min(NEAR, len(times) - 1) + 1):
+            count[near:] += times[near:] - times[:-near] > self._most
+        there = np.minimum(np.arange(len(times)), NEAR)
+        return np.asarray((there > 0) & (2 * count >= there))

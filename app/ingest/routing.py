@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.ingest.batches import regrouped, with_next
-from app.ingest.clocks import LATEST_MS, Jumps, Limits, is_ahead, plan_of
+from app.ingest.clocks import LATEST_MS, NEAR, Jumps, Limits, is_ahead, plan_of
 from app.ingest.contract import DIGESTS, Parsed, parse_batch
 from app.ingest.messages import Kind, Message, encode
 from app.ingest.parsing.layout import INDEX, TEXT_SLOTS, slot
@@ -52,8 +52,8 @@ FILLED = ("home", "ingest_ms")
 POLICY = KIND_INDEX["policy"]
 DISPATCH = KIND_INDEX["dispatch"]
 PLACES = ("payload_file", "payload_row")
-PEEKED, PEEKED_BYTES = 16, 1 << 20
-"""Records of the next batch that tell whether a partition comes back from a time."""
+PEEKED_BYTES = 1 << 20
+"""Most bytes of the next batch that are parsed for the neighbours of the last records of this."""
 BLOB_BYTES = 3 << 19
 """Limit of one blob, which only a single record can exceed. Spark puts up to
 `app.stream.session.OPERATOR_ROWS` blobs into one Arrow vector, which holds less than 2 GiB."""
@@ -125,31 +125,30 @@ def packer(
             if plan_ms is not None:
                 ahead = is_ahead(wall, plan_ms, limits.clock_skew_ms)
                 far = is_ahead(wall, plan_ms, limits.max_future_ms)
-            # in a catch-up what is refused, or strange to its neighbours, is no sign of the present
-            present = plan_ms if (ahead & ~far & ~still).any() else None
+            clock_ms = latest(wall[~still & ~ahead])
+            leads = clock_ms is None and bool(ahead.any())  # the feed as a whole is ahead
+            if leads and (ahead & ~far & ~still).any():
+                clock_ms = plan_ms
             packing = Packing(
-                parsed, batch, routes, shards, plan_ms or 0, as_spelled, still | ahead, present
+                parsed, batch, routes, shards, plan_ms or 0, as_spelled, still | ahead, clock_ms
             )
             yield packing.rows(dict.fromkeys(routes, far) if far.any() else None)
             if far.any():
                 yield packing.refused(far, limits.max_future_ms)
-            if plan_ms is not None and ahead.any() and ahead[wall != NULL].all():
+            if leads and plan_ms is not None:
                 yield _note(AHEAD, str(wall.max() - plan_ms).encode())
 
     return pack
 
 
-def _first_times(batch: pa.RecordBatch | None) -> dict[str, int]:
-    """The earliest time among the first records of a batch, by partition."""
-    first = None if batch is None else batch.slice(0, PEEKED)
+def _first_times(batch: pa.RecordBatch | None) -> dict[str, Array]:
+    """Times of the first records of a batch, by partition."""
+    first = None if batch is None else batch.slice(0, NEAR)
     if first is None or first.nbytes > PEEKED_BYTES:
         return {}
-    found: dict[str, int] = {}
     wall = times_of(parse_batch(first, []))
-    for name, ms in zip(first.column("source_partition").to_pylist(), wall.tolist(), strict=True):
-        if ms != NULL:
-            found[name] = min(ms, found.get(name, ms))
-    return found
+    names = np.array(first.column("source_partition").to_pylist(), object)
+    return {name: wall[(names == name) & (wall != NULL)] for name in set(names)}
 
 
 def _note(address: str, body: bytes) -> pa.RecordBatch:
@@ -184,7 +183,8 @@ def pack_parsed(
     ingest_ms: int,
 ) -> pa.RecordBatch:
     """Rows of PACKED for parsed records; `identity` has their source_partition and offset."""
-    return Packing(parsed, identity, routes, shards, ingest_ms).rows()
+    clock_ms = latest(times_of(parsed))
+    return Packing(parsed, identity, routes, shards, ingest_ms, clock_ms=clock_ms).rows()
 
 
 class Packing:
@@ -193,16 +193,15 @@ class Packing:
     def __init__(
         self, parsed: Parsed, identity: pa.RecordBatch, routes: Mapping[str, Route], shards: int,
         ingest_ms: int, as_spelled: bool = False, still: Array | None = None,
-        plan_ms: int | None = None,
+        clock_ms: int | None = None,
     ) -> None:
         """`identity` has the source_partition and offset of the parsed records. `still`: those that
-        move no clock (bool). `plan_ms`: a time that the clock of the stream has reached by them.
+        move no clock of their key (bool). `clock_ms`: the time to which `rows` move the stream's.
         """
         self._parsed, self._identity, self._routes = parsed, identity, routes
         self._shards, self._as_spelled, self._ingest_ms = shards, as_spelled, ingest_ms
-        self._still = np.zeros(parsed.n, bool) if still is None else still
-        self._latest_ms = _latest_ms(times_of(parsed), self._still, plan_ms)
-        self._packer = _Packer(parsed, identity, ingest_ms, self._still)
+        self._clock_ms = clock_ms
+        self._packer = _Packer(parsed, identity, ingest_ms, still)
 
     def refused(self, far: Array, max_future_ms: int) -> pa.RecordBatch:
         """A row of PACKED with rows of `quarantine` for records too far after the plan (bool), one
@@ -248,10 +247,10 @@ class Packing:
                 jobs.append(file.address)
                 places.append(0)
                 blobs.append(pa.array([file.body], pa.binary()))
-        latest = self._latest_ms
-        if not jobs and latest is not None:
+        clock_ms = self._clock_ms
+        if not jobs and clock_ms is not None:
             jobs, places, blobs = [CLOCK], [0], [pa.array([b""])]
-        moment = None if latest is None else min(latest, LATEST_MS) * 1000
+        moment = None if clock_ms is None else min(clock_ms, LATEST_MS) * 1000
         return pa.record_batch(
             [
                 pa.array(jobs, pa.string()), pa.array(places, pa.int32()),
@@ -298,13 +297,10 @@ class Packing:
                      for half in part.halves()]
 
 
-def _latest_ms(wall: Array, still: Array, plan_ms: int | None) -> int | None:
-    """The latest time that moves the clock of the stream."""
-    moving = wall[~still & (wall != NULL)]
-    latest = int(moving.max()) if len(moving) else None
-    if plan_ms is None or latest is None:
-        return latest if plan_ms is None else plan_ms
-    return max(latest, plan_ms)
+def latest(wall: Array) -> int | None:
+    """The latest of some times, NULL being none."""
+    most = int(wall.max(initial=NULL))
+    return None if most == NULL else most
 
 
 def _texts(column: Any) -> pa.Array:
@@ -435,10 +431,10 @@ class _Packer:
     """Blobs of one block of parsed records."""
 
     def __init__(
-        self, parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int, still: Array
+        self, parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int, still: Array | None
     ) -> None:
         self._parsed, self._ingest_ms = parsed, ingest_ms
-        self._still = still.astype(np.int64) * STILL if still.any() else None
+        self._still = None if still is None or not still.any() else still * STILL
         self._names: list[pa.StringArray] = []
         self._known = 0
         self._every: tuple[Array, Array] | None = None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from app.ingest.clocks import ENDLESS_MS
 from app.ingest.payloads import STAGED, WHOLE, Files, Payloads
 from app.ingest.routing import Route
 from app.stream import assignment
@@ -63,8 +62,8 @@ def operators(
     found = {}
     for name in jobs:
         job, params = DECLARED[name], settings.job_params(name)
-        if not in_stream and "max_future_ms" in params:
-            params["max_future_ms"] = ENDLESS_MS  # what is left of it the live run has judged
+        if in_stream:  # a replay leaves out what the stream refused
+            params["max_future_ms"] = settings.max_future_ms
         tables = [table.name for table in job.written(params["extra_outputs"])]
         switches = sorted(settings.switches(name).items())
         assembles = job.payloads is not None and bool(params[job.payloads])

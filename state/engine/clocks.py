@@ -17,6 +17,8 @@ NS_PER_MS = 1_000_000
 _NS_PER_MS = np.int64(NS_PER_MS)
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _FAR_MS = np.int64(2**61)
+ENDLESS_MS = 2**62
+"""Further than any two clocks: what they are apart is not judged."""
 
 
 class Moment(NamedTuple):

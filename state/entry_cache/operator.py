@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from state.engine import mono
-from state.engine.clocks import NS_PER_MS
+from state.engine.clocks import ENDLESS_MS, NS_PER_MS
 from state.engine.documents import Configured
 from state.engine.job import Step
 from state.entry_cache import rows
@@ -45,7 +45,7 @@ class EntryCache(mono.MonoJob):
         JSON."""
         self._lateness_ns = int(params["allowed_lateness_ms"]) * NS_PER_MS
         self._idle_advance_ms = int(params["idle_advance_ms"])
-        self._max_future_ms = int(params["max_future_ms"])
+        self._max_future_ms = int(params.get("max_future_ms", ENDLESS_MS))
         extra = params["extra_outputs"]
         release = params["release_event"]
         if release not in RELEASE_EVENTS:

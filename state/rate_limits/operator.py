@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from state.engine import mono
-from state.engine.clocks import NS_PER_MS
+from state.engine.clocks import ENDLESS_MS, NS_PER_MS
 from state.engine.documents import Configured
 from state.engine.job import Step
 from state.rate_limits import bucket
@@ -49,7 +49,7 @@ class RateLimits(mono.MonoJob):
         JSON."""
         self._lateness_ns = int(params["allowed_lateness_ms"]) * NS_PER_MS
         self._idle_advance_ms = int(params["idle_advance_ms"])
-        self._max_future_ms = int(params["max_future_ms"])
+        self._max_future_ms = int(params.get("max_future_ms", ENDLESS_MS))
         self._idle_ns = int(params["idle_state_ms"]) * NS_PER_MS
         self._window_ms = int(params["stats_window_ms"])
         self._verdicts = "publish_verdicts" in params["extra_outputs"]

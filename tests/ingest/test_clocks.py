@@ -49,20 +49,31 @@ def test_the_one_before_may_be_of_the_batch_before() -> None:
     assert found([[("0", 0), ("0", 9 * HOUR)], [("0", 1)]]) == [[False, False], [False]]
 
 
-def test_records_from_which_a_partition_comes_back_are_all_of_them() -> None:
+def test_records_of_a_wrong_clock_in_a_row_are_all_of_them() -> None:
     far = [("0", 9 * HOUR + i) for i in range(3)]
-    assert found([[("0", 0), *far, ("0", 1), *far, ("0", 2)]]) == [
-        [False, True, True, True, False, True, True, True, False]]
-    # two clocks in one partition: the later one moves nothing until the other has ended
-    assert found([[("0", 0), ("0", 5 * HOUR), ("0", 1), ("0", 5 * HOUR + 1)]]) == [
-        [False, True, False, False]]
+    near = [("0", i) for i in range(4)]
+    assert found([[*near, *far, *near, *far, *near]]) == [
+        [False] * 4 + [True] * 3 + [False] * 4 + [True] * 3 + [False] * 4]
 
 
-def test_a_return_may_be_seen_in_the_batch_to_come() -> None:
+def test_few_records_of_long_ago_make_none_of_the_others() -> None:
+    ago, now = ("0", 0), [("0", 9 * HOUR + i) for i in range(50)]
+    mixed = [now[0], *(one for at in range(0, 48, 3) for one in (*now[at + 1 : at + 4], ago))]
+    assert found([mixed, mixed]) == [[False] * len(mixed)] * 2
+
+
+def test_two_clocks_in_a_partition_leave_the_later_one_waiting_for_the_other() -> None:
+    mixed = [("0", at + i) for i in range(40) for at in (0, 5 * HOUR)]
+    (marked,) = found([mixed])
+    assert not any(marked[::2]) and all(marked[3:-3:2])
+
+
+def test_neighbours_may_be_of_the_batch_to_come() -> None:
     jumps, name = Jumps(HOUR), pa.array(["0", "0"])
     wall = np.array([0, 9 * HOUR], np.int64)
-    assert jumps.find(wall, name, {"0": 1}).tolist() == [False, True]
-    assert jumps.find(wall, name, {"1": 1}).tolist() == [False, False]
+    coming = np.array([1, 2], np.int64)
+    assert jumps.find(wall, name, {"0": coming}).tolist() == [False, True]
+    assert jumps.find(wall, name, {"1": coming}).tolist() == [False, False]
 
 
 def test_a_stream_that_goes_on_behind_a_pause_is_none() -> None:

@@ -204,10 +204,10 @@ class Archive:
                     chosen = self._chosen(rows) if self._choice.filters else rows
                     chosen = chosen.filter(chosen.column(CLOCK_COLUMN).is_valid())
                     wall, ingest = (chosen.column(c).to_numpy() for c in columns[:2])
-                    # what is far ahead of the batch that read it moved the clock to that at most
-                    moved = np.where(is_ahead(wall, ingest, self._skew_ms), ingest, wall)
-                    refused = is_ahead(wall, ingest, self._settings.max_future_ms)
-                    moved = np.where(refused, FIRST_MS, moved)
+                    far = is_ahead(wall, ingest, self._skew_ms)
+                    # what is ahead of the batch that read it moves no clock, unless all is
+                    ahead = ingest if far.all() else FIRST_MS
+                    moved = np.where(far, ahead, wall)
                     if astray:
                         moved = np.where(_is_in(chosen, astray), FIRST_MS, moved)
                     parts.append(np.stack([wall, moved]))

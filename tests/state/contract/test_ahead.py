@@ -29,12 +29,15 @@ Batches = Sequence[tuple[int, Sequence[Row | bytes]]]
 planned (ms)."""
 
 
-def streamed(job: Job, batches: Batches, limits: Limits | None = None) -> Rows:
-    """The rows of the batches, and then of a stream whose clock is at UNTIL_MS."""
-    declared, by = DECLARED[job.name], job.before
+def streamed(
+    job: Job, batches: Batches, limits: Limits | None = None, decided: list[int] | None = None
+) -> Rows:
+    """The rows of the batches, and then of a stream whose clock is at UNTIL_MS; `decided` gets how
+    many there are after each batch, refused records apart."""
+    declared, by, limits = DECLARED[job.name], job.before, limits or Limits()
     route = Route(declared.columns, declared.key, everywhere=declared.everywhere)
-    pack = packer({job.name: route}, 1, limits or Limits())
-    core = job.core(by.params, by.policies)
+    pack = packer({job.name: route}, 1, limits)
+    core = job.core({**by.params, "max_future_ms": limits.max_future_ms}, by.policies)
     idle_ms = params_of(job.name, **by.params)["idle_advance_ms"]
     state: bytes | None = None
     latest_ms = count = 0
@@ -62,6 +65,8 @@ def streamed(job: Job, batches: Batches, limits: Limits | None = None) -> Rows:
         for name, table in tables:
             rows.setdefault(name, []).extend(
                 job.plain(table) if name != "quarantine" else table.to_pylist())
+        if decided is not None:
+            decided.append(sum(map(len, without_quarantine(rows).values())))
     for name, table in core.step(state, [], UNTIL_MS).tables.items():
         rows.setdefault(name, []).extend(job.plain(table))
     return job.in_order(rows)
@@ -78,6 +83,16 @@ def honest(job: Job, from_ms: int = 0) -> list[tuple[int, list[Row]]]:
         ]
         found.append((from_ms + (first + 10) * 1000, records))
     return found
+
+
+def assert_undisturbed(job: Job, attacked: Batches, calm: Batches) -> list[tuple[str, int]]:
+    """The rows are those of the calm batches and come as early; what was refused."""
+    when: tuple[list[int], list[int]] = [], []
+    found, expected = streamed(job, attacked, None, when[0]), streamed(job, calm, None, when[1])
+    assert_same(without_quarantine(found), without_quarantine(expected))
+    assert when[0] == when[1]
+    assert refused(expected) == []
+    return refused(found)
 
 
 def without_quarantine(rows: Rows) -> Rows:
@@ -103,11 +118,9 @@ def test_a_record_that_is_ahead_of_its_batch_stops_nobody(
 ) -> None:
     calm = honest(job)
     one = job.event(30_000 + ahead_ms, 999, key=key, number=900)
-    found = streamed(job, attacked(calm, one, place=place))
     # one that the stream reaches is judged then, as if it had come in its time
-    expected = streamed(job, attacked(calm, one, batch=4) if ahead_ms < MINUTE else calm)
-    assert refused(found) == refused(expected) == []
-    assert_same(without_quarantine(found), without_quarantine(expected))
+    calm_too = attacked(calm, one, batch=4) if ahead_ms < MINUTE else calm
+    assert assert_undisturbed(job, attacked(calm, one, place=place), calm_too) == []
 
 
 @pytest.mark.parametrize("key", ["a", "z"])
@@ -128,9 +141,8 @@ def test_a_record_too_far_ahead_is_refused_by_its_job_and_stops_nobody(job: Job,
 def test_in_a_catch_up_a_record_that_is_ahead_stops_nobody(job: Job, ahead_ms: int) -> None:
     calm = [(DAY, records) for _, records in honest(job)]
     one = job.event(DAY + ahead_ms, 999, key="z", number=900)
-    found = streamed(job, attacked(calm, one))
-    assert [code for code, _ in refused(found)] == ["CLOCK_OUT_OF_RANGE"] * (ahead_ms > HOUR)
-    assert_same(without_quarantine(found), without_quarantine(streamed(job, calm)))
+    found = assert_undisturbed(job, attacked(calm, one), calm)
+    assert [code for code, _ in found] == ["CLOCK_OUT_OF_RANGE"] * (ahead_ms > HOUR)
 
 
 @pytest.mark.parametrize("key", ["a", "z"])
@@ -140,9 +152,18 @@ def test_in_a_catch_up_a_record_far_from_its_neighbours_stops_nobody(
 ) -> None:
     calm = [(DAY, records) for _, records in honest(job)]
     one = job.event(20 * HOUR, 999, key=key, number=900)
-    found = streamed(job, attacked(calm, one, place=place))
-    assert refused(found) == []
-    assert_same(found, streamed(job, calm))
+    assert assert_undisturbed(job, attacked(calm, one, place=place), calm) == []
+
+
+@pytest.mark.parametrize("plan_ms", [None, DAY], ids=["live", "catch-up"])
+def test_records_of_long_ago_keep_nobody_waiting(job: Job, plan_ms: int | None) -> None:
+    calm: Batches = [(plan_ms or planned, records) for planned, records in honest(job)]
+    # three in every batch but the first, which would be the first of their key
+    mixed = [(planned, [*records[:1], *ago, *records[1:9], *ago[:1], *records[9:]])
+             for (planned, records), ago in zip(calm, [[], *[[
+                 job.event(-20 * HOUR + i, 900 + i, key="a", number=800 + i) for i in range(2)
+             ]] * 5], strict=True)]
+    assert {code for code, _ in assert_undisturbed(job, mixed, calm)} == {"TOO_LATE"}
 
 
 def test_a_pause_of_the_fleet_is_no_jump(job: Job) -> None:
