@@ -227,7 +227,7 @@ def _print(settings: Settings, found: Round, as_json: bool) -> None:
     for row in found.changes:
         if row["state"] == RESOLVED:
             say(f"resolved  {row['alert']} at {instant_of(row['at_ms'])}: "
-                  f"{printable(row['summary'])}")
+                f"{printable(row['summary'])}")
     count, empty = found.rules, len(found.empty)
     without = f"; the tables of {empty} have no rows yet" if empty else ""
     say(f"{count} rule{'s' if count != 1 else ''} checked, {len(found.firing)} firing{without}")

@@ -145,8 +145,8 @@ def _without_rows(reader: Reader, ask: Ask, as_json: bool) -> int:
             if ask.kind == "principal" and found["connections"] else ""
         records = "1 record" if found["rows"] == 1 else f"{found['rows']:,} records"
         say(f"No job has a decision about {ask.kind} {ask.name}. The archive has"
-              f" {records} of it, from {instant_of(found['first_ms'])} to"
-              f" {instant_of(found['last_ms'])}{also}.")
+            f" {records} of it, from {instant_of(found['first_ms'])} to"
+            f" {instant_of(found['last_ms'])}{also}.")
     else:
         say(f"The warehouse has no decision about any {ask.kind} yet.")
     return 0
@@ -209,7 +209,7 @@ def _print(
         say(f"{' ' * 14}({sentence.rule}; {row.table} {printable(key)})")
     if hidden:
         say(f"\nat least {hidden} more sentences: --limit {ask.limit + hidden} shows them,"
-              " --window a shorter time")
+            " --window a shorter time")
 
 
 def _wrapped(text: str, width: int, whole: list[str]) -> str:
@@ -235,7 +235,7 @@ def _print_nearest(ask: Ask, moments: list[dict[str, Any]], as_json: bool) -> No
         near = [f"{instant_of(found[name])} ({word})" for name, word in (
             ("before_ms", "before"), ("after_ms", "after")) if found[name] is not None]
         say(f"  {found['table']}: {found['rows']:,} from {instant_of(found['first_ms'])} to"
-              f" {instant_of(found['last_ms'])}, nearest {' and '.join(near) or 'inside'}")
+            f" {instant_of(found['last_ms'])}, nearest {' and '.join(near) or 'inside'}")
     times = [found[n] for found in moments for n in ("before_ms", "after_ms") if found[n]]
     if times:
         best = min(times, key=lambda ms: abs(ms - ask.at_ms))

@@ -10,7 +10,6 @@ from app.background.rounds import NICENESS
 from app.config.settings import Settings
 from app.errors import UserError
 from app.forecast.rounds import one_round
-from app.terminal.printable import say
 from app.warehouse.run_lock import Busy, only_forecast
 
 
@@ -24,7 +23,7 @@ def main() -> int:
     except Busy:
         return 0  # the other process forecasts the same hour
     except UserError as error:
-        say(str(error).splitlines()[0])
+        print(str(error).splitlines()[0])
         return 2
     return 0
 

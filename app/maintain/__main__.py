@@ -11,7 +11,6 @@ from app.background.rounds import NICENESS
 from app.config.settings import Settings
 from app.errors import UserError
 from app.maintain.upkeep import upkeep
-from app.terminal.printable import say
 from app.warehouse.run_lock import Busy, only_maintenance
 
 
@@ -25,11 +24,11 @@ def main() -> int:
     except Busy:
         return 0  # whoever maintains it does the same
     except UserError as error:
-        say(str(error).splitlines()[0])
+        print(str(error).splitlines()[0])
         return 2
     problems = [f"{kept.table}: {kept.problem}" for kept in done.tables if kept.problem]
     if problems:
-        say("; ".join(problems))
+        print("; ".join(problems))
     return 0
 
 

@@ -86,9 +86,9 @@ def check(files: Sequence[Path], as_json: bool = False) -> int:
     else:
         for each in (*mistakes, *findings):
             place = each["file"] + (f":{each['line']}" if each["line"] else "")
-            say(f"{place}: {each['key']}: {each['text']}")
+            print(printable(f"{place}: {each['key']}: {each['text']}"))
         say(", ".join((counted(count, "document"), counted(len(mistakes), "mistake"),
-                         counted(len(findings), "finding"))))
+                       counted(len(findings), "finding"))))
     return 2 if mistakes else 1 if findings else 0
 
 
@@ -120,7 +120,7 @@ def diff(before: Path, after: Path, as_json: bool = False) -> int:
         print(json.dumps([change.plain() for change in found_changes], indent=2))
         return 0
     for change in found_changes:
-        say(f"{change.sentence()}  ({change.where})")
+        print(printable(f"{change.sentence()}  ({change.where})"))
     if not found_changes:
         say("no limit differs")
     return 0
@@ -157,13 +157,13 @@ def show(
         } for each, held_there in answers.items()], indent=2))
         return 0
     for each, held_there in answers.items():
-        say(printable(f"{kind} {full_topic_name(name) if kind == 'topic' else name}"
-                        + (f" on cluster {each}" if each else "")))
+        print(printable(f"{kind} {full_topic_name(name) if kind == 'topic' else name}"
+                      + (f" on cluster {each}" if each else "")))
         for held in held_there:
             first, *rest = held.said
-            say(f"  {held.limit}: {first.value}  {first.document}  ({first.where})")
+            print(printable(f"  {held.limit}: {first.value}  {first.document}  ({first.where})"))
             for said in rest:
-                say(f"    over {said.value}  {said.document}  ({said.where})")
+                print(printable(f"    over {said.value}  {said.document}  ({said.where})"))
         if not held_there:
             say("  no limit")
     return 0

@@ -10,7 +10,6 @@ from app.background.rounds import NICENESS
 from app.config.settings import Settings
 from app.errors import UserError
 from app.quality.command import audit_warehouse
-from app.terminal.printable import say
 from app.warehouse.tables import TABLES
 
 NAMED = 5
@@ -23,13 +22,13 @@ def main() -> int:
     try:
         rows = audit_warehouse(Settings.model_validate_json(sys.stdin.read()), list(TABLES))
     except UserError as error:
-        say(str(error).splitlines()[0])
+        print(str(error).splitlines()[0])
         return 2
     failed = [f"{row['table']}: {row['expectation']}" for row in rows if not row["success"]]
     more = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
     if failed:
         names = "; ".join(failed[:NAMED])
-        say(f"{len(failed)} of {len(rows)} expectations failed ({names}{more})")
+        print(f"{len(failed)} of {len(rows)} expectations failed ({names}{more})")
     return 0
 
 

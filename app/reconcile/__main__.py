@@ -12,7 +12,6 @@ from app.config.settings import Settings
 from app.errors import UserError
 from app.reconcile.command import until_next
 from app.reconcile.rounds import one_round, own
-from app.terminal.printable import say
 from app.warehouse.run_lock import Busy, only_reconciliation
 
 NAMED = 3
@@ -30,11 +29,11 @@ def main() -> int:
     except Busy:
         return 0  # whoever compares does the same
     except UserError as error:
-        say(str(error).splitlines()[0])
+        print(str(error).splitlines()[0])
         return 2
     more = f" and {len(done.problems) - NAMED} more" if len(done.problems) > NAMED else ""
     if done.problems:
-        say("; ".join(done.problems[:NAMED]) + more)
+        print("; ".join(done.problems[:NAMED]) + more)
     return 0
 
 

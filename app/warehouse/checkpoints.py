@@ -119,17 +119,20 @@ def offsets(settings: Settings, query: str, batch: int) -> dict[str, Any]:
 
 def watermark_ms(settings: Settings, query: str, batch: int) -> int:
     """The stream's clock at the beginning of a planned batch (ms since the epoch; 0 for none)."""
-    text = read_text(settings, f"{FOLDER}/{query}/offsets/{batch}")
-    lines = text.splitlines() if text else []
-    about = json.loads(lines[1]) if len(lines) > 1 else {}
-    return int(about.get("batchWatermarkMs", 0))
+    return int(_about(settings, query, f"offsets/{batch}").get("batchWatermarkMs", 0))
 
 
 def next_watermark_ms(settings: Settings, query: str, batch: int) -> int:
     """The stream's clock after a batch that has ended (ms since the epoch; 0 for none)."""
-    text = read_text(settings, f"{FOLDER}/{query}/commits/{batch}")
+    return int(_about(settings, query, f"commits/{batch}").get("nextBatchWatermarkMs", 0))
+
+
+def _about(settings: Settings, query: str, file: str) -> dict[str, Any]:
+    """What Spark has in the second line of a file; nothing if there is none."""
+    text = read_text(settings, f"{FOLDER}/{query}/{file}")
     lines = text.splitlines() if text else []
-    return int(json.loads(lines[1]).get("nextBatchWatermarkMs", 0)) if len(lines) > 1 else 0
+    found: dict[str, Any] = json.loads(lines[1]) if len(lines) > 1 else {}
+    return found
 
 
 def drained(settings: Settings, query: str) -> bool:

@@ -86,7 +86,7 @@ def advise(
         if not as_json:
             if rest:
                 say(f"{len(rest):,} without a limit: no rate is needed, none is enough, or the"
-                      " name cannot have one")
+                    " name cannot have one")
             say(f"The policies are in {out}.")
     append(settings, ADVICE, rows, "these figures")
     return 0

@@ -110,15 +110,16 @@ def read_only(config: Settings) -> int:
     return time.time_ns() // 1_000_000
 
 
-def assert_kafka_agrees(config: Settings, file: Path, since_ms: int) -> str:
+def assert_kafka_agrees(config: Settings, file: Path, since_ms: int, rounds: int) -> str:
     """Every number agrees, those of the last span to the offset; returns the readings."""
     readings = read_text(config, RECONCILE)
     assert readings is not None
     done = weir(file, "reconcile", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = stored(config, ["reconciliation"])["reconciliation"]
-    # a span in which nothing was checked of a partition goes on, in the short form to the end
-    assert {r["reason"] for r in rows if r["topic"] == "dark"} <= {"NO_ANSWER"}
+    # A span in which nothing was checked of a partition goes on, in the short form to the end.
+    assert {r["reason"] for r in rows if r["topic"] == "dark"} == (
+        {"NO_ANSWER"} if rounds > 2 else set())
     assert [r for r in rows if differs(r)] == []
     last = [r for r in rows if r["window_start_ms"] + r["window_ms"] > since_ms]
     assert {r["measure"] for r in last if r["reason"] is None} == {
@@ -180,7 +181,7 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
         read_only(config)
         life.polled(4)
         ended = time.monotonic()
-        readings = assert_kafka_agrees(config, file, before)
+        readings = assert_kafka_agrees(config, file, before, rounds)
     finally:
         run.stop()
     log = run.log.read_text("utf-8")
@@ -229,8 +230,7 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
     assert [p for p in problems if not re.search("dark|anew", p)] == []
     # One that lasts has one line.
     assert [p for p in problems if "dark" in p] == ["partition dark/0: has no leader"]
-    # Spark reports a broadcast as an error that the stop has interrupted.
-    assert "ERROR" not in log.partition(" stopping: ")[0] and "Traceback" not in log
+    assert "ERROR" not in log and "Traceback" not in log
     for words in (("report", "--out", str(life.folder / "report.html")), ("query", "lag")):
         done = weir(file, *words)
         assert done.returncode == 0, done.stderr

@@ -159,9 +159,9 @@ def test_no_quota_of_the_brokers_own_topics_and_no_refused_record(day: Day, name
 @pytest.mark.parametrize("name", ["files", "polls"])
 def test_reconcile_agrees(day: Day, name: str) -> None:
     code, text = said("reconcile", "--config", str(day.config(name)))
-    assert code in (0, 1), text
     rows = day.query(name, "SELECT * FROM reconciliation")
     apart = [row for row in rows if differs(row)]
+    assert code == (1 if apart else 0), text
     if day.seconds < 600:  # some windows have nothing but what compaction reads
         apart = [row for row in apart if row["compared_job"] != "entry_cache"]
     assert apart == []

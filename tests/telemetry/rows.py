@@ -132,6 +132,10 @@ def _every() -> Rows:
         "shadow_topic_throttle_stats": [
             {**topic_window(0, TOPIC, "collateral", 3), "policy": "next"},
         ],
+        "group_states": [{
+            "cluster": "east", "group": "g", "pass_ms": 5, "ts_wall_ms": 5, "row_no": 0,
+            "state": "stable",
+        }],
         "group_lag": [
             lag("g", 0, 7, age_state="known", time_usage=0.5, time_to_loss_s=60.0),
             lag("g", 60_000, 9, age_state="known", time_usage=0.6, time_to_loss_s=50.0),

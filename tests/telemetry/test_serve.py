@@ -93,9 +93,7 @@ def test_once_prints_every_metric_of_the_catalogue_and_nothing_else(
     code, out, err = run(capsys, "--once", "--config", str(config), "--idle", "999999999s")
     assert (code, err) == (0, "")
     found = {s.name: set(s.labels) for m in plain_text(out) for s in m.samples}
-    # the state of a whole group is in test_groups.py
-    unseen = {"weir_exporter_errors_total", "weir_group_state"}
-    unseen |= {n for n in METRICS if n.startswith("weir_query_")}
+    unseen = {"weir_exporter_errors_total"} | {n for n in METRICS if n.startswith("weir_query_")}
     assert set(found) == set(METRICS) - unseen
     for name, labels in found.items():
         assert labels <= set(METRICS[name].labels)

@@ -73,10 +73,7 @@ def record_bytes(options: dict[str, str], names: list[str]) -> float | None:
         return None
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    consumer = Consumer({
-        **client, "group.id": "weir-record-size", "enable.auto.commit": False,
-        "enable.partition.eof": True, "log_level": 0, "error_cb": lambda _: None,
-    })
+    consumer = Consumer(_reading(client))
     deadline = time.monotonic() + TIMEOUT_S
     sizes: list[int] = []
     try:
@@ -120,10 +117,7 @@ def later_than(
         for topic, parts in end.items() for number, last in parts.items()
     }
     left = {place for place, (first, last) in places.items() if first < last}
-    consumer = Consumer({
-        **client, "group.id": "weir-timestamps", "enable.auto.commit": False,
-        "enable.partition.eof": True, "log_level": 0, "error_cb": lambda _: None,
-    })
+    consumer = Consumer(_reading(client))
     deadline = time.monotonic() + SEARCH_S
     try:
         consumer.assign([TopicPartition(*place, places[place][0]) for place in sorted(left)])
@@ -140,6 +134,14 @@ def later_than(
     finally:
         consumer.close()
     return None
+
+
+def _reading(client: dict[str, Any]) -> dict[str, Any]:
+    """Of a consumer that reads partitions to their ends and commits nothing."""
+    return {
+        **client, "group.id": "weir-probe", "enable.auto.commit": False,
+        "enable.partition.eof": True, "log_level": 0, "error_cb": lambda _: None,
+    }
 
 
 def mean_bytes(sizes: Sequence[int]) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.terminal.printable import say
+from app.terminal.printable import printable, say
 from app.terminal.rows import write_table
 from app.whatif.effect.compare import (
     BY_NAME,
@@ -86,7 +86,7 @@ def changed_in(rows: Sequence[Row]) -> list[Measure]:
 
 def print_all(about: About, found: Effects) -> None:
     """Print what differs."""
-    say(f"{about.after} in place of {about.before}, {about.span.described()}")
+    print(printable(f"{about.after} in place of {about.before}, {about.span.described()}"))
     for line in (*about.begins, *about.unlike):
         say(line)
     if found.same:

@@ -195,7 +195,7 @@ class Replay:
             say(one)
         tables = counted(len(counts), "table")
         say(f"{len(found)} of {tables} {'differs' if len(found) == 1 else 'differ'} {where}"
-              if found else f"all {len(counts)} tables are those of the live run {where}")
+            if found else f"all {len(counts)} tables are those of the live run {where}")
         return 1 if found else 0
 
 
@@ -219,13 +219,13 @@ class _Progress:
         rate = (self._records - self._before) / (now - self._began)
         left_s = (self._total - self._records) / rate if rate else 0
         say(f"slice {one.number + 1} of {self._count}: {self._records:,} of {self._total:,} "
-              f"records, {rate:,.0f} a second, to {instant_of(one.latest_ms)}; "
-              f"{left_s:,.0f} s left", flush=True)
+            f"records, {rate:,.0f} a second, to {instant_of(one.latest_ms)}; "
+            f"{left_s:,.0f} s left", flush=True)
 
     def end(self) -> None:
         """All is committed."""
         took = time.monotonic() - self._began
         records = self._records - self._before
         say(f"{counted(records, 'record')} in {took:,.1f} s "
-              f"({records / max(took, 0.001):,.0f} a second), "
-              f"{counted(self._rows, 'row')} written", flush=True)
+            f"({records / max(took, 0.001):,.0f} a second), "
+            f"{counted(self._rows, 'row')} written", flush=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
 from app.terminal.outputs import require_folder
-from app.terminal.printable import say
+from app.terminal.printable import printable, say
 from app.terminal.rows import write_table
 from app.whatif.replay.archive import WHOLE, Span
 from app.whatif.suggest import documents
@@ -170,10 +170,10 @@ def suggest(
     else:
         _print(found, curves, every)
         for text in broken:
-            say(f"not verified: {text}")
+            print(printable(f"not verified: {text}"))
         if verify and found.suggestions and not broken:
             say("verified: the job over the archive keeps every share, and exceeds it with each"
-                  " limit one smaller than the smallest")
+                " limit one smaller than the smallest")
         if out is not None:
             where = f"The policies are in {out}."
             say(where if found.suggestions else "No policies are written.")
@@ -300,7 +300,7 @@ def _print(found: Found, curves: bool, every: bool) -> None:
                 "--all shows every row")
     for one in found.left_out:
         example = ", ".join(one.names[:3]) + (", ..." if len(one.names) > 3 else "")
-        say(f"{len(one.names):,} without a limit: {one.reason}: {example}")
+        print(printable(f"{len(one.names):,} without a limit: {one.reason}: {example}"))
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from app.terminal.printable import printable
 ADMIN = "/admin/v2"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 MOST_BYTES = 64 << 20
+MOST_ELEMENTS = 5_000_000
+"""Of a document, by its marks: each takes some 100 bytes, however few the answer has for it."""
 MOST_LISTED = 4 << 20
 """Bytes of the list of brokers."""
 MOST_HOPS = 5
@@ -233,10 +235,6 @@ class Session:
         if status == 500 and reason is not None and NO_ENTRY.search(reason):
             raise NotThere(reason)
         raise NoAnswer(f"status {status}" + (f" ({reason})" if reason else ""))
-
-
-MOST_ELEMENTS = 5_000_000
-"""Of a document, by its marks: each takes some 100 bytes, however few the answer has for it."""
 
 
 def _host(url: str) -> str | None:
