@@ -1,8 +1,9 @@
-"""`python -m tests.recording.saturated [--seconds N] [--out FOLDER]`: producers that never stop.
+"""`python -m tests.recording.saturated [--broker] [--seconds N]`: producers that never stop.
 
 Every producer has more to send than its limit lets through, so the broker pauses its connection
 again and again. The folder gets `events.ndjson.gz`, what the plug-in wrote of them, and
-`numbers.json`: what the broker counted, and who was limited by whose limit.
+`numbers.json`: what the broker counted, and who was limited by whose limit. With `--broker` two
+connections meet the limit of the broker, else others those of topics, a namespace and a group.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from tests.servers.pulsar_plugin import until
 
 COUNTED = "pulsar_broker_topic_publish_rate_limit_count_total"
 """The stats of a topic begin anew at each reading of the rates; this counter does not."""
-OUT = Path(__file__).resolve().parents[1] / "data" / "recordings" / "saturated"
+RECORDINGS = Path(__file__).resolve().parents[1] / "data" / "recordings"
+OUT, OUT_OF_BROKER = RECORDINGS / "saturated", RECORDINGS / "saturated-broker"
 KINDS = frozenset({
     "broker_started", "connection_opened", "connection_closed", "producer_created",
     "producer_closed", "publish", "entry_added", "reads_paused", "reads_resumed", "policy", "gap",
@@ -88,7 +90,7 @@ def prepare(scene: Scene) -> None:
 
 
 def play(scene: Scene, seconds: float) -> None:
-    """All connections at once; one limit changes twice meanwhile. Then two at the broker's."""
+    """All connections at once; one limit changes twice meanwhile."""
     connections = (
         [HOT, *(f"~{topic}" for topic in VICTIMS)], [SHARED], [SHARED],
         [OF_NAMESPACE[0], OF_NAMESPACE[1]], [OF_GROUP[0]], [OF_GROUP[1]],
@@ -98,9 +100,14 @@ def play(scene: Scene, seconds: float) -> None:
         for messages in (300, 60):
             time.sleep(seconds / 3)
             scene.set(CHANGED, "publishRate", rate(messages))
+    time.sleep(3)
+
+
+def crowd(scene: Scene, seconds: float) -> None:
+    """Two connections at the broker's limit."""
     where = f"brokers/configuration/{OF_BROKER}"
     scene.pulsar.ask("POST", f"{where}/{BROKER_RATE}")
-    with sending(scene, seconds / 3, [[topic] for topic in CROWD]):
+    with sending(scene, seconds, [[topic] for topic in CROWD]):
         pass
     scene.pulsar.ask("POST", f"{where}/0")
     time.sleep(3)
@@ -152,9 +159,11 @@ def kept(line: str) -> dict[str, Any] | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser("python -m tests.recording.saturated", description=__doc__)
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--broker", action="store_true")
     parser.add_argument("--seconds", type=float, default=12)
     asked = parser.parse_args()
+    out, topics = (OUT_OF_BROKER, CROWD) if asked.broker else (
+        OUT, [HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP])
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (port,) = free_ports(1)
@@ -167,7 +176,7 @@ def main() -> int:
         try:
             scene = Scene(broker, f"http://127.0.0.1:{port}/metrics")
             prepare(scene)
-            play(scene, asked.seconds)
+            (crowd if asked.broker else play)(scene, asked.seconds)
             counted = samples(scene.telemetry)
             limited = {
                 topic: {
@@ -176,21 +185,21 @@ def main() -> int:
                         if name == COUNTED and ("pulsar_topic", topic) in labels)),
                     "messages": scene.stats(topic)["msgInCounter"],
                 }
-                for topic in (HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP, *CROWD)
+                for topic in topics
             }
         finally:
             broker.stop()
         lines = pulsar_plugin.lines(folder / "records")
         records = [record for line in lines if (record := kept(line)) is not None]
-    asked.out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
-    (asked.out / "events.ndjson.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-    (asked.out / "numbers.json").write_text(json.dumps({
+    (out / "events.ndjson.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    (out / "numbers.json").write_text(json.dumps({
         "broker": f"Apache Pulsar {VERSION}", "events": len(records), "seconds": asked.seconds,
         "topics": limited,
     }, indent=1) + "\n")
-    size = (asked.out / "events.ndjson.gz").stat().st_size
-    print(f"{len(records)} events, {size} bytes: {asked.out}")
+    size = (out / "events.ndjson.gz").stat().st_size
+    print(f"{len(records)} events, {size} bytes: {out}")
     return 0
 
 

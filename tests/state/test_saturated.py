@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from tests.recording.saturated import (
     HOT,
     OF_GROUP,
     OF_NAMESPACE,
+    OUT,
+    OUT_OF_BROKER,
     SHARED,
     VICTIMS,
     pauses,
@@ -24,25 +27,21 @@ from tests.recording.saturated import (
 from tests.state.contract.jobs import JOBS, Rows, Sample
 from tests.state.shipping import Row, params_of
 
-RECORDED = Path(__file__).resolve().parents[1] / "data" / "recordings" / "saturated"
 BATCH = 5000
 S = 1_000_000_000
 
 
-@pytest.fixture(scope="module")
-def records() -> list[Row]:
-    lines = gzip.decompress((RECORDED / "events.ndjson.gz").read_bytes()).splitlines()
+@cache
+def records_of(folder: Path) -> list[Row]:
+    lines = gzip.decompress((folder / "events.ndjson.gz").read_bytes()).splitlines()
     nothing = {column.name: None for column in COLUMNS}
     return sorted(({**nothing, **json.loads(line)} for line in lines),
                   key=lambda r: (r["ts_mono_ns"], r["seq"]))
 
 
-@pytest.fixture(scope="module")
-def topics() -> dict[str, dict[str, int]]:
-    """By topic what the broker counted."""
-    found: dict[str, dict[str, int]] = json.loads(
-        (RECORDED / "numbers.json").read_text())["topics"]
-    return found
+@pytest.fixture
+def records() -> list[Row]:
+    return records_of(OUT)
 
 
 def judged(records: list[Row], **params: Any) -> Rows:
@@ -53,9 +52,14 @@ def judged(records: list[Row], **params: Any) -> Rows:
     return job.play([read[i : i + BATCH] for i in range(0, len(read), BATCH)], by)
 
 
-@pytest.fixture(scope="module")
-def rows(records: list[Row]) -> Rows:
-    return judged(records)
+@cache
+def rows_of(folder: Path) -> Rows:
+    return judged(records_of(folder))
+
+
+@pytest.fixture
+def rows() -> Rows:
+    return rows_of(OUT)
 
 
 def sums(rows: Rows, *names: str) -> dict[str, tuple[int, ...]]:
@@ -70,18 +74,26 @@ def computed(rows: Rows) -> dict[str, tuple[int, int]]:
                   for r in rows["throttle_events"])
 
 
-def test_every_topic_is_limited_as_often_as_the_broker_counted(
-    rows: Rows, topics: dict[str, dict[str, int]]
-) -> None:
-    found = sums(rows, "limited_times", "messages")
+@pytest.mark.parametrize("folder", [OUT, OUT_OF_BROKER], ids=lambda folder: folder.name)
+def test_every_topic_is_limited_as_often_as_the_broker_counted(folder: Path) -> None:
+    topics = json.loads((folder / "numbers.json").read_text())["topics"]
+    found = sums(rows_of(folder), "limited_times", "messages")
     assert {topic: found[topic] for topic in topics} == {
         topic: (counted["limited_times"], counted["messages"]) for topic, counted in topics.items()
     }
 
 
-def test_every_reported_pause_is_there_with_its_length(records: list[Row], rows: Rows) -> None:
-    assert computed(rows) == reported(records)
-    assert sum(count for count, _ in computed(rows).values()) > 1500
+@pytest.mark.parametrize(("folder", "least"), [(OUT, 1500), (OUT_OF_BROKER, 300)])
+def test_every_reported_pause_is_there_with_its_length(folder: Path, least: int) -> None:
+    found = computed(rows_of(folder))
+    assert found == reported(records_of(folder))
+    assert sum(count for count, _ in found.values()) > least
+
+
+def test_the_limit_of_the_broker_is_everybodys() -> None:
+    found = sums(rows_of(OUT_OF_BROKER), "culprit_times", "shared_times", "collateral_times")
+    for topic in CROWD:
+        assert (found[topic][0], found[topic][2]) == (0, 0) and found[topic][1] > 0
 
 
 def test_culprits_and_victims_are_those_of_the_scenario(rows: Rows) -> None:
@@ -90,22 +102,22 @@ def test_culprits_and_victims_are_those_of_the_scenario(rows: Rows) -> None:
     assert found[SHARED][1:] == (0, 0) and found[SHARED][0] > 0
     for victim in VICTIMS:
         assert found[victim][:2] == (0, 0) and found[victim][2] > 0
-    for topic in (*OF_GROUP, *CROWD):
+    for topic in OF_GROUP:
         assert (found[topic][0], found[topic][2]) == (0, 0) and found[topic][1] > 0
     a, b = (found[topic] for topic in OF_NAMESPACE)
     assert (a[0], a[2]) == (b[2], b[0]) and a[0] > 0 and b[0] > 0
 
 
 def test_the_model_predicts_most_of_the_pauses_of_a_connection_alone(rows: Rows) -> None:
-    """Nine of ten and more where one connection uses the limit; others charge it unseen ms apart,
-    the more so on a machine with other load, as this recording's was."""
+    """Nine of ten and more where one connection uses the limit; others charge it unseen ms apart.
+    """
     counts: dict[str, tuple[int, int]] = {}
     for r in rows["limiter_stats"]:
         observed, predicted = counts.get(r["limiter_name"], (0, 0))
         counts[r["limiter_name"]] = (
             observed + r["observed_pauses"], predicted + r["predicted_pauses"])
     for name, least in ((HOT, 0.95), (OF_NAMESPACE[0], 0.9), (OF_NAMESPACE[1], 0.9),
-                        (SHARED, 0.5), ("sat", 0.5)):
+                        (SHARED, 0.7), ("sat", 0.7)):
         observed, predicted = counts[name]
         assert least <= predicted / observed <= 1, name
 
