@@ -49,7 +49,6 @@ from app.config.saved_states import SavedStatesSettings
 from app.config.source import SourceSettings
 from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError, did_you_mean
-from app.ingest.clocks import Limits
 from app.terminal.program import PROGRAM
 from state.engine.parameters import Parameters
 from state.engine.table import LIVE
@@ -285,10 +284,6 @@ class Settings(_WithJobs):
         """The section of a job."""
         own: Parameters = getattr(self, job)
         return own
-
-    def clocks(self) -> Limits:
-        """How far apart the clocks of the fleet may be."""
-        return Limits(self.max_future_ms, self.clock_skew_ms, self.max_jump_ms)
 
     def job_params(self, job: str) -> dict[str, Any]:
         """Resolved parameters of a job: the shared ones and its own."""

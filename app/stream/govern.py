@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.ingest.bounded import bounded
+from app.ingest.clocks import Limits
 from app.ingest.messages import Kind, Message
 from app.ingest.routing import PACKED, packer
 from app.ingest.sources import open_stream
@@ -54,7 +55,7 @@ def frame(
     group_operators = operators(settings, group, in_stream=True, log=log, shadows=shadows)
     pack = packer(
         {name: o.route for name, o in group_operators.items()}, settings.shard_count,
-        settings.clocks(), as_spelled=manifest.as_spelled(settings),
+        Limits.of(settings), as_spelled=manifest.as_spelled(settings),
     )
     idle_ms = settings.idle_advance_ms
     packed = raw.through(pack if raw.shares is None else bounded(pack), PACKED)

@@ -15,6 +15,7 @@ from unittest import mock
 
 import pyarrow as pa
 
+from app.ingest.clocks import Limits
 from app.ingest.routing import PACKED, packer
 from app.ingest.sources import open_stream
 from app.ingest.worker import settle
@@ -71,7 +72,7 @@ def _handed(bench: Bench, settings: Settings, key: str) -> Speed:
 
 def _packed(bench: Bench, settings: Settings, key: str) -> Speed:
     routes = {name: o.route for name, o in operators(settings, JOBS, in_stream=True).items()}
-    pack = packer(routes, settings.shard_count, settings.clocks())
+    pack = packer(routes, settings.shard_count, Limits.of(settings))
     return bench.to_nothing(open_stream(bench.spark, settings).through(_dropped(pack), PACKED), key)
 
 

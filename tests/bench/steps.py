@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from app.config.settings import Settings, load_settings
 from app.generate.scenario import load_scenario
 from app.generate.trace import Trace, plan_trace
+from app.ingest.clocks import Limits
 from app.ingest.routing import packer
 from app.stream.operators import Operator, operators
 from state.engine.blobs import Blob
@@ -212,7 +213,7 @@ def _busiest(trace: Trace, settings: Settings, jobs: dict[str, Operator]) -> dic
 
 def _packer(settings: Settings, jobs: dict[str, Operator]) -> Pack:
     routes = {name: operator.route for name, operator in jobs.items()}
-    return packer(routes, settings.shard_count, settings.clocks())
+    return packer(routes, settings.shard_count, Limits.of(settings))
 
 
 def _batches(trace: Trace, size: int) -> Iterator[pa.RecordBatch]:

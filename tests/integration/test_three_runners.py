@@ -20,7 +20,7 @@ from app.stream.operators import operators
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 from app.whatif.replay import replayed
-from app.whatif.replay.refused import LATE
+from app.whatif.replay.refused import REFUSED
 from state.jobs import DECLARED, readers
 from tests.state.trace import blob
 from tests.state.traces import Trace, document, traces
@@ -224,7 +224,7 @@ def test_the_demo_trace(
     left_out = {
         (r["source_partition"], r["source_offset"])
         for r in refused
-        if r["reason_code"] in LATE and r["job"] == "rate_limits"
+        if r["reason_code"] in REFUSED and r["job"] == "rate_limits"
     }
     assert not [r for r in refused if r["reason_code"] == "TOO_LATE"]
     events = DeltaTable(f"{config.warehouse}/events").to_pyarrow_table().to_pylist()

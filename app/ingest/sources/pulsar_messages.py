@@ -84,7 +84,7 @@ def records(options: Options, names: MessagesSettings) -> Step:
             for row in batch.to_pylist():
                 range_ = Range(**row)
                 for found in _in_pieces(entries(options, range_)):
-                    yield _records(feed, range_, found, principal)
+                    yield records_of(feed, range_, found, principal)
 
     return unpack
 
@@ -102,7 +102,7 @@ def _in_pieces(found: Iterator[Entry]) -> Iterator[list[Entry]]:
         yield held
 
 
-def _records(feed: Feed, range_: Range, found: list[Entry], principal: str) -> pa.RecordBatch:
+def records_of(feed: Feed, range_: Range, found: list[Entry], principal: str) -> pa.RecordBatch:
     n = len(found)
     topic, parted, number = range_.topic.rpartition(PARTITION)
 

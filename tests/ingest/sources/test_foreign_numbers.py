@@ -12,9 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from app.ingest.contract import parse_batch
-from app.ingest.sources import kafka_logs
 from app.ingest.sources.pulsar_entries import stored
-from app.ingest.sources.pulsar_messages import Feed, _records
+from app.ingest.sources.pulsar_messages import Feed, records_of
 from app.ingest.sources.pulsar_range import Range
 from state.jobs import JOBS
 from tests.ingest.sources.test_kafka_logs import put, unpack
@@ -60,10 +59,8 @@ def test_a_number_in_a_line_of_kafka_costs_that_line_alone(
     changed = texts[victim][: place.start()] + number + texts[victim][place.end() :]
     put(folder / "requests", *(completed(7),))
     calm = verdicts(unpack(folder / name, put(folder / name, *texts)))
-    found = verdicts(unpack(folder / name, put(folder / name, *texts[:victim], changed,
-                                               *texts[victim + 1 :])))
-    kafka_logs._read.clear()
-    kafka_logs._joined.clear()
+    other = folder / f"changed-{name}"
+    found = verdicts(unpack(other, put(other, *texts[:victim], changed, *texts[victim + 1 :])))
     assert [one for one in found if one[0] != victim] == [one for one in calm if one[0] != victim]
 
 
@@ -97,7 +94,7 @@ def test_a_header_of_an_admin_interface_costs_its_entry_alone(header: str) -> No
         entries = list(stored(options, topic, 5, range(len(values) + 2)))
     feed = Feed("pulsar_messages", "c", "east", "b1", "s")
     range_ = Range(topic=topic, name="a", begin="5:-1:0", end="5:99:0", queue=1)
-    found = _records(feed, range_, entries, "principal")
+    found = records_of(feed, range_, entries, "principal")
     by_entry: dict[int, set[str | None]] = {}
     parsed = parse_batch(found, JOBS)
     for one in parsed.bad.to_pylist():
