@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,8 @@ from app.config.alerts import AlertmanagerSink, HttpSink, WebhookSink
 from app.config.owners import owner_of
 from app.errors import UserError
 from app.http import NoAnswer, attempts, connections_to, exchange
-from app.warehouse.small_files import local_path, read_text, write_text
+from app.warehouse.documents import Document
+from app.warehouse.small_files import local_path
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -52,6 +53,9 @@ class Taken:
 
     number: int
     but: list[int]
+
+
+_NOTE: Document[Taken] = Document(Taken)
 
 
 class Delivery:
@@ -103,9 +107,9 @@ class Delivery:
 
     def _taken(self, sink: HttpSink) -> Taken:
         """The changes that a sink has accepted so far."""
-        kept = read_text(self._settings, _note_of(sink))
+        kept = _NOTE.usable(self._settings, _note_of(sink))
         if kept is not None:
-            return Taken(**json.loads(kept))
+            return kept
         firing = [row["number"] for row in self._journal.firing(self._names) if row["number"]]
         return self.note(sink, Taken(-1, sorted(firing)), self._journal.number, keep=True)
 
@@ -114,7 +118,7 @@ class Delivery:
         left = taken.but if keep else [n for n in taken.but if n > number]
         new = Taken(max(taken.number, number), left)
         if new != taken:
-            write_text(self._settings, _note_of(sink), json.dumps(asdict(new)) + "\n")
+            _NOTE.keep(self._settings, _note_of(sink), new)
         return new
 
     def _changes(self, taken: Taken) -> list[Row]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.maintain.forgetting import Forgotten, forget, refuse
 from app.maintain.names import COLUMNS, Name
+from app.maintain.still_named import still_named
 from app.terminal.printable import say
 from app.terminal.rows import write_table
 from app.warehouse import run_lock
@@ -22,8 +23,6 @@ from app.warehouse.relations import Warehouse
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-
-MINUTE_MS = 60_000
 
 
 def forget_command(
@@ -42,7 +41,7 @@ def forget_command(
     with nullcontext() if dry_run else run_lock.only_maintenance(settings):
         refuse(settings, erase)
         tables, pages = forget(settings, wanted, dry_run, erase)
-    left = still_named(settings, erase)
+    left = still_named(settings, wanted, erase)
     if as_json:
         print(json.dumps({
             "dry_run": dry_run, "tables": [asdict(table) for table in tables], "pages": pages,
@@ -51,25 +50,6 @@ def forget_command(
     else:
         _print(tables, pages, left, dry_run)
     return 1 if any(table.problem for table in tables) else 0
-
-
-def still_named(settings: Settings, erase: bool) -> list[str]:
-    """Places that may hold the names after the command, one line each."""
-    history, idle = (
-        f"{ms // MINUTE_MS} min" for ms in (settings.maintenance.history_ms, settings.idle_state_ms)
-    )
-    before = f"history of the tables (--as-of): until maintain removes it, in {history} or later"
-    return [
-        *([] if erase else [before]),
-        f"state of the queries (_weir/checkpoints): until {idle} of event time after"
-        " the last record of the name; rows that they write until then have it",
-        "rows that wait for a common commit (_weir/checkpoints): until the run, or its next start,"
-        " commits them; forget again then",
-        "chunk_payloads, and payloads in other tables: not searched",
-        "polls of an admin interface, of consumer groups or of producer states (_weir): until"
-        " their batch has ended; what they remember of live ids: until the ids expire",
-        "the source (Kafka, files), the configuration, reports and exports: not Weir's to change",
-    ]
 
 
 def _print(

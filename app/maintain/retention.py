@@ -7,7 +7,6 @@ as their file.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,8 @@ from app.maintain.exchange import exchange
 from app.maintain.opened import Opened, clock_of
 from app.maintain.rewriting import Rewriter
 from app.warehouse.data_files import DataFile, data_files
+from app.warehouse.documents import Document
 from app.warehouse.relations import connect_to, literal
-from app.warehouse.small_files import read_text, write_text
 from app.warehouse.tables import TABLES
 from state.chunks.operator import RELEASES
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 DONE = "_weir/maintenance.json"
 """The midnight up to which each rule has been applied."""
+_DONE: Document[dict[str, int]] = Document(dict[str, int])
 NEVER = (STAGED, RELEASES)
 """Tables whose rows are removed when no message needs them."""
 KEPT = {
@@ -68,7 +68,7 @@ class Rules:
     def __init__(self, settings: Settings, now_ms: int) -> None:
         self._settings = settings
         self._now_ms = now_ms
-        self._done: dict[str, int] = json.loads(read_text(settings, DONE) or "{}")
+        self._done = _DONE.usable(settings, DONE) or {}
 
     def apply(self, opened: Opened, dry_run: bool) -> int:
         """Remove rows that are too old from a table; returns their number."""
@@ -86,7 +86,7 @@ class Rules:
                 gone.append(cut.old)
             if whole and not dry_run:
                 self._done[key] = before_ms
-                write_text(self._settings, DONE, json.dumps(self._done))
+                _DONE.keep(self._settings, DONE, self._done)
         return left
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.warehouse import manifest
-from app.warehouse.checkpoints import APPLICATION, ARCHIVE, FOLDER
+from app.warehouse import checkpoints, manifest
+from app.warehouse.checkpoints import ARCHIVE, FOLDER
 from app.warehouse.gathering import Gathered
 from app.warehouse.relations import Warehouse
 from app.warehouse.small_files import local_path, read_text
@@ -31,9 +31,10 @@ def committed(settings: Settings) -> dict[str, DeltaTable | None]:
     opened = warehouse.open_all(TABLES)
     tables = [table for table in opened.values() if table is not None]
     for query in queries:
-        application = read_text(settings, f"{FOLDER}/{query}/{APPLICATION}")
-        if application is None:
+        identity = checkpoints.identity(settings, query)
+        if identity is None:
             continue
+        application = identity.applications[-1]
         begun = max((_batch(table, application) for table in tables), default=-1)
         partial = [] if begun < 0 or _ended(settings, query, begun) else [begun]
         partial += [

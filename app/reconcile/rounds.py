@@ -7,7 +7,6 @@ crash neither loses nor repeats them.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
@@ -20,13 +19,15 @@ from app.config.reconcile import WHERE, ReconcileSettings
 from app.errors import UserError
 from app.reconcile.spans import Row
 from app.warehouse import durable
-from app.warehouse.small_files import RECONCILE, local_path, read_text, write_text
+from app.warehouse.documents import Document
+from app.warehouse.small_files import RECONCILE, local_path
 from app.warehouse.tables import TABLES
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 TABLE = "reconciliation"
+_DOCUMENT: Document[dict[str, Any]] = Document(dict[str, Any])
 Reading = Any
 """What was read of one broker or cluster at a time; a dataclass of plain values."""
 
@@ -72,10 +73,11 @@ class Memory:
     @classmethod
     def load(cls, settings: Settings) -> Memory:
         """As the round before left it; a new one where there is none, or it cannot be read."""
+        kept = _DOCUMENT.usable(settings, RECONCILE) or {}
         with suppress(ValueError, KeyError, TypeError, AttributeError):
+            id_, number, rows = str(kept["id"]), int(kept["number"]), list(kept["rows"])
             side = side_of(settings)
-            kept: dict[str, Any] = json.loads(read_text(settings, RECONCILE) or "")
-            return cls(str(kept["id"]), int(kept["number"]), list(kept["rows"]), {
+            return cls(id_, number, rows, {
                 broker: [side.from_json(one) for one in found]
                 for broker, found in kept["scrapes"].items()
             })
@@ -83,7 +85,7 @@ class Memory:
 
     def keep(self, settings: Settings) -> None:
         """Write it down."""
-        write_text(settings, RECONCILE, json.dumps(asdict(self), separators=(",", ":")) + "\n")
+        _DOCUMENT.keep(settings, RECONCILE, asdict(self))
 
 
 @dataclass

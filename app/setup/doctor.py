@@ -11,14 +11,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.errors import UserError
 from app.setup.check import Check, checked
 from app.setup.validate import unset_variables
-from app.stream import assignment, integrity
+from app.stream import integrity
 from app.stream.jars import coordinates
 from app.stream.session import build_session, stop_session
 from app.terminal.printable import say
-from app.warehouse import checkpoints, formats, manifest, writable
+from app.warehouse import formats, manifest, writable
 from app.warehouse.small_files import local_path
 
 if TYPE_CHECKING:
@@ -152,15 +151,13 @@ def _numbers(settings: Settings, spark: SparkSession) -> str:
 
 
 def _tables(settings: Settings, spark: SparkSession) -> Check:
-    """Whether the tables have what the checkpoints have committed to them."""
-    try:
-        queries = {**assignment.known(settings), checkpoints.ARCHIVE: (checkpoints.ARCHIVE,)}
-        lost = list(integrity.problems(settings, queries))
-    except UserError as error:
-        lost = [str(error)]
-    found = [text.partition("\n") for text in lost]
+    """Whether everything is there that belongs to the warehouse and its checkpoints, and the tables
+    have what the checkpoints have committed to them.
+    """
+    found = [text.partition("\n") for text in integrity.of_warehouse(settings)]
+    firsts = "; ".join(first for first, _, _ in found)
     return Check(
-        "tables", not lost, "; ".join(first for first, _, _ in found) or "as the queries left them",
+        "tables", not found, firsts or "as the queries left them",
         "; ".join(dict.fromkeys(remedy for _, _, remedy in found)),
     )
 

@@ -25,7 +25,7 @@ from app.ingest.contract import DIGESTS, Parsed, parse_batch
 from app.ingest.coverage import COUNTS, GAPS, Coverage
 from app.ingest.messages import encode
 from app.ingest.redaction import redact
-from app.ingest.sources import open_stream
+from app.ingest.sources import open_stream, planned_files
 from app.stream.step import ANSWERS, decode
 from app.warehouse import checkpoints
 from app.warehouse.commit import Writer
@@ -293,7 +293,7 @@ class Archivist:
             self._by_delta(written, batch)
         else:
             self._by_delta_rs(written, batch)
-        self._writer.settle()
+        self._writer.settle(batch)
 
     def _by_delta_rs(self, written: DataFrame, batch: int) -> None:
         from deltalake.transaction import AddAction
@@ -345,6 +345,7 @@ def start(
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings, checkpoints.ARCHIVE))
         .trigger(**(trigger or {"processingTime": f"{settings.archive_trigger_ms} milliseconds"}))
-        .foreachBatch(Archivist(writer, by_spark))
+        .foreachBatch(planned_files.compared(
+            settings, checkpoints.ARCHIVE, Archivist(writer, by_spark)))
         .start()
     )

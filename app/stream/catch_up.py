@@ -40,8 +40,9 @@ class CatchUp:
         self._again = checkpoints.planned(settings, query)
         self._most = shares.most
         if self._again is not None:
-            self._most = min(shares.most, checkpoints.most_records(settings, query) or 0)
-        checkpoints.keep_most_records(settings, query, self._most)
+            kept = checkpoints.require_identity(settings, query)
+            self._most = min(shares.most, kept.most_records or 0)
+        checkpoints.identify(settings, query, most_records=self._most)
         self._ends: tuple[int, Document] | None = None
         self._latest_ms: dict[str, int] = {}
 
@@ -64,7 +65,7 @@ class CatchUp:
                 self._latest_ms[partition] = max(ms, self._latest_ms.get(partition, ms))
         if batch == self._again:
             self._again, self._most = None, self._shares.most
-            checkpoints.keep_most_records(self._settings, self._query, self._most)
+            checkpoints.identify(self._settings, self._query, most_records=self._most)
 
     def _ends_around(self, batch: int) -> tuple[Document, Document]:
         """Offsets at which a batch begins and ends."""

@@ -12,7 +12,7 @@ from app.warehouse.small_files import MAKE_ROOM, MAKE_WRITABLE
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-_OURS = re.compile(r"app\.errors\.UserError: ([^\n]+(?:\n(?!\s*(?:at |\n|$))[^\n]+)?)")
+_OURS = re.compile(r"app\.[\w.]+\.(?:UserError|Damaged): ([^\n]+(?:\n(?!\s*(?:at |\n|$))[^\n]+)?)")
 _PASSING = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable"
     r"|LeaderNotAvailable|NotLeaderOrFollower|ReplicaNotAvailable"

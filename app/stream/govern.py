@@ -20,7 +20,7 @@ from app.ingest.bounded import bounded
 from app.ingest.clocks import Limits
 from app.ingest.messages import Kind, Message
 from app.ingest.routing import PACKED, packer
-from app.ingest.sources import open_stream
+from app.ingest.sources import open_stream, planned_files
 from app.stream.assignment import query_name
 from app.stream.catch_up import CatchUp
 from app.stream.operators import Operator, operators
@@ -137,7 +137,7 @@ class Committer:
                 done.result()
         if self._policies is not None:
             self._writer.append(POLICIES, self._policies.rows(batch), batch)
-        self._writer.settle()
+        self._writer.settle(batch)
         if self._catch_up is not None:
             self._catch_up.end(batch, found[Kind.CLOCK].get("", ()))
 
@@ -193,6 +193,6 @@ def start(
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings, name))
         .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
-        .foreachBatch(committer)
+        .foreachBatch(planned_files.compared(settings, name, committer))
         .start()
     )

@@ -8,15 +8,18 @@ ever. A query that has lost its checkpoint would process everything a second tim
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
-from app.stream import spark_logs
-from app.warehouse import checkpoints
+from app.ingest.sources import planned_files
+from app.stream import assignment, spark_logs
+from app.warehouse import checkpoints, inventory, manifest, saved_states
 from app.warehouse.checkpoints import ARCHIVE, Commit
 from app.warehouse.gathering import Gathered
 from app.warehouse.log_files import empty_commits, opened, unfinished_commit
-from app.warehouse.small_files import local_path, path_in
+from app.warehouse.small_files import PUT_BACK, Damaged, local_path, path_in
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
 SHARED = "quarantine"
 """The table that every query writes; its rows belong to no single query."""
-PUT_BACK = "put it back from a copy of the same time as the tables, or take another warehouse"
 
 
 def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
@@ -35,28 +37,66 @@ def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
         raise UserError(problem)
 
 
+def of_warehouse(settings: Settings) -> Iterator[str]:
+    """What is missing or wrong in a warehouse, whichever queries run next, each with its remedy."""
+    try:
+        inventory.refuse(settings)
+        queries = {**assignment.known(settings), ARCHIVE: (ARCHIVE,)}
+        there = manifest.load(settings)
+    except UserError as error:
+        yield str(error)
+        return
+    yield from problems(settings, queries)
+    for one in (there.states if there else None) or ():
+        try:
+            saved_states.read(Path(path_in(settings, one.file)))
+        except UserError as error:
+            yield f"{error}\nput it back from a copy; without it replays begin with other states"
+
+
 def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """What does not fit, each with its remedy. `queries` has the jobs of each query, the archive
     included.
     """
     for query, jobs in queries.items():
         tables = tables_of(settings, jobs)
-        if not checkpoints.begun(settings, query):
+        every = [*tables, SHARED]
+        found = list(inventory.documents(settings, query))
+        if found:
+            yield from found
+        elif not checkpoints.begun(settings, query):
             yield from _without_checkpoint(settings, query, tables)
-            continue
-        if not checkpoints.is_whole(settings, query):
+            yield from _sources(settings, query)
+        elif not checkpoints.is_whole(settings, query):
             yield (
                 f"warehouse: the checkpoint {checkpoints.location(settings, query)} has lost files "
                 f"that Spark wrote before its last batch"
-                + (spark_logs.planned_again(settings, query, [*tables, SHARED]) or f"\n{PUT_BACK}")
+                + (spark_logs.planned_again(settings, query, every) or f"\n{PUT_BACK}")
             )
-            continue
-        yield from spark_logs.problems(settings, query, [*tables, SHARED])
-        commits = checkpoints.committed(settings, query)
-        for name in dict.fromkeys([*commits, *tables]):
-            commit = commits.get(name)
-            lost = [] if commit is None else list(_lost(settings, query, name, commit, tables))
-            yield from lost or _unfinished(settings, name)
+        elif found := list(spark_logs.problems(settings, query, every)):
+            yield from found
+        else:
+            repeated = partial(spark_logs.repeated, settings, query, every)
+            yield from inventory.progress(settings, query, every, repeated)
+            yield from _sources(settings, query)
+            yield from _tables(settings, query, tables)
+
+
+def _sources(settings: Settings, query: str) -> Iterator[str]:
+    """Files of the source that the query has planned to read and that are gone."""
+    try:
+        yield from planned_files.problems(settings, query)
+    except Damaged as error:
+        yield str(error)
+
+
+def _tables(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
+    """Tables that do not have what the query has written to them."""
+    commits = checkpoints.committed(settings, query).tables
+    for name in dict.fromkeys([*commits, *tables]):
+        commit = commits.get(name)
+        lost = [] if commit is None else list(_lost(settings, query, name, commit, tables))
+        yield from lost or _unfinished(settings, name)
 
 
 def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:

@@ -40,21 +40,13 @@ class PolicyChanges:
         self._context = spark.sparkContext
         self._settings, self._query, self._watch = settings, query, watch
         self._again = checkpoints.planned(settings, query)
-        found = policy_log.load(settings, query)
-        kept: dict[str, ShadowLog] | None = policy_log.load_shadows(settings, query)
-        if found is None:
-            now = watch.now
-            batch = self._again
-            if batch is None:
-                batch = checkpoints.last_planned(settings, query) + 1
-            found = policy_log.begun(settings, now.policies, batch, now.read_ms, now.author)
-            kept = None
-        self.log: PolicyLog = found
-        self.shadows = {
-            name: (kept or {}).get(name) or self._shadow(name) for name in settings.shadows
-        }
+        kept, now = policy_log.load(settings, query), watch.now
+        self.log: PolicyLog = kept.log if kept else policy_log.begun(
+            settings, now.policies, 0, now.read_ms, now.author)
+        before = kept.shadows if kept else {}
+        self.shadows = {name: before.get(name) or self._shadow(name) for name in settings.shadows}
         """The policies that shadows judge by."""
-        if self.shadows != kept:
+        if kept is None or self.shadows != before:
             self._keep()
         self._at_start = self._taken
         self._refused = 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.stream import assignment, integrity
-from app.warehouse import formats, manifest, run_lock, writable
+from app.warehouse import formats, inventory, manifest, run_lock, writable
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -19,6 +19,7 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> Plan:
 
     Local checks come first, then sources and sinks are contacted within their time-outs.
     """
+    inventory.refuse(settings)
     made = assignment.plan(settings, jobs)
     _ = settings.feed
     manifest.check(settings)

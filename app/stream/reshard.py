@@ -194,6 +194,7 @@ def _build(settings: Settings, move: Move, root: Path) -> None:
                 old, new = root / FOLDER / query, root / RESHARDING / query
                 ended = checkpoints.last_ended(settings, query)
                 checkpoints.without_state(old, new, move.partitions[1], ended)
+                checkpoints.renumbered(settings, query, move.shards[1])
                 if (old / "state").is_dir():
                     work = root / RESHARDING / f"{query}.work"
                     _states(spark, wanted, move, jobs, old, work)
@@ -224,8 +225,7 @@ def _states(
     from pyspark.sql.streaming.state import GroupStateTimeout
 
     log = policy_log.load(settings, old.name)
-    shadows = policy_log.load_shadows(settings, old.name)
-    made = operators(settings, jobs, log=log, shadows=shadows)
+    made = operators(settings, jobs, log=log, shadows=log.shadows if log else None)
     cores = {name: operator.job for name, operator in made.items()}
     session = spark.newSession()
     for key, value in {

@@ -41,7 +41,14 @@ from app.telemetry.health import Health
 from app.terminal import log
 from app.terminal.interrupt import stoppable
 from app.terminal.moments import instant_of
-from app.warehouse import checkpoints, formats, gathering, last_configuration, manifest
+from app.warehouse import (
+    checkpoints,
+    formats,
+    gathering,
+    inventory,
+    last_configuration,
+    manifest,
+)
 from app.warehouse.checkpoints import ARCHIVE
 from app.warehouse.run_lock import only_run
 
@@ -118,7 +125,7 @@ def _with_spark(
     try:
         with stoppable():
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
-            manifest.claim(settings, partitions)
+            inventory.claim(settings, partitions)
             for query in made.touched:
                 gathering.commit_left(settings, query, spark)
             assignment.apply(settings, made)
@@ -126,7 +133,7 @@ def _with_spark(
             last_configuration.keep(settings)
             sources.claim(settings)
         with listening(spark, stopping, python=not interactive):
-            for note in made.notes():
+            for note in (*made.notes(), *sources.notes(settings)):
                 progress.say(note)
             settings = manifest.followed(settings)
             Service(

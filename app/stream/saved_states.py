@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
 
@@ -22,7 +21,8 @@ from app.ingest.sources.open_file import absolute
 from app.warehouse import checkpoints, manifest, saved_states
 from app.warehouse.checkpoints import ARCHIVE
 from app.warehouse.saved_states import Position, States
-from app.warehouse.small_files import local_path, names, path_in, read_text
+from app.warehouse.small_files import local_path, path_in, read_text
+from app.warehouse.spark_files import SourceLog
 from state.engine.shadows import live_state
 from state.jobs import DECLARED
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 OFFSETS = ("kafka", "kafka_messages")
 SOURCES = (*OFFSETS, "files")
 """Sources whose positions are partitions and offsets, or files."""
-_COMPACT = ".compact"
 
 
 def refuse(settings: Settings) -> None:
@@ -145,24 +144,9 @@ def position(settings: Settings, query: str, batch: int) -> Position:
         return Position(shares.ends(document))
     base, last = folder(str(settings.feed.path)), int(document["logOffset"])
     return Position(files=sorted(
-        absolute(unquote(path)).removeprefix(base).lstrip("/")
-        for path in _files(settings, query, last)
+        absolute(file.path).removeprefix(base).lstrip("/")
+        for file in SourceLog(settings, query).files(last)
     ))
-
-
-def _files(settings: Settings, query: str, last: int) -> list[str]:
-    """The files in Spark's log of a source up to one of its entries."""
-    place = f"{query}/sources/0"
-    there = names(settings, f"{checkpoints.FOLDER}/{place}")
-    whole = [int(n.removesuffix(_COMPACT)) for n in there if n.endswith(_COMPACT)]
-    begin = max((n for n in whole if n <= last), default=-1)
-    logs = [f"{begin}{_COMPACT}"] if begin >= 0 else []
-    logs += [str(n) for n in range(begin + 1, last + 1) if str(n) in there]
-    found: list[str] = []
-    for name in logs:
-        lines = _text(settings, f"{place}/{name}").splitlines()[1:]
-        found += [json.loads(line)["path"] for line in lines if line]
-    return found
 
 
 def _text(settings: Settings, name: str) -> str:

@@ -1,5 +1,5 @@
-"""Checks that the newest files of Spark's own logs of a query are complete (`offsets/N`,
-`commits/N`).
+"""Checks that Spark's own files of a query are there and complete: the newest of its logs
+(`offsets/N`, `commits/N`), its id, its log of source files, and its states.
 
 A loss of power may leave an incomplete file, with which Spark fails. If the batch can be processed
 again, removing the file is the remedy.
@@ -12,13 +12,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.warehouse import checkpoints
+from app.warehouse import checkpoints, manifest, spark_files
+from app.warehouse.checkpoints import ARCHIVE
 from app.warehouse.log_files import opened
-from app.warehouse.small_files import local_path
+from app.warehouse.small_files import Damaged, local_path
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
+KAFKA = ("kafka", "kafka_messages")
+"""Sources whose first offsets Spark keeps."""
 LINES = {"offsets": 3, "commits": 2}
 """Fewest lines of a complete file: version, metadata and a source; version and metadata."""
 PUT_BACK_ALL = "\nput the warehouse back from a copy, or take another warehouse"
@@ -32,16 +35,41 @@ def problems(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[
     ended = checkpoints.last_ended(settings, query)
     planned = checkpoints.last_planned(settings, query)
     commit = place / "commits" / str(ended)
+    offsets = place / "offsets" / str(planned)
     if ended >= 0 and not _whole(commit):
         yield _unfinished(commit) + (repeated(settings, query, tables) or PUT_BACK_ALL)
-    offsets = place / "offsets" / str(planned)
-    if _whole(offsets):
-        return
-    if planned > ended and not written(settings, query, tables, planned):
-        gone = " ".join(map(str, _with_sum(offsets)))
-        yield _unfinished(offsets) + f"\nhave the batch planned again: rm {gone}"
+    elif not _whole(offsets):
+        if planned > ended and not written(settings, query, tables, planned):
+            gone = " ".join(map(str, _with_sum(offsets)))
+            yield _unfinished(offsets) + f"\nhave the batch planned again: rm {gone}"
+        else:
+            yield _unfinished(offsets) + ", and tables have the rows of its batch" + PUT_BACK_ALL
     else:
-        yield _unfinished(offsets) + ", and tables have the rows of its batch" + PUT_BACK_ALL
+        yield from _others(settings, query, place, ended)
+
+
+def _others(settings: Settings, query: str, place: Path, ended: int) -> Iterator[str]:
+    """What is missing or damaged beside the newest entries of the two logs."""
+    for file in (place / "metadata", *sorted((place / "sources").glob("*/[0-9]*"))):
+        if spark_files.changed(file) or not file.stat().st_size:
+            yield str(Damaged(str(file), "is not as Spark wrote it"))
+    if ended < 0:
+        first = place / "sources" / "0" / "0"
+        if settings.source is not None and settings.source.format in KAFKA and not first.exists():
+            yield str(Damaged(str(first), "is gone: the start of the first batch is not known"))
+        return
+    last = spark_files.entry_of(checkpoints.offsets(settings, query, ended))
+    if last is not None:
+        for name in spark_files.SourceLog(settings, query).logs(last):
+            if not (place / "sources" / "0" / name).exists():
+                yield str(Damaged(
+                    str(place / "sources" / "0" / name), "is gone: files would be read again"))
+    numbers = manifest.load(settings)
+    if query != ARCHIVE and numbers is not None:
+        lost = spark_files.lost_state(place, ended, numbers.partitions)
+        if lost is not None:
+            yield str(Damaged(
+                str(lost), f"is gone or not as Spark wrote it: a state of {query} needs it"))
 
 
 def repeated(
@@ -98,13 +126,13 @@ def _unfinished(file: Path) -> str:
 
 def _with_sum(file: Path) -> list[Path]:
     """The file, and its checksum file if there is one: Spark refuses a stale checksum."""
-    beside = file.with_name(f".{file.name}.crc")
+    beside = spark_files.checksum_of(file)
     return [file, beside] if beside.exists() else [file]
 
 
 def _whole(file: Path) -> bool:
     lines = file.read_text(errors="replace").splitlines()
-    if len(lines) < LINES[file.parent.name]:
+    if len(lines) < LINES[file.parent.name] or spark_files.changed(file):
         return False
     try:
         return all(line == "-" or json.loads(line) is not None for line in lines[1:])

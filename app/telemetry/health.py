@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.telemetry.part import Sample
-from app.warehouse.small_files import names, read_text, write_text
+from app.warehouse.documents import Document
+from app.warehouse.small_files import names, write_text
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -23,6 +24,24 @@ FOLDER = "_weir/progress"
 WRITE_S = 5.0
 """A file is written at most this often."""
 MS_PER_S = 1000.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The figures that a file has for the metrics."""
+
+    name: str
+    batches: int
+    events: int
+    phases_ms: dict[str, int]
+    batch: int
+    batch_ms: int
+    seen_ms: int
+    latest_event_s: float | None
+    state_bytes: int | None
+
+
+_DOCUMENT: Document[Kept] = Document(Kept)
 
 
 class Health:
@@ -52,21 +71,21 @@ class Health:
 def samples(settings: Settings) -> Iterator[Sample]:
     """The samples of every query that has run on the warehouse."""
     for name in names(settings, FOLDER):
-        text = read_text(settings, f"{FOLDER}/{name}") if name.endswith(".json") else None
-        if text:
-            yield from _samples(json.loads(text))
+        found = _DOCUMENT.usable(settings, f"{FOLDER}/{name}") if name.endswith(".json") else None
+        if found:
+            yield from _samples(found)
 
 
-def _samples(found: dict[str, Any]) -> Iterator[Sample]:
-    query = (str(found["name"]),)
-    yield "weir_query_batches_total", query, found["batches"]
-    yield "weir_query_records_total", query, found["events"]
-    for phase, took_ms in found["phases_ms"].items():
-        yield "weir_query_phase_seconds_total", (*query, str(phase)), took_ms / MS_PER_S
-    yield "weir_query_batch", query, found["batch"]
-    yield "weir_query_batch_duration_seconds", query, found["batch_ms"] / MS_PER_S
-    yield "weir_query_progress_timestamp_seconds", query, found["seen_ms"] / MS_PER_S
-    for key, name in (("latest_event_s", "newest_event_timestamp_seconds"),
-                      ("state_bytes", "state_bytes")):
-        if found[key] is not None:
-            yield f"weir_query_{name}", query, found[key]
+def _samples(found: Kept) -> Iterator[Sample]:
+    query = (found.name,)
+    yield "weir_query_batches_total", query, found.batches
+    yield "weir_query_records_total", query, found.events
+    for phase, took_ms in found.phases_ms.items():
+        yield "weir_query_phase_seconds_total", (*query, phase), took_ms / MS_PER_S
+    yield "weir_query_batch", query, found.batch
+    yield "weir_query_batch_duration_seconds", query, found.batch_ms / MS_PER_S
+    yield "weir_query_progress_timestamp_seconds", query, found.seen_ms / MS_PER_S
+    for value, name in ((found.latest_event_s, "newest_event_timestamp_seconds"),
+                        (found.state_bytes, "state_bytes")):
+        if value is not None:
+            yield f"weir_query_{name}", query, value

@@ -1,31 +1,42 @@
-"""The checkpoint of a query: its place, its progress, and what it has committed to the tables.
+"""The checkpoint of a query: its place, its identity, its progress, and what it has committed.
 
 Spark keeps source offsets (`offsets/N`), ended batches (`commits/N`) and state there. Weir adds the
-application id of the query's commits; in a warehouse in a local folder also the last batches of
-each table; and for Kafka the limit of a batch.
+identity of the query and, for a warehouse in a local folder, the last batches of each table.
+`app.warehouse.inventory` names what must be there.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import uuid
-from dataclasses import asdict, dataclass
+import zlib
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
-from app.warehouse.small_files import local_path, names, path_in, read_text, write_text
+from app.warehouse import manifest
+from app.warehouse.documents import Document
+from app.warehouse.small_files import (
+    Damaged,
+    local_path,
+    names,
+    path_in,
+    read_text,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 FOLDER = "_weir/checkpoints"
-APPLICATION = "weir-application-id"
+IDENTITY = "weir-query.json"
 COMMITTED = "weir-committed.json"
-MOST_RECORDS = "weir-most-records"
-FIRST = "weir-first-offset.json"
 POLICIES = "weir-policies.json"
+EARLIER = ("weir-application-id", "weir-most-records", "weir-first-offset.json")
+"""Files of earlier versions, whose contents are in IDENTITY now."""
 COPYING = ".copying"
 RESHARDING = "_weir/resharding"
 """Folder in which `reshard` builds checkpoints."""
@@ -44,18 +55,70 @@ class Commit:
     before: int
 
 
+@dataclass(frozen=True)
+class Identity:
+    """What a checkpoint is of. It is written before the query plans its first batch."""
+
+    query: str
+    applications: list[str]
+    """Application ids of the query's commits, and of the query that it was split from; the last one
+    is in use.
+    """
+    warehouse: str | None = None
+    """Identity of the warehouse."""
+    shards: int | None = None
+    """The number of shards that its states are of."""
+    most_records: int | None = None
+    """The limit of a batch under which the unfinished batches of a Kafka source were planned."""
+    first_offset: dict[str, Any] | None = None
+    """The start of the first batch, for sources whose start Spark does not record."""
+
+
+@dataclass(frozen=True, order=True)
+class GatheredFile:
+    """A file with rows of an ended batch that are not committed yet."""
+
+    batch: int
+    bytes: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A batch whose rows are written, and the CRC-32 of its plan."""
+
+    batch: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a query has written, at the end of its last batch."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+    tables: dict[str, Commit] = field(default_factory=dict)
+    """The last commit by table."""
+    gathered: dict[str, list[GatheredFile]] = field(default_factory=dict)
+    """Files that wait for a commit, by table."""
+    settled: Settled | None = None
+    """The last batch whose rows were written."""
+
+
+_IDENTITY: Document[Identity] = Document(Identity, indent=1)
+_COMMITTED: Document[Committed | dict[str, Commit]] = Document(Committed | dict[str, Commit])
+"""An earlier version wrote the commits alone."""
+_FIRST: Document[dict[str, Any]] = Document(dict[str, Any])
+_APPLICATION = re.compile(r"weir-[\w-]+")
+
+
 def location(settings: Settings, query: str) -> str:
     """The path of a query's checkpoint."""
     return path_in(settings, f"{FOLDER}/{query}")
 
 
 def found(settings: Settings) -> list[str]:
-    """The queries that have a checkpoint in a warehouse on this machine."""
-    local = local_path(settings.warehouse)
-    folder = None if local is None else local / FOLDER
-    if folder is None or not folder.is_dir():
-        return []
-    kept = [path.name for path in folder.iterdir() if path.is_dir()]
+    """The queries that have a checkpoint."""
+    kept = names(settings, FOLDER)
     return sorted(name for name in kept if not name.endswith(COPYING) and begun(settings, name))
 
 
@@ -122,6 +185,16 @@ def watermark_ms(settings: Settings, query: str, batch: int) -> int:
     return int(_about(settings, query, f"offsets/{batch}").get("batchWatermarkMs", 0))
 
 
+def partitions(settings: Settings, query: str) -> int | None:
+    """The number of partitions of the newest plan; None if it names none."""
+    newest = last_planned(settings, query)
+    try:
+        text = read_text(settings, f"{FOLDER}/{query}/offsets/{newest}")
+        return int(json.loads((text or "").splitlines()[1])["conf"][PARTITIONS])
+    except (Damaged, IndexError, KeyError, TypeError, ValueError):
+        return None
+
+
 def next_watermark_ms(settings: Settings, query: str, batch: int) -> int:
     """The stream's clock after a batch that has ended (ms since the epoch; 0 for none)."""
     return int(_about(settings, query, f"commits/{batch}").get("nextBatchWatermarkMs", 0))
@@ -157,79 +230,112 @@ def plan_without_records(settings: Settings, query: str, watermark_ms: int, now_
     write_text(settings, f"{folder}/{last + 1}", text)
 
 
-def policies(settings: Settings, query: str) -> dict[str, Any] | None:
-    """The policies that a query has judged by, as `app.warehouse.policy_log` keeps them."""
-    text = read_text(settings, f"{FOLDER}/{query}/{POLICIES}")
-    return None if text is None else dict(json.loads(text))
+def identity(settings: Settings, query: str) -> Identity | None:
+    """The identity of a checkpoint; None if it has none."""
+    found = _IDENTITY.load(settings, f"{FOLDER}/{query}/{IDENTITY}")
+    return _of_earlier_version(settings, query) if found is None else found
 
 
-def keep_policies(settings: Settings, query: str, document: dict[str, Any]) -> None:
-    """Record the policies that a query judges by."""
-    text = json.dumps(document, ensure_ascii=False)
-    write_text(settings, f"{FOLDER}/{query}/{POLICIES}", text)
+def keep_identity(settings: Settings, folder: str, kept: Identity) -> None:
+    """Write the identity of the checkpoint in a folder of the warehouse."""
+    _IDENTITY.keep(settings, f"{folder}/{IDENTITY}", kept)
 
 
-def most_records(settings: Settings, query: str) -> int | None:
-    """The limit of a batch under which the unfinished batches were planned."""
-    text = read_text(settings, f"{FOLDER}/{query}/{MOST_RECORDS}")
-    return int(text) if text and text.isdigit() else None
+def require_identity(settings: Settings, query: str) -> Identity:
+    """The identity of a checkpoint, which a query that has planned no batch gets now."""
+    found = identity(settings, query)
+    if found is None:
+        if begun(settings, query):
+            raise no_identity(settings, query)
+        there = manifest.load(settings)
+        found = Identity(
+            query, [_new_application(query)], there and there.id, there and there.shards)
+        keep_identity(settings, f"{FOLDER}/{query}", found)
+    return found
 
 
-def keep_most_records(settings: Settings, query: str, most: int) -> None:
-    """Record the limit of a batch under which a query plans."""
-    write_text(settings, f"{FOLDER}/{query}/{MOST_RECORDS}", str(most))
+def no_identity(settings: Settings, query: str) -> Damaged:
+    """The refusal of a query that has begun and has no identity: its batches would be written a
+    second time.
+    """
+    return Damaged(path_in(settings, f"{FOLDER}/{query}/{IDENTITY}"), "is gone")
 
 
-def first_offset(settings: Settings, query: str) -> dict[str, Any] | None:
-    """The start of a query's first batch, for sources whose start Spark does not record."""
-    text = read_text(settings, f"{FOLDER}/{query}/{FIRST}")
-    return None if text is None else dict(json.loads(text))
-
-
-def keep_first_offset(settings: Settings, query: str, document: dict[str, Any]) -> None:
-    """Record the start of a query's first batch."""
-    write_text(settings, f"{FOLDER}/{query}/{FIRST}", json.dumps(document))
+def identify(settings: Settings, query: str, **changed: Any) -> None:
+    """Change the identity of a checkpoint."""
+    kept = require_identity(settings, query)
+    wanted = replace(kept, **changed)
+    if wanted != kept:
+        keep_identity(settings, f"{FOLDER}/{query}", wanted)
 
 
 def application_id(settings: Settings, query: str) -> str:
     """The application id of a query's commits; a new checkpoint gets a new one."""
-    kept = read_text(settings, f"{FOLDER}/{query}/{APPLICATION}")
-    return new_application_id(settings, query) if kept is None else kept
+    return require_identity(settings, query).applications[-1]
 
 
-def new_application_id(settings: Settings, query: str) -> str:
+def new_application_id(settings: Settings, query: str) -> None:
     """Give the following commits of a query a new application id."""
-    made = f"weir-{query}-{uuid.uuid4()}"
-    write_text(settings, f"{FOLDER}/{query}/{APPLICATION}", made)
-    return made
+    kept = require_identity(settings, query)
+    identify(settings, query, applications=[*kept.applications, _new_application(query)])
+
+
+def _new_application(query: str) -> str:
+    return f"weir-{query}-{uuid.uuid4()}"
+
+
+def _of_earlier_version(settings: Settings, query: str) -> Identity | None:
+    """The identity in the files of an earlier version, in a warehouse of such a version."""
+    kept = manifest.load(settings)
+    if kept is not None and kept.id is not None:
+        return None
+    application, most, first = (f"{FOLDER}/{query}/{name}" for name in EARLIER)
+    found, limit = read_text(settings, application), read_text(settings, most)
+    if found is None:
+        return None
+    if not _APPLICATION.fullmatch(found):
+        raise Damaged(path_in(settings, application), "is damaged (no application id)")
+    commits = committed(settings, query).tables.values()
+    earlier = dict.fromkeys(one.application for one in commits if one.application != found)
+    return Identity(
+        query, [*earlier, found], shards=kept and kept.shards,
+        most_records=int(limit) if limit and limit.isdigit() else None,
+        first_offset=_FIRST.load(settings, first),
+    )
 
 
 def is_whole(settings: Settings, query: str) -> bool:
     """Whether the checkpoint of a query that has begun has the files that Spark writes before it
     plans the last batch: the query's id and the end of the batch before.
     """
-    named = read_text(settings, f"{FOLDER}/{query}/metadata") is not None
+    named = "metadata" in names(settings, f"{FOLDER}/{query}")
     return named and last_planned(settings, query) <= last_ended(settings, query) + 1
 
 
-def committed(settings: Settings, query: str) -> dict[str, Commit]:
-    """The last commits of the query by table; empty if they are not recorded."""
-    text = read_text(settings, f"{FOLDER}/{query}/{COMMITTED}")
-    if text is None:
-        return {}
-    try:
-        return {table: Commit(**commit) for table, commit in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError):
-        raise UserError(
-            f"{location(settings, query)}/{COMMITTED}: is damaged\n"
-            "remove it: the tables are then not compared with this query's last batches"
-        ) from None
+def committed(settings: Settings, query: str) -> Committed:
+    """The last commits of the query; empty if none are recorded."""
+    found = _COMMITTED.load(settings, f"{FOLDER}/{query}/{COMMITTED}")
+    return Committed(found) if isinstance(found, dict) else found or Committed()
 
 
-def record(settings: Settings, query: str, commits: dict[str, Commit]) -> None:
+def record(settings: Settings, query: str, commits: Committed) -> None:
     """Record the last commits of the query."""
-    text = json.dumps({table: asdict(commit) for table, commit in commits.items()})
-    write_text(settings, f"{FOLDER}/{query}/{COMMITTED}", text)
+    _COMMITTED.keep(settings, f"{FOLDER}/{query}/{COMMITTED}", commits)
+
+
+def forget_gathered_after(settings: Settings, query: str, ended: int) -> None:
+    """Record that no rows wait of batches after this one, which are repeated."""
+    kept = committed(settings, query)
+    left = {table: [file for file in files if file.batch <= ended]
+            for table, files in kept.gathered.items()}
+    if left != kept.gathered:
+        record(settings, query, replace(kept, gathered=left))
+
+
+def plan_crc32(settings: Settings, query: str, batch: int) -> int | None:
+    """The CRC-32 of the plan of a batch; None without a plan."""
+    text = read_text(settings, f"{FOLDER}/{query}/offsets/{batch}")
+    return None if text is None else zlib.crc32(text.encode())
 
 
 def without_state(source: Path, target: Path, partitions: int, ended: int) -> None:
@@ -246,6 +352,16 @@ def without_state(source: Path, target: Path, partitions: int, ended: int) -> No
         found["conf"][PARTITIONS] = str(partitions)
         about = json.dumps(found, separators=(",", ":"))
         file.write_text("\n".join([version, about, *sources]))
+
+
+def renumbered(settings: Settings, query: str, shards: int) -> None:
+    """Give the checkpoint that `reshard` builds its number of shards. Its plans have changed, so
+    the settled one is not known any more.
+    """
+    kept = replace(require_identity(settings, query), shards=shards)
+    keep_identity(settings, f"{RESHARDING}/{query}", kept)
+    commits = replace(committed(settings, query), settled=None)
+    _COMMITTED.keep(settings, f"{RESHARDING}/{query}/{COMMITTED}", commits)
 
 
 def put_in_place(root: Path, query: str) -> None:
@@ -274,6 +390,7 @@ def copy(settings: Settings, query: str, new: str) -> None:
             f"{settings.warehouse}\nqueries that have begun can only be split in a warehouse on "
             f"this machine; put queries back as they were, or take another warehouse"
         )
+    kept = require_identity(settings, query)
     target = root / FOLDER / new
     unfinished = Path(f"{target}{COPYING}")
     try:
@@ -283,10 +400,11 @@ def copy(settings: Settings, query: str, new: str) -> None:
         # Spark ends a query that has the id of one that starts; a stale checksum is refused.
         (unfinished / ".metadata.crc").unlink(missing_ok=True)
         (unfinished / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+        keep_identity(settings, f"{FOLDER}/{unfinished.name}", replace(
+            kept, query=new, applications=[*kept.applications, _new_application(new)]))
         unfinished.replace(target)
     except OSError as error:
         raise UserError(
             f"warehouse: cannot copy {root / FOLDER / query} to {target}: {error.strerror or error}"
             "\nthe checkpoint of a query is copied when the query is split"
         ) from error
-    new_application_id(settings, new)

@@ -41,12 +41,15 @@ class Writer:
         self._settings = settings
         self._query = query
         self._local = local_path(settings.warehouse)
-        self._commits: dict[str, checkpoints.Commit] = {}
+        self._record: checkpoints.Committed | None = None
+        """What the checkpoint of a query records of its commits, in a local warehouse."""
         if application is None:
             self.application = checkpoints.application_id(settings, query)
-            self._commits = checkpoints.committed(settings, query)
+            if self._local is not None:
+                self._record = checkpoints.committed(settings, query)
         else:
             self.application = application
+        self._commits = dict(self._record.tables) if self._record else {}
         self._spark = spark
         self.by_spark = settings.commit == "spark"
         self._properties = log_properties(settings.maintenance.history_ms)
@@ -122,14 +125,27 @@ class Writer:
         batch = table.transaction_version(self.application)
         return -1 if batch is None else int(batch)
 
-    def settle(self) -> None:
-        """End a batch. In a local warehouse its rows now survive a loss of power, and the query's
-        checkpoint records its commits.
+    def settle(self, batch: int | None = None) -> None:
+        """End a batch, or (None) a commit between batches. In a local warehouse its rows now
+        survive a loss of power, and the query's checkpoint records its commits.
         """
-        if self._local is not None:
-            if self._commits:
-                checkpoints.record(self._settings, self._query, dict(self._commits))
-            durable.sync(self._local)
+        if self._local is None:
+            return
+        if self._record is not None:
+            settled = self._record.settled
+            crc32 = None if batch is None else checkpoints.plan_crc32(
+                self._settings, self._query, batch)
+            if batch is not None and crc32 is not None:
+                settled = checkpoints.Settled(batch, crc32)
+            wanted = checkpoints.Committed(dict(self._commits), self._waiting(), settled)
+            if wanted != self._record:
+                checkpoints.record(self._settings, self._query, wanted)
+                self._record = wanted
+        durable.sync(self._local)
+
+    def _waiting(self) -> dict[str, list[checkpoints.GatheredFile]]:
+        """Files whose rows wait for a commit, by table."""
+        return {}
 
     def _note(self, name: str, batch: int) -> None:
         known = self._commits.get(name)

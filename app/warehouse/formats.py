@@ -7,14 +7,14 @@ and changes none, so every release reads the tables of every other.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app import __version__
 from app.errors import UserError
-from app.warehouse.small_files import path_in, read_text, write_text
+from app.warehouse.documents import Document
+from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
 from state.jobs import DECLARED
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 NAME = "_weir/formats.json"
-VERSION = 1
-"""Version of the file itself."""
+VERSION = 2
+"""Version of the file itself, which an earlier release refuses. Since version 2 each checkpoint has
+its identity in one file.
+"""
 _OF_THE_ARCHIVE = ("events", "quarantine", "coverage_counts", "coverage_gaps")
 
 
@@ -38,31 +40,33 @@ class Formats:
     """Version of the state by job, of the jobs that have run."""
 
 
+@dataclass(frozen=True)
+class _Version:
+    """What the file has in every release."""
+
+    version: int
+    weir: str
+
+
+DOCUMENT: Document[Formats] = Document(Formats, (
+    "put it back from a copy; without one remove it: states of other versions then fail when they "
+    "are read"
+), indent=1)
+_VERSION: Document[_Version] = Document(_Version, DOCUMENT.remedy)
+
+
 def load(settings: Settings) -> Formats | None:
-    """The formats of the warehouse; None before the first start, and if the warehouse is older than
-    the file.
+    """The formats of the warehouse; None before the first start.
 
     Raises UserError for a file that is damaged or of a later release.
     """
-    text = read_text(settings, NAME)
-    if text is None:
-        return None
-    where = path_in(settings, NAME)
-    try:
-        found = json.loads(text)
-        version, weir = int(found["version"]), str(found["weir"])
-        if version > VERSION:
-            raise UserError(
-                f"{where}: has version {version}, written by Weir {weir}; this release "
-                f"({__version__}) reads version {VERSION}\n{_forward(weir)}"
-            )
-        return Formats(version, weir, {job: int(n) for job, n in found["states"].items()})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    found = _VERSION.load(settings, NAME)
+    if found is not None and found.version > VERSION:
         raise UserError(
-            f"{where}: is damaged ({error!r})\n"
-            "put it back from a copy; without one remove it: states of other versions then fail "
-            "when they are read"
-        ) from None
+            f"{path_in(settings, NAME)}: has version {found.version}, written by Weir {found.weir};"
+            f" this release ({__version__}) reads version {VERSION}\n{_forward(found.weir)}"
+        )
+    return DOCUMENT.load(settings, NAME)
 
 
 def check(settings: Settings, jobs: Iterable[str]) -> None:
@@ -128,6 +132,6 @@ def keep(settings: Settings, jobs: Iterable[str]) -> None:
     """Record the versions that this release writes."""
     kept = load(settings)
     states = {**(kept.states if kept else {}), **{j: DECLARED[j].state_version for j in jobs}}
-    text = json.dumps(asdict(Formats(VERSION, __version__, states)), indent=1) + "\n"
-    if text != read_text(settings, NAME):
-        write_text(settings, NAME, text)
+    wanted = Formats(VERSION, __version__, states)
+    if wanted != kept:
+        DOCUMENT.keep(settings, NAME, wanted)

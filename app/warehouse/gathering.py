@@ -20,6 +20,7 @@ A killed run loses and repeats no row:
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,9 +30,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from app.warehouse import checkpoints
+from app.warehouse.checkpoints import GatheredFile
 from app.warehouse.commit import Writer
 from app.warehouse.shape import shaped
-from app.warehouse.small_files import UNFINISHED, local_path
+from app.warehouse.small_files import UNFINISHED, Damaged, local_path
 from app.warehouse.tables import TABLES
 
 if TYPE_CHECKING:
@@ -70,22 +72,45 @@ class Gathered:
         """The oldest batch with rows of any table; None if there are none."""
         return min((batch for name in self.tables() for batch in self.batches(name)), default=None)
 
-    def put(self, table: str, rows: pa.Table, batch: int) -> None:
+    def put(self, table: str, rows: pa.Table, batch: int) -> GatheredFile:
         """Write the rows of a batch; a repeated batch replaces its rows."""
         file = self._file(table, batch)
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f".{file.name}{UNFINISHED}")
-        with pa.ipc.new_file(unfinished, rows.schema) as writer:
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_file(out, rows.schema) as writer:
             writer.write_table(rows)
+        found = out.getvalue()
+        unfinished.write_bytes(found)
         unfinished.replace(file)
+        return GatheredFile(batch, len(found), zlib.crc32(found))
 
     def read(self, table: str, batches: Sequence[int]) -> pa.Table:
         """The rows of some batches. Rows of an earlier release get the missing columns."""
-        files = [self._file(table, batch) for batch in batches]
         return pa.concat_tables(
-            shaped(pa.ipc.open_file(file.read_bytes()).read_all(), TABLES[table], {})
-            for file in files
+            shaped(self._rows(self._file(table, batch)), TABLES[table], {}) for batch in batches
         )
+
+    def problem(self, table: str, wanted: GatheredFile) -> str | None:
+        """What is wrong with a file that was written for a batch."""
+        try:
+            found = self._file(table, wanted.batch).read_bytes()
+        except FileNotFoundError:
+            return f"is gone, with rows of {table} that no commit has"
+        if (len(found), zlib.crc32(found)) != (wanted.bytes, wanted.crc32):
+            return f"is not as it was written, with rows of {table}"
+        return None
+
+    def path(self, table: str, batch: int) -> str:
+        """Path of the file with the rows of a batch."""
+        return str(self._file(table, batch))
+
+    def _rows(self, file: Path) -> pa.Table:
+        try:
+            return pa.ipc.open_file(file.read_bytes()).read_all()
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).splitlines()[0]
+            raise Damaged(str(file), f"is damaged ({reason[:200]})") from None
 
     def remove(self, table: str, batches: Sequence[int]) -> None:
         """Remove the rows of some batches."""
@@ -107,6 +132,11 @@ class GatheringWriter(Writer):
         self._gathered = Gathered(settings, query)
         self._since_s: dict[str, float] = {}
         self._bytes: dict[str, int] = {}
+        before = self._record.gathered if self._record else {}
+        self._files = {
+            (name, file.batch): file for name, files in before.items() for file in files
+        }
+        """The files that were written, by table and batch."""
         self._lock = Lock()
 
     def append(self, name: str, rows: pa.Table, batch: int) -> None:
@@ -114,14 +144,23 @@ class GatheringWriter(Writer):
         if not (self._interval_ms(name) and rows.num_rows):
             super().append(name, rows, batch)
             return
-        self._gathered.put(name, rows, batch)
+        self._files[name, batch] = self._gathered.put(name, rows, batch)
         self._bytes[name] = self._bytes.get(name, 0) + rows.nbytes
         self._since_s.setdefault(name, time.monotonic())
 
-    def settle(self) -> None:
+    def settle(self, batch: int | None = None) -> None:
         """End a batch; from now on its rows survive a loss of power."""
         with self._lock:
-            super().settle()
+            super().settle(batch)
+
+    def _waiting(self) -> dict[str, list[GatheredFile]]:
+        """Files whose rows wait for a commit, by table."""
+        found: dict[str, list[GatheredFile]] = {}
+        for (name, batch), file in sorted(self._files.copy().items()):
+            commit = self._commits.get(name)
+            if commit is None or commit.application != self.application or commit.batch < batch:
+                found.setdefault(name, []).append(file)
+        return found
 
     def commit_due(self) -> None:
         """Commit tables whose rows have waited for their interval or are large.
@@ -152,6 +191,8 @@ class GatheringWriter(Writer):
                 super().settle()
                 for name, batches in done.items():
                     self._gathered.remove(name, batches)
+                    for batch in batches:
+                        self._files.pop((name, batch), None)
             except BaseException:
                 for name in names:
                     self._since_s.setdefault(name, time.monotonic())
@@ -174,8 +215,12 @@ class GatheringWriter(Writer):
         rest = [batch for batch in batches if batch > newest]
         if rest:
             super().append(name, self._gathered.read(name, rest), rest[-1])
+        elif batches:  # of a commit that was interrupted before it was recorded
+            self._note(name, newest)
+        if batches:
             # The last batch alone would not bring these rows back.
-            self._commits[name] = replace(self._commits[name], before=rest[-1] - 1)
+            last = self._commits[name]
+            self._commits[name] = replace(last, before=last.batch - 1)
         return batches
 
 
@@ -187,6 +232,7 @@ def commit_left(settings: Settings, query: str, spark: SparkSession) -> None:
     for name in gathered.tables():
         batches = gathered.batches(name)
         gathered.remove(name, [batch for batch in batches if batch > ended])
+    checkpoints.forget_gathered_after(settings, query, ended)
     if gathered.first() is not None:
         by_deltars = settings.model_copy(update={"commit": "delta-rs"})
         GatheringWriter(by_deltars, query, spark).commit_all()

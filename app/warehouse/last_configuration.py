@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from app.warehouse.small_files import read_text, write_text
+from app.warehouse.documents import Document
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 NAME = "_weir/configuration.json"
+_DOCUMENT: Document[dict[str, Any]] = Document(dict[str, Any], indent=1)
 
 
 def described(settings: Settings) -> dict[str, Any]:
@@ -26,19 +26,14 @@ def described(settings: Settings) -> dict[str, Any]:
 def keep(settings: Settings) -> None:
     """Record the configuration of a run."""
     kept = {"started_ms": time.time_ns() // 1_000_000, **described(settings)}
-    write_text(settings, NAME, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    _DOCUMENT.keep(settings, NAME, kept)
 
 
 def load(settings: Settings) -> dict[str, Any] | None:
     """The configuration of the last run; None if there is none that can be read."""
-    text = read_text(settings, NAME)
-    if text is None:
-        return None
-    try:
-        found = json.loads(text)
-    except ValueError:
+    found = _DOCUMENT.usable(settings, NAME)
+    if found is None:
         return None
     needed = {"config_hash": str, "params_hash": dict, "config": dict, "started_ms": int}
-    whole = isinstance(found, dict) and all(
-        isinstance(found.get(name), kind) for name, kind in needed.items())
+    whole = all(isinstance(found.get(name), kind) for name, kind in needed.items())
     return found if whole else None

@@ -7,15 +7,16 @@ begun (`app.stream.assignment`).
 
 from __future__ import annotations
 
-import json
 import time
+import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.terminal.program import PROGRAM
-from app.warehouse.small_files import read_text, write_text
+from app.warehouse.documents import Document
+from app.warehouse.small_files import path_in
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -57,35 +58,37 @@ class Manifest:
     """Jobs by the query that runs them; None in a manifest of an earlier version."""
     moving: list[str] | None = None
     """Queries whose new checkpoints are complete and not yet in their places."""
-    states: list[dict[str, Any]] | None = None
-    """Saved states, oldest first, as the fields of `SavedStates`; None without any."""
+    states: list[SavedStates] | None = None
+    """Saved states, oldest first; None without any."""
+    topics: dict[str, str] | None = None
+    """Ids of the Kafka topics that the warehouse has begun to read, by name."""
+    id: str | None = None
+    """Identity of the warehouse, which its checkpoints name; None in a manifest of an earlier
+    version.
+    """
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What a manifest of every layout has."""
+
+    layout_version: int
+
+
+DOCUMENT: Document[Manifest] = Document(Manifest, indent=1)
+_LAYOUT: Document[_Layout] = Document(_Layout)
 
 
 def load(settings: Settings) -> Manifest | None:
     """The manifest of the warehouse; None before the first start."""
-    text = read_text(settings, NAME)
-    if text is None:
-        return None
-    where = path(settings)
-    try:
-        found: dict[str, Any] = json.loads(text)
-        version = found["layout_version"]
-        if version not in READABLE:
-            raise UserError(
-                f"{where}: the warehouse has layout version {version!r}\n"
-                f"this version of Weir reads layout version {LAYOUT_VERSION}; "
-                "take another warehouse, or the Weir that wrote this one"
-            )
-        kept = {
-            name: found[name] for name in Manifest.__dataclass_fields__
-            if name in found or name not in ("queries", "moving", "states")
-        }
-    except (ValueError, KeyError, TypeError) as error:
+    layout = _LAYOUT.load(settings, NAME)
+    if layout is not None and layout.layout_version not in READABLE:
         raise UserError(
-            f"{where}: is not a manifest ({error!r})\nput it back from a copy: without it the "
-            "warehouse's partitions and shards are not known"
-        ) from None
-    return Manifest(**kept)
+            f"{path(settings)}: the warehouse has layout version {layout.layout_version}\n"
+            f"this version of Weir reads layout version {LAYOUT_VERSION}; "
+            "take another warehouse, or the Weir that wrote this one"
+        )
+    return DOCUMENT.load(settings, NAME)
 
 
 def check(settings: Settings, partitions: int | None = None) -> Manifest | None:
@@ -117,8 +120,8 @@ def claim(settings: Settings, partitions: int) -> Manifest:
     if manifest is None:
         now_ms = time.time_ns() // 1_000_000
         shards = settings.shards_for(partitions)
-        manifest = Manifest(LAYOUT_VERSION, partitions, shards, now_ms)
-        _write(settings, manifest)
+        manifest = Manifest(LAYOUT_VERSION, partitions, shards, now_ms, id=str(uuid.uuid4()))
+        DOCUMENT.keep(settings, NAME, manifest)
     return manifest
 
 
@@ -139,7 +142,7 @@ def followed(settings: Settings) -> Settings:
 
 def renumber(settings: Settings, shards: int, partitions: int, moving: Sequence[str]) -> None:
     """Record new numbers, for which the checkpoints of these queries are complete."""
-    _write(settings, replace(
+    DOCUMENT.keep(settings, NAME, replace(
         _there(settings), layout_version=LAYOUT_VERSION, shards=shards, partitions=partitions,
         moving=list(moving),
     ))
@@ -147,7 +150,7 @@ def renumber(settings: Settings, shards: int, partitions: int, moving: Sequence[
 
 def moved(settings: Settings) -> None:
     """Record that every checkpoint is in its place."""
-    _write(settings, replace(_there(settings), moving=None))
+    DOCUMENT.keep(settings, NAME, replace(_there(settings), moving=None))
 
 
 def keep_states(settings: Settings, saved: SavedStates, most: int) -> list[str]:
@@ -155,13 +158,19 @@ def keep_states(settings: Settings, saved: SavedStates, most: int) -> list[str]:
     others.
     """
     there = _there(settings)
-    before = [SavedStates(**one) for one in there.states or ()]
-    kept = [one for one in before if one.file != saved.file] + [saved]
+    kept = [one for one in there.states or () if one.file != saved.file] + [saved]
     mine = [one for one in kept if one.query == saved.query]
     gone = {one.file for one in mine[: max(len(mine) - most, 0)]}
-    states = [asdict(one) for one in kept if one.file not in gone]
-    _write(settings, replace(there, states=states))
+    states = [one for one in kept if one.file not in gone]
+    DOCUMENT.keep(settings, NAME, replace(there, states=states))
     return sorted(gone)
+
+
+def keep_topics(settings: Settings, topics: dict[str, str]) -> None:
+    """Record the ids of the Kafka topics that the warehouse reads."""
+    there = _there(settings)
+    if topics != (there.topics or {}):
+        DOCUMENT.keep(settings, NAME, replace(there, topics=topics))
 
 
 def _there(settings: Settings) -> Manifest:
@@ -179,13 +188,14 @@ def record(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
     manifest = load(settings)
     wanted = {name: list(jobs) for name, jobs in queries.items()}
     if manifest is not None and manifest.queries != wanted:
-        _write(settings, replace(manifest, queries=wanted))
+        DOCUMENT.keep(settings, NAME, replace(manifest, queries=wanted))
 
 
-def _write(settings: Settings, manifest: Manifest) -> None:
-    write_text(settings, NAME, json.dumps(asdict(manifest), indent=1) + "\n")
+def identify(settings: Settings, identity: str) -> None:
+    """Record the identity of a warehouse whose manifest has none."""
+    DOCUMENT.keep(settings, NAME, replace(_there(settings), id=identity))
 
 
 def path(settings: Settings) -> str:
     """Path of the manifest."""
-    return f"{settings.warehouse.rstrip('/')}/{NAME}"
+    return path_in(settings, NAME)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.warehouse import checkpoints
+from app.warehouse.documents import Document
+from app.warehouse.small_files import Damaged, path_in
 from state.engine.documents import Version, changes
 
 if TYPE_CHECKING:
@@ -111,20 +113,6 @@ def _taken(
     return Taken(number, batch, since_ms, read_ms, digest(policies), author, changed, hashes)
 
 
-def load(settings: Settings, query: str) -> PolicyLog | None:
-    """The log of a query; None if there is none."""
-    found = checkpoints.policies(settings, query)
-    return None if found is None else _log(found)
-
-
-def _log(found: Mapping[str, Any]) -> PolicyLog:
-    taken = [
-        Taken(**{**one, "changed": [tuple(changed) for changed in one["changed"]]})
-        for one in found["taken"]
-    ]
-    return PolicyLog(found["first"], found["last"], taken)
-
-
 @dataclass(frozen=True)
 class ShadowLog:
     """The versions that a query has judged by under a shadow."""
@@ -135,16 +123,59 @@ class ShadowLog:
     """Its versions. Up to that batch they are the live ones."""
 
 
-def load_shadows(settings: Settings, query: str) -> dict[str, ShadowLog]:
-    """The logs of the shadows of a query, by name."""
-    found = (checkpoints.policies(settings, query) or {}).get("shadows", {})
-    return {name: ShadowLog(one["batch"], _log(one["log"])) for name, one in found.items()}
+@dataclass(frozen=True)
+class Kept(PolicyLog):
+    """The file in the checkpoint: a batch has taken the logs of a query and its shadows, or none.
+    """
+
+    shadows: dict[str, ShadowLog] = field(default_factory=dict)
+    application: str | None = None
+    """Application id of the query; None in a file of an earlier version."""
+
+    @property
+    def log(self) -> PolicyLog:
+        """The log of the query alone."""
+        return PolicyLog(self.first, self.last, self.taken)
+
+
+DOCUMENT: Document[Kept] = Document(Kept)
+
+
+def load(settings: Settings, query: str) -> Kept | None:
+    """The logs of a query and its shadows; None if there are none. Damaged for logs that do not
+    have the documents that their hashes are of, and for those of another query.
+    """
+    name = file_of(query)
+    found = DOCUMENT.load(settings, name)
+    if found is None:
+        return None
+    if not all(_whole(log) for log in (found, *(own.log for own in found.shadows.values()))):
+        raise Damaged(path_in(settings, name), "is damaged (its hashes are of other documents)")
+    whose = checkpoints.identity(settings, query)
+    foreign = whose is not None and found.application not in (None, *whose.applications)
+    if foreign:
+        raise Damaged(path_in(settings, name), "is of another query or warehouse")
+    return found
+
+
+def _whole(log: PolicyLog) -> bool:
+    from app.config.settings import digest
+
+    if not log.taken:
+        return False
+    hashes = log.taken[0].policy_hash, log.taken[-1].policy_hash
+    return hashes == (digest(log.first), digest(log.last))
 
 
 def keep(
     settings: Settings, query: str, log: PolicyLog, shadows: Mapping[str, ShadowLog]
 ) -> None:
-    """Write the logs of a query and its shadows together: a batch has taken all of them or none."""
-    checkpoints.keep_policies(settings, query, {
-        **asdict(log), "shadows": {name: asdict(one) for name, one in shadows.items()},
-    })
+    """Write the logs of a query and its shadows."""
+    application = checkpoints.application_id(settings, query)
+    DOCUMENT.keep(settings, file_of(query), Kept(
+        log.first, log.last, log.taken, dict(shadows), application))
+
+
+def file_of(query: str) -> str:
+    """The file with the logs of a query."""
+    return f"{checkpoints.FOLDER}/{query}/{checkpoints.POLICIES}"

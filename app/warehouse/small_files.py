@@ -23,6 +23,7 @@ DELTA_RS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https")
 """Schemes of the object stores that delta-rs opens; Spark's Hadoop opens all others."""
 MAKE_ROOM = "make room and start again: the run continues where it was"
 MAKE_WRITABLE = "make it writable and start again: the run continues where it was"
+PUT_BACK = "put it back from a copy of the same time as the tables, or take another warehouse"
 _REMEDIES = {errno.ENOSPC: MAKE_ROOM, errno.EDQUOT: MAKE_ROOM, errno.EROFS: MAKE_WRITABLE}
 
 
@@ -40,14 +41,27 @@ def path_in(settings: Settings, name: str) -> str:
     return f"{root}/{name}"
 
 
-def read_text(settings: Settings, name: str) -> str | None:
-    """Text of the file `name` below the warehouse; None if there is none."""
+class Damaged(UserError):
+    """A file that belongs to a warehouse is gone, or cannot be what was written."""
+
+    def __init__(self, path: str, what: str, remedy: str = PUT_BACK) -> None:
+        super().__init__(f"warehouse: {path} {what}\n{remedy}")
+
+
+def read_text(settings: Settings, name: str, remedy: str = PUT_BACK) -> str | None:
+    """Text of the file `name` below the warehouse; None if there is none. Damaged, with the remedy,
+    for what is no text.
+    """
     local = local_path(settings.warehouse)
-    if local is not None:
-        file = local / name
-        return file.read_text() if file.exists() else None
-    system, name = _remote(settings, name)
-    return system.read(name)
+    try:
+        if local is not None:
+            file = local / name
+            return file.read_text("utf-8") if file.exists() else None
+        system, place = _remote(settings, name)
+        return system.read(place)
+    except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise Damaged(path_in(settings, name), f"is damaged ({reason})", remedy) from None
 
 
 def names(settings: Settings, folder: str) -> list[str]:
@@ -71,7 +85,7 @@ def write_text(settings: Settings, name: str, text: str) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f".{file.name}{UNFINISHED}")
-        unfinished.write_text(text)
+        unfinished.write_text(text, "utf-8")
         unfinished.replace(file)
     except OSError as error:
         raise UserError(

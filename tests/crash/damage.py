@@ -8,6 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from app.errors import UserError
+from app.ingest.sources.open_file import absolute
+from app.warehouse import checkpoints
+from app.warehouse.spark_files import SourceLog, entry_of
 from tests.crash.disaster import Disaster
 from tests.crash.service import Failed
 from tests.crash.site import Site
@@ -58,6 +61,41 @@ def spark_log(log: str, half: bool, site: Site) -> None:
     _cut(folder / str(last), half)
     (folder / f".{last}.crc").unlink(missing_ok=True)
     _follow(site)
+
+
+def weir_file(half: bool, site: Site) -> None:
+    """A file that belongs to the warehouse or a checkpoint is gone, or half there."""
+    _run_and_kill(site)
+    folder = site.warehouse / "_weir"
+    files = [folder / "manifest.json", *folder.glob("checkpoints/*/weir-*"),
+             *folder.glob("checkpoints/*/gathered/*/*.arrow")]
+    file = site.chance.choice(sorted(files))
+    if half:
+        _cut(file, half)
+    else:
+        file.unlink()
+    _follow(site)
+
+
+def source_file(site: Site) -> None:
+    """A file that a batch needs that has not ended is removed, and put back when it is missed."""
+    _run_and_kill(site)
+    settings = site.settings
+    for query in ("govern", "archive"):
+        log = SourceLog(settings, query)
+        ended = checkpoints.last_ended(settings, query)
+        done = entry_of(checkpoints.offsets(settings, query, ended)) if ended >= 0 else -1
+        assert done is not None
+        files = [absolute(file.path) for file in log.files(log.last, done)]
+        if files:
+            file = Path(site.chance.choice(sorted(files)))
+            away = file.rename(site.folder / file.name)
+            try:
+                said = site.refused()
+            finally:
+                away.rename(file)
+            _names(said, str(file))
+    site.finish()
 
 
 def older_checkpoint(site: Site) -> None:
@@ -133,4 +171,7 @@ DISASTERS = [
         for log in ("offsets", "commits") for half in (False, True)
     ),
     Disaster("checkpoint-older", older_checkpoint, "stops"),
+    Disaster("weir-file-gone", partial(weir_file, False), "stops"),
+    Disaster("weir-file-half", partial(weir_file, True), "stops"),
+    Disaster("source-file-removed", source_file, "stops"),
 ]

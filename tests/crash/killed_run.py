@@ -54,6 +54,7 @@ COMMIT = ((Writer, "append"), (Writer, "add_files"))
 STEPS: dict[str, Step | Logged] = {
     # The first start of a warehouse.
     "manifest": Step("after", ((manifest, "claim"),)),
+    "identity": Step("after", ((checkpoints, "keep_identity"),)),
     "table-created": Step("after", ((Writer, "_table"),)),
     # A batch, in its order.
     "planned": Logged("offsets"),

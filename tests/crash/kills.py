@@ -15,6 +15,8 @@ from tests.crash.service import EXECUTOR, LOCAL, WORKER, Failed, Service, batche
 from tests.crash.site import Site
 
 KILLS = 2
+FIRST = ("manifest", "identity")
+"""Steps of the first start, each reached once."""
 START_S = 12.0
 BATCH_S = 1.5
 RESHARD_S = 8.0
@@ -81,7 +83,7 @@ def helper(word: str, master: str, site: Site) -> None:
 
 def step(query: str, name: str, site: Site) -> None:
     """The driver, at one step of one of its first batches."""
-    number = 1 if name == "manifest" else site.chance.randint(1, 4)
+    number = 1 if name in FIRST else site.chance.randint(1, 4)
     killed_at(site.config, query, name, number)
     if name in ("all-tables", "recorded", "synced", "answered", "ended"):
         before = batches(str(site.warehouse), query, "commits")

@@ -13,9 +13,11 @@ import pytest
 from app.config.settings import Settings, load_settings
 from app.errors import UserError
 from app.generate.write import write_files
+from app.ingest.sources.open_file import absolute
 from app.setup.doctor import doctor
 from app.stream.run import run
 from app.warehouse import checkpoints
+from app.warehouse.spark_files import SourceLog, checksum_of, entry_of
 from tests.traces import demo_trace, every_row
 
 if TYPE_CHECKING:
@@ -98,7 +100,7 @@ def test_the_last_batch_of_a_table_is_processed_again(
     again: Run, tmp_warehouse: str, done: Settings
 ) -> None:
     """A table that the last batch has written to; those that it has not are not written twice."""
-    commits = checkpoints.committed(done, "govern")
+    commits = checkpoints.committed(done, "govern").tables
     last = checkpoints.last_ended(done, "govern")
     table = next(name for name, commit in commits.items() if commit.batch == last)
     before = every_row(tmp_warehouse)
@@ -166,7 +168,7 @@ def test_a_lost_commit_before_the_next_plan_is_written_again(
 ) -> None:
     before = every_row(tmp_warehouse)
     last = checkpoints.last_ended(done, "govern")
-    commits = checkpoints.committed(done, "govern")
+    commits = checkpoints.committed(done, "govern").tables
     table = next(name for name, commit in commits.items() if commit.batch == last)
     plan = plan_another(done, "govern")
     log_of(tmp_warehouse, table)[-1].write_text("")
@@ -185,7 +187,7 @@ def test_a_plan_whose_rows_a_table_has_is_not_removed(
 ) -> None:
     """Planned again it might have other records, and the table would skip them."""
     last = checkpoints.last_ended(done, "govern")
-    assert last in [c.batch for c in checkpoints.committed(done, "govern").values()]
+    assert last in [c.batch for c in checkpoints.committed(done, "govern").tables.values()]
     mark = Path(checkpoints.location(done, "govern"), "commits", str(last))
     for file in (mark, mark.with_name(f".{last}.crc")):
         file.unlink()  # the last batch has not ended, and tables have rows of it
@@ -227,7 +229,7 @@ def test_a_log_file_of_a_batch_that_has_not_ended_is_removed_and_the_batch_repea
 ) -> None:
     """As after a loss of power within a batch, before anything of it was synced."""
     before = every_row(tmp_warehouse)
-    commits = checkpoints.committed(done, "govern")
+    commits = checkpoints.committed(done, "govern").tables
     last = checkpoints.last_ended(done, "govern")
     table = next(name for name, commit in commits.items() if commit.batch == last)
     remove(f"rm {tmp_warehouse}/_weir/checkpoints/govern/commits/{last}")
@@ -304,7 +306,7 @@ def test_a_checkpoint_that_is_older_than_the_tables_is_refused(
     for log in ("offsets", "commits"):
         (place / log / str(last)).unlink()
     kept = json.loads((place / checkpoints.COMMITTED).read_text())
-    for commit in kept.values():
+    for commit in kept["tables"].values():
         commit["batch"] = min(commit["batch"], last - 1)
     (place / checkpoints.COMMITTED).write_text(json.dumps(kept))
 
@@ -313,6 +315,30 @@ def test_a_checkpoint_that_is_older_than_the_tables_is_refused(
         f"has batch {last} of the query archive",
         "put back tables and checkpoints of one time from a copy, or take another warehouse",
     ]
+
+
+def test_a_file_that_is_gone_and_that_the_last_batch_needs_is_refused_until_it_is_back(
+    again: Run, tmp_warehouse: str, done: Settings
+) -> None:
+    """As after a crash within the batch: Spark would repeat it without the file."""
+    before = every_row(tmp_warehouse)
+    last = checkpoints.last_ended(done, "archive")
+    ends = [entry_of(checkpoints.offsets(done, "archive", batch)) for batch in (last, last - 1)]
+    assert ends[0] is not None and ends[1] is not None and ends[0] > ends[1]
+    file = Path(absolute(next(SourceLog(done, "archive").files(ends[0], ends[1])).path))
+    mark = Path(checkpoints.location(done, "archive"), "commits", str(last))
+    for one in (mark, checksum_of(mark)):
+        one.unlink()
+    away = file.rename(file.with_name("_away"))
+    try:
+        assert refusal(again) == [
+            f"source.path: {file}: gone, and archive has planned to read it",
+            "put it back; an empty file of the same name leaves the records out",
+        ]
+    finally:
+        away.rename(file)
+    again()
+    assert every_row(tmp_warehouse) == before
 
 
 def test_a_deleted_table_is_not_begun_anew(again: Run, tmp_warehouse: str) -> None:

@@ -43,7 +43,8 @@ class Shadowed(Place):
 
     def logs(self) -> dict[str, policy_log.ShadowLog]:
         """What the shadows have judged by."""
-        return policy_log.load_shadows(self.settings, QUERY)
+        kept = policy_log.load(self.settings, QUERY)
+        return {} if kept is None else kept.shadows
 
 
 def alone(place: Shadowed, name: str) -> Rows:

@@ -23,6 +23,7 @@ KILLS = [
     ("archive", "inside", 2),
     ("govern", "after", 6),
 ]
+FIRST_KILLS = [("archive", "identity", 1), ("govern", "identity", 1), ("govern", "taken", 1)]
 GATHERED_KILLS = [
     ("govern", "together", 1),  # one table has rows of several batches, in files as well
     ("govern", "gathered", 8),
@@ -42,6 +43,7 @@ def killed(config: Path, query: str, point: str, number: int) -> subprocess.Comp
 @pytest.mark.parametrize("kills", [
     pytest.param(KILLS[:3], id="three"),
     pytest.param(KILLS, id="all", marks=pytest.mark.slow),
+    pytest.param(FIRST_KILLS, id="first", marks=pytest.mark.slow),
     pytest.param(GATHERED_KILLS[:1], id="gathered"),
     pytest.param(GATHERED_KILLS, id="all-gathered", marks=pytest.mark.slow),
 ])

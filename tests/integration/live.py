@@ -14,6 +14,7 @@ from app.config.settings import Settings
 from app.stream.assignment import plan
 from app.stream.run import Service, run
 from app.stream.shutdown import Stopping
+from app.warehouse import inventory
 from tests.traces import all_rows, by_broker, punctual_trace
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def reference(reference_warehouse: str) -> dict[str, list[tuple[object, ...]]]:
 def running(spark: SparkSession, settings: Settings) -> Iterator[None]:
     """A run without an end; it is asked to stop at the end of the block and must end by itself."""
     stopping, failed = Stopping(), []
+    inventory.claim(settings, int(spark.conf.get("spark.sql.shuffle.partitions") or 0))
 
     def work() -> None:
         try:

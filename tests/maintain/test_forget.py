@@ -157,6 +157,40 @@ def test_no_file_of_the_warehouse_holds_a_name_afterwards(
     assert LIVES_ON in str(found(settings, "quarantine").column("raw").to_pylist())
 
 
+LEFT = {
+    "_weir/checkpoints/govern/weir-policies.json": '{"last": [{"name": "User:Zoë O\'Hara"}]}',
+    "_weir/checkpoints/rate/weir-policies.json": '{"last": [{"name": "somebody"}]}',
+    "_weir/configuration.json": '{"owners": ["User:Zo\\u00eb O\'Hara"]}',
+    "_weir/manifest.json": '{"topics": {"zoe-subtopic": "1"}}',
+    "_weir/kafka_groups/polls/poll-1.jsonl": '{"group": "zoe-sub"}',
+    "_weir/kafka_groups/memory.json": '{"zoe-sub": 1}',
+    "_weir/states/govern-3.arrow": "bytes",
+}
+
+
+def test_what_keeps_a_name_is_listed_with_how_long(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in LEFT.items():
+        write_text(settings, name, text)
+    lines = forget(settings, capsys, "--now")["still_named"]
+    found = [line.partition(": ") for line in lines if line.startswith(("_weir", "saved"))]
+    assert [(place, until) for place, _, until in found] == [
+        ("_weir/checkpoints/govern/weir-policies.json",
+         "as long as the checkpoint: documents that the query has judged by"),
+        ("_weir/configuration.json", "until the next run writes its configuration"),
+        ("_weir/kafka_groups/memory.json",
+         "until the broker no longer has them and a poll has seen that"),
+        ("_weir/kafka_groups/polls/poll-1.jsonl",
+         "until a poll removes the file, keep_ms after it was written"),
+        ("saved states (_weir/states)",
+         "until 24 newer ones of their query are saved; without saved_states.interval_ms until you"
+         " remove the files"),
+    ]
+    for name, text in LEFT.items():
+        assert Path(settings.warehouse, name).read_text("utf-8") == text, "listed, not changed"
+
+
 def test_batches_stay_written_once(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,6 +34,7 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._spark, self._settings, self.next = spark, settings, 0
+        checkpoints.application_id(settings, QUERY)
         self._write("sources/0/0", "\0v1", {"p0": 1000, "p1": 0, "p2": 50})
         self._ends = {"p0": 1000, "p1": 0, "p2": 50}
 
@@ -123,7 +124,7 @@ def test_a_batch_of_an_earlier_run_is_measured_by_the_limit_it_was_planned_under
     assert checkpoint.run(again, p0=7_000, p1=900) == UNKNOWN
     checkpoint.plan(p0=50, p1=50)
     assert checkpoint.run(again) is None
-    assert checkpoints.most_records(settings, QUERY) == 1000
+    assert checkpoints.require_identity(settings, QUERY).most_records == 1000
 
 
 def test_a_batch_of_a_version_that_kept_no_limit_is_taken_to_leave_records(

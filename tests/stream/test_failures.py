@@ -9,6 +9,7 @@ import pytest
 from app.config.settings import Settings
 from app.errors import UserError
 from app.stream.failures import Passing, QueryFailed, RecordsGone, WorkerDied, failure
+from app.warehouse.small_files import Damaged
 
 MakeSettings = Callable[..., Settings]
 
@@ -24,12 +25,15 @@ def settings(make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch) -> Se
     }})
 
 
-def test_an_error_for_the_user_crosses_spark_with_its_two_lines(settings: Settings) -> None:
+@pytest.mark.parametrize("kind", [UserError, Damaged])
+def test_an_error_for_the_user_crosses_spark_with_its_two_lines(
+    settings: Settings, kind: type[UserError]
+) -> None:
     text = (
         "[STREAM_FAILED] Query terminated with exception: Job aborted due to stage failure\n"
         "Traceback (most recent call last):\n"
         '  File "lines.py", line 1, in lines_of\n'
-        "app.errors.UserError: /in/a.gz: cannot be read to its end: Truncated\n"
+        f"{kind.__module__}.{kind.__name__}: /in/a.gz: cannot be read to its end: Truncated\n"
         "repair the file or remove it from the folder\n"
         "\n\tat org.apache.spark.Something\n"
     )

@@ -15,7 +15,9 @@ from app.errors import UserError
 from app.stream.assignment import plan
 from app.stream.preflight import refuse
 from app.stream.run import run
+from app.warehouse import manifest
 from app.warehouse.run_lock import only_run
+from tests.stream.test_assignment import come_to
 
 MakeSettings = Callable[..., Settings]
 
@@ -97,8 +99,8 @@ def test_a_run_whose_queries_are_to_be_taken_apart(
     make_settings: MakeSettings, files: dict[str, Any]
 ) -> None:
     begun = make_settings(source=files)
-    (Path(begun.warehouse) / "_weir" / "checkpoints" / "govern" / "offsets").mkdir(parents=True)
-    (Path(begun.warehouse) / "_weir" / "checkpoints" / "govern" / "offsets" / "0").touch()
+    manifest.claim(begun, 2)
+    come_to(begun, "govern")
     settings = make_settings(source=files, queries=[["chunks"], ["backlog"]])
     assert "govern" in plan(settings).touched
     with only_run(begun, ["govern"]), pytest.raises(UserError, match=r"\(query govern\)"):

@@ -89,4 +89,4 @@ def test_the_newest_of_each_query_stay(make_settings: MakeSettings) -> None:
     assert keep("a", 5) == ["a-1"]
     found = manifest.load(settings)
     assert found is not None and found.states is not None
-    assert [one["file"] for one in found.states] == ["b-1", "a-2", "a-5"]
+    assert [one.file for one in found.states] == ["b-1", "a-2", "a-5"]

@@ -97,7 +97,7 @@ def test_a_damaged_file_of_formats_is_refused_with_what_helps(settings: Settings
     formats.keep(settings, JOBS)
     Path(settings.warehouse, formats.NAME).write_text("{", encoding="utf-8")
     first, second = refused(settings)
-    assert first.startswith(f"{settings.warehouse}/{formats.NAME}: is damaged")
+    assert first.startswith(f"warehouse: {settings.warehouse}/{formats.NAME} is damaged")
     assert second.startswith("put it back from a copy")
 
 

@@ -55,6 +55,6 @@ def test_a_batch_is_written_once_and_recorded(make_settings: MakeSettings) -> No
 
     table = DeltaTable(path_in(settings, NAME))
     assert sorted(table.to_pyarrow_table()["cluster"].to_pylist()) == ["a", "b", "c"]
-    commit = checkpoints.committed(settings, "govern")[NAME]
+    commit = checkpoints.committed(settings, "govern").tables[NAME]
     assert (commit.batch, commit.before) == (4, 1)
     assert table.transaction_version(commit.application) == 4

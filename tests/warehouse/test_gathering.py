@@ -18,11 +18,11 @@ from app.config.settings import Settings
 from app.errors import UserError
 from app.quality.snapshot import committed
 from app.stream import integrity
-from app.warehouse import checkpoints, gathering
+from app.warehouse import checkpoints, gathering, policy_log
 from app.warehouse.commit import Writer
 from app.warehouse.gathering import Gathered, GatheringWriter
 from app.warehouse.shape import shaped
-from app.warehouse.small_files import path_in
+from app.warehouse.small_files import PUT_BACK, path_in
 from app.warehouse.tables import TABLES
 
 MakeSettings = Callable[..., Settings]
@@ -44,6 +44,7 @@ class Query:
         self.rows: dict[int, dict[str, int]] = {}
         """By batch, how many rows of which tables it has."""
         self._logs = Path(checkpoints.location(settings, "govern"))
+        policy_log.keep(settings, "govern", policy_log.begun(settings, [], 0, 0, None), {})
         for log in ("offsets", "commits"):
             (self._logs / log).mkdir(parents=True, exist_ok=True)
         (self._logs / "metadata").write_text("{}")
@@ -51,6 +52,7 @@ class Query:
 
     def start(self) -> None:
         """The start of a run; a batch that has not ended is repeated."""
+        integrity.check(self.settings, {"govern": ("rate_limits",)})
         gathering.commit_left(self.settings, "govern", NEVER)
         self.writer = GatheringWriter(self.settings, "govern", NEVER)
         again = checkpoints.planned(self.settings, "govern")
@@ -69,8 +71,12 @@ class Query:
             self.writer.append(name, rows_of(number, name, rows), number)
         if commit:
             self.writer.commit_all()
-        self.writer.settle()
+        self.writer.settle(number)
         self._log("commits", number, "v1\n{}")
+
+    def commit_last(self) -> None:
+        """The end of a batch that was repeated."""
+        self._log("commits", len(self.rows) - 1, "v1\n{}")
 
     def _log(self, log: str, number: int, text: str) -> None:
         (self._logs / log / str(number)).write_text(text)
@@ -306,6 +312,32 @@ def test_a_lost_common_commit_does_not_come_back_from_its_last_batch(query: Quer
     lose_last_commit(query.table(WAITS))
     with pytest.raises(UserError, match=r"has lost batch 2 .*\nput the table back from a copy"):
         integrity.check(query.settings, {"govern": ("rate_limits",)})
+
+
+def test_gathered_rows_that_are_lost_come_back_from_the_last_batch_only(query: Query) -> None:
+    for _ in range(2):
+        query.batch({WAITS: 1, ALSO_WAITS: 1})
+    first, last = (Path(Gathered(query.settings, "govern").path(WAITS, batch)) for batch in (0, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Query, "_write", lambda *_: None)
+        for file, remedy in ((first, PUT_BACK), (last, "have the batch processed again: rm ")):
+            rows = file.read_bytes()
+            for damaged in (None, b"", rows[:-9], rows.replace(b"0", b"7")):
+                file.unlink() if damaged is None else file.write_bytes(damaged)
+                with pytest.raises(UserError) as refused:
+                    query.start()
+                assert str(file) in str(refused.value)
+                assert str(refused.value).splitlines()[1].startswith(remedy)
+            file.write_bytes(rows)
+        last.unlink()
+        with pytest.raises(UserError, match="processed again: rm ") as refused:
+            query.start()
+    for name in str(refused.value).partition(": rm ")[2].split():
+        Path(name).unlink()
+    query.start()
+    query.commit_last()
+    query.writer.commit_all()
+    assert query.found() == query.expected()
 
 
 @pytest.fixture

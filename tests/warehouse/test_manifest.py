@@ -25,7 +25,8 @@ def test_the_first_start_writes_what_later_ones_keep(make_settings: MakeSettings
     document = json.loads((Path(settings.warehouse) / "_weir" / "manifest.json").read_text())
     assert document == {
         "layout_version": 2, "partitions": 3, "shards": 8, "created_ms": made.created_ms,
-        "queries": None, "moving": None, "states": None,
+        "queries": None, "moving": None, "states": None, "topics": None,
+        "id": made.id,
     }
 
 
@@ -87,7 +88,7 @@ def test_what_is_no_manifest_is_refused_by_name(make_settings: MakeSettings, tex
     file.write_text(text)
     with pytest.raises(UserError) as refused:
         manifest.load(settings)
-    assert str(refused.value).startswith(f"{file}: is not a manifest")
+    assert str(refused.value).startswith(f"warehouse: {file} is damaged (")
     assert len(str(refused.value).splitlines()) == 2
 
 

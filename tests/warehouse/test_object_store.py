@@ -13,9 +13,10 @@ import yaml
 
 from app.cli import main
 from app.config.settings import Settings
+from app.errors import UserError
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
-from app.warehouse import checkpoints
+from app.warehouse import checkpoints, inventory
 from app.warehouse.small_files import names, read_text, write_text
 from tests.bench import archives
 from tests.maintain.tables import found, plain, rows, writer
@@ -47,6 +48,10 @@ def test_small_files_are_written_listed_and_read(settings: Settings) -> None:
     assert read_text(settings, "_weir/a/b.json") == "€"
     assert names(settings, "_weir/a") == ["b.json"]
     assert checkpoints.application_id(settings, "q") == checkpoints.application_id(settings, "q")
+    write_text(settings, f"{checkpoints.FOLDER}/q/offsets/0", "v1")
+    assert checkpoints.found(settings) == ["q"]
+    with pytest.raises(UserError, match=r"_weir/manifest\.json is gone"):
+        inventory.refuse(settings)
 
 
 def test_writers_at_once_lose_nothing_and_double_nothing(settings: Settings) -> None:

@@ -4,8 +4,9 @@ A source is a module with two functions. `check(settings)` raises a UserError, b
 for a source that cannot be read; `read(reader, settings)` returns the records of a stream or a
 batch reader. A polled source also has `beside(settings, endless, say)`: a context that polls. A
 source whose `check` compares with earlier runs also has `claim(settings)`, which records what a run
-begins to read. A source that plans its own batches has `batch(spark, settings)`, `stream(spark,
-settings, query, ending)` and `finished(settings, query)` in place of `read`.
+begins to read; one that leaves something out has `notes(settings)`, which says so. A source that
+plans its own batches has `batch(spark, settings)`, `stream(spark, settings, query, ending)` and
+`finished(settings, query)` in place of `read`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 __all__ = [
-    "SCHEMA", "Raw", "beside", "check", "claim", "open_batch", "open_stream", "read_batch",
+    "SCHEMA", "Raw", "beside", "check", "claim", "notes", "open_batch", "open_stream", "read_batch",
     "read_stream",
 ]
 
@@ -41,6 +42,13 @@ def _module(settings: Settings) -> ModuleType:
 def check(settings: Settings) -> None:
     """UserError for a source that cannot be read, with the remedy."""
     _module(settings).check(settings)
+
+
+def notes(settings: Settings) -> list[str]:
+    """What a user may not expect of the source as it is now, one sentence each."""
+    module = _module(settings)
+    found: list[str] = module.notes(settings) if hasattr(module, "notes") else []
+    return found
 
 
 def claim(settings: Settings) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +54,30 @@ def check(settings: Settings) -> None:
             f"source.path: {path} does not exist\n"
             "allowed: a folder with files of JSON lines, or a pattern such as events/*.jsonl.gz"
         )
+
+
+def notes(settings: Settings) -> list[str]:
+    """What a user may not expect of the files that are there now, one sentence each."""
+    from app.ingest.sources.listed import hidden  # it takes names from here
+
+    path = absolute(str(settings.feed.path))
+    if scheme_of(path) is not None:
+        return []
+    chosen = re.compile(r".*\.(json|jsonl|ndjson)(\.gz)?|.*\.gz").fullmatch
+    anything = _GLOB.search(path) or Path(path).is_file()
+    found = [file.path for file in hidden(path) if anything or chosen(file.path)]
+    return not_read(found)
+
+
+def not_read(found: Sequence[str]) -> list[str]:
+    """A sentence about the files that are hidden, if there are any."""
+    if not found:
+        return []
+    count = "1 file is" if len(found) == 1 else f"{len(found)} files are"
+    return [
+        f"source.path: {count} not read, because names begin with . or _, such as {found[0]}; "
+        "rename what is to be read"
+    ]
 
 
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:

@@ -35,11 +35,11 @@ from app.errors import UserError
 from app.ingest.contract import PROBLEM
 from app.ingest.sources import kafka_dump_log as dump_log
 from app.ingest.sources import kafka_request_log as request_log
-from app.ingest.sources.files import DIRECT, LISTING, NEVER, admission, folder
+from app.ingest.sources.files import DIRECT, LISTING, NEVER, admission, folder, not_read
 from app.ingest.sources.kafka_owners import Assignments, Owners, columns_of
 from app.ingest.sources.kafka_request_log import Assigned, NotParsedError
 from app.ingest.sources.lines import numbered
-from app.ingest.sources.listed import Listed, listed
+from app.ingest.sources.listed import Listed, hidden, listed
 from app.ingest.sources.open_file import absolute, open_file, scheme_of
 from app.ingest.sources.raw import Batches, Raw
 
@@ -72,6 +72,12 @@ def check(settings: Settings) -> None:
             f"source.path: {path} does not exist\n"
             "allowed: a folder with request logs and log dumps of Kafka, or a pattern"
         )
+
+
+def notes(settings: Settings) -> list[str]:
+    """What a user may not expect of the files that are there now, one sentence each."""
+    path = absolute(str(settings.feed.path))
+    return not_read([file.path for file in hidden(path)] if scheme_of(path) is None else [])
 
 
 def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:

@@ -6,12 +6,12 @@ as many records, those before would be missing without an error.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from app.errors import LastingError, UserError
+from app.errors import LastingError
 from app.ingest.sources.kafka_probe import topic_ids
-from app.warehouse.small_files import read_text, write_text
+from app.warehouse import manifest
+from app.warehouse.documents import Document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 NAME = "_weir/topics.json"
+"""Where an earlier version kept the ids."""
+_EARLIER: Document[dict[str, str]] = Document(dict[str, str])
 
 
 def check(settings: Settings, names: Sequence[str]) -> None:
@@ -40,21 +42,12 @@ def check(settings: Settings, names: Sequence[str]) -> None:
 
 def claim(settings: Settings, names: Sequence[str]) -> None:
     """Record the ids of the topics that the warehouse reads from now on."""
-    kept = _kept(settings)
-    wanted = {**kept, **topic_ids(settings.feed.reader_options(), names)}
-    if wanted != kept:
-        write_text(settings, NAME, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
+    manifest.keep_topics(settings, {
+        **_kept(settings), **topic_ids(settings.feed.reader_options(), names)})
 
 
 def _kept(settings: Settings) -> dict[str, str]:
-    text = read_text(settings, NAME)
-    try:
-        found = json.loads(text or "{}")
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise UserError(
-            f"warehouse: {settings.warehouse.rstrip('/')}/{NAME} is damaged\n"
-            "remove it: whether a topic was created again is then not known"
-        )
-    return found
+    there = manifest.load(settings)
+    if there is not None and there.topics is not None:
+        return there.topics
+    return _EARLIER.load(settings, NAME) or {}

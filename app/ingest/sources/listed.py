@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow.fs as pafs
@@ -26,21 +27,32 @@ def listed(path: str) -> list[Listed]:
     As in Spark, hidden files and folders (`.` and `_`) are left out, and a folder that the
     pattern matches includes everything below it.
     """
+    return sorted(file for file, is_hidden in _matching(path) if not is_hidden)
+
+
+def hidden(path: str) -> list[Listed]:
+    """The files at such a path that are left out because their name, or that of a folder below the
+    source's, begins with `.` or `_`.
+    """
+    return sorted(file for file, is_hidden in _matching(path) if is_hidden)
+
+
+def _matching(path: str) -> Iterator[tuple[Listed, bool]]:
+    """The files at a path, each with whether it is hidden."""
     path = absolute(path)
     base = folder(path)
     pattern = path[len(base) :].strip("/")
     matches = re.compile(translated(pattern)).fullmatch if pattern else None
     system, root = _opened(base)
-    found = []
     for info in system.get_file_info(pafs.FileSelector(root, allow_not_found=True, recursive=True)):
         name = info.path[len(root) :].lstrip("/")
-        parts = name.split("/")
-        if info.type != pafs.FileType.File or any(p.startswith((".", "_")) for p in parts):
+        if info.type != pafs.FileType.File:
             continue
+        parts = name.split("/")
         above = (posixpath.join(*parts[:n]) for n in range(1, len(parts) + 1))
         if matches is None or any(matches(part) for part in above):
-            found.append(Listed(f"{base}/{name}", info.size or 0, info.mtime_ns or 0))
-    return sorted(found)
+            file = Listed(f"{base}/{name}", info.size or 0, info.mtime_ns or 0)
+            yield file, any(part.startswith((".", "_")) for part in parts)
 
 
 def translated(pattern: str) -> str:

@@ -112,12 +112,12 @@ def _latest(settings: Settings, query: str, plan: Plan) -> Document:
     """The end of the topics at the first start of the query."""
     from app.ingest.sources.pulsar_ranges import Planner
 
-    kept = checkpoints.first_offset(settings, query)
+    kept = checkpoints.require_identity(settings, query).first_offset
     if kept is None:
         planner = Planner(plan)
         try:
             kept = planner.all() if plan.planned is None else EARLIEST
         finally:
             planner.close()
-        checkpoints.keep_first_offset(settings, query, kept)
+        checkpoints.identify(settings, query, first_offset=kept)
     return kept

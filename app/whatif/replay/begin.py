@@ -99,7 +99,7 @@ def _saved(settings: Settings, jobs: Sequence[str], asked: Asked) -> Begin:
     begin_ms = asked.span.begin_ms
     before_ms = LAST_MS if begin_ms == FIRST_MS else begin_ms
     kept = manifest.load(settings)
-    there = [SavedStates(**one) for one in (kept.states if kept else None) or ()]
+    there = (kept.states if kept else None) or ()
     chosen: dict[str, SavedStates] = {}
     for one in sorted(there, key=lambda one: one.saved_ms):
         if one.at_ms <= before_ms:

@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 from app.errors import UserError
 from app.warehouse import last_configuration, saved_states, writable
 from app.warehouse.commit import Writer
+from app.warehouse.documents import Document
 from app.warehouse.saved_states import Position, States
-from app.warehouse.small_files import local_path, read_text, write_text
+from app.warehouse.small_files import Damaged, local_path
 from app.whatif.replay.archive import FIRST_MS
 from app.whatif.replay.slices import Slice
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 NAME = "_weir/replay.json"
 FOLDER = "_weir/replay"
 FORMAT = 2
+DOCUMENT: Document[dict[str, Any]] = Document(
+    dict[str, Any], "name another folder", indent=1)
 SAVED_EVERY_S = 10.0
 """States are kept so often; what was committed since is judged again after an interruption."""
 TOGETHER = 8
@@ -76,17 +79,16 @@ class Out:
             )
 
     def _load(self) -> dict[str, Any] | None:
-        text = read_text(self.settings, NAME)
-        if text is None:
+        found = DOCUMENT.load(self.settings, NAME)
+        if found is None:
             if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
                 raise UserError(f"{self._place}: is not empty and not of a replay\n"
                                 "name a folder that does not exist")
             return None
         try:
-            found: dict[str, Any] = json.loads(text)
             theirs, version = found["identity"], found["format"]
-        except (ValueError, KeyError, TypeError):
-            raise UserError(f"{self.root / NAME}: is damaged\nname another folder") from None
+        except KeyError:
+            raise Damaged(str(self.root / NAME), "is damaged", DOCUMENT.remedy) from None
         if version != FORMAT:
             raise UserError(f"{self._place}: was written by another version of Weir "
                             f"(format {version!r})\nname another folder")
@@ -203,7 +205,7 @@ class Out:
         self._saved_s = time.monotonic()
 
     def _write(self) -> None:
-        write_text(self.settings, NAME, json.dumps(self._document, indent=1) + "\n")
+        DOCUMENT.keep(self.settings, NAME, self._there)
 
     @property
     def spill(self) -> Path:
@@ -222,11 +224,12 @@ def of_folder(settings: Settings, folder: Path, option: str) -> tuple[dict[str, 
     """What the replay in a folder was, and the states that it ended with; UserError where it has
     not ended."""
     there = settings.model_copy(update={"warehouse": str(folder), "storage_options": {}})
-    text = read_text(there, NAME)
-    if text is None:
+    document = DOCUMENT.load(there, NAME)
+    if document is None:
         raise UserError(f"{option} {folder}: is not the folder of a replay (allowed: one that "
                         "replay --out has written)")
-    document: dict[str, Any] = json.loads(text)
+    if not {"identity", "states", "slices", "done"} <= document.keys():
+        raise Damaged(str(folder / NAME), "is damaged", DOCUMENT.remedy)
     if document["states"] is None or document["done"] != len(document["slices"]):
         raise UserError(f"{option} {folder}: that replay has not ended\nlet it go on first")
     return document["identity"], saved_states.read(
