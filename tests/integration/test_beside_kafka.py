@@ -117,9 +117,9 @@ def assert_kafka_agrees(config: Settings, file: Path, since_ms: int, rounds: int
     done = weir(file, "reconcile", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = stored(config, ["reconciliation"])["reconciliation"]
-    # A span in which nothing was checked of a partition goes on, in the short form to the end.
-    assert {r["reason"] for r in rows if r["topic"] == "dark"} == (
-        {"NO_ANSWER"} if rounds > 2 else set())
+    of_dark = {r["reason"] for r in rows if r["topic"] == "dark"}
+    # A short form may end before a check of this partition lies between two readings.
+    assert of_dark == {"NO_ANSWER"} or (rounds <= 2 and not of_dark)
     assert [r for r in rows if differs(r)] == []
     last = [r for r in rows if r["window_start_ms"] + r["window_ms"] > since_ms]
     assert {r["measure"] for r in last if r["reason"] is None} == {

@@ -219,7 +219,7 @@ class Recorder:
         if self.fails:
             raise OSError
 
-    def settle(self) -> None:
+    def settle(self, batch: int | None = None) -> None:
         self.calls.append(("settled", 0))
 
     def append(self, name: str, rows: pa.Table, batch: int) -> None:
