@@ -54,23 +54,37 @@ LEDGER_DELETED = np.int64(KIND_INDEX["ledger_deleted"])
 GROUP_STATE = np.int64(KIND_INDEX["group_state"])
 NS_PER_MS = np.int64(1_000_000)
 DONE = np.int64(-1)
+SILENT = np.int64(4096)
+"""Checks since the last record of a topic, beyond which they become fewer."""
 
 
 # -- shared records --------------------------------------------------------------------------
 
 
 @compiled
+def _distance(w: World, key: Int, at_ms: Int) -> Int:
+    """From one pass of a key to the next one at a time: it doubles with the silence of the topic.
+    """
+    interval: Int = w.turns[w.store.links[key]["turn"] - 1]["interval_ms"]
+    silence, distance = (at_ms - w.store.keys[key]["last_ms"]) // interval, interval
+    while silence >= SILENT:
+        silence >>= 1
+        distance <<= 1
+    return distance
+
+
+@compiled
 def _set_due(w: World, key: Int, since_ms: Int) -> None:
     """Set the next pass of a key to the first one that is due at or after a time."""
-    e = w.store.links[key]
-    interval = w.turns[e["turn"] - 1]["interval_ms"]
-    late = since_ms % interval
-    if late == 0:
-        e["due_ms"] = since_ms
-    elif since_ms <= LARGEST - interval:
-        e["due_ms"] = since_ms - late + interval
-    else:
-        e["due_ms"] = LARGEST
+    due = since_ms
+    distance = _distance(w, key, due)
+    while due % distance != 0:
+        if due > LARGEST - distance:
+            due = LARGEST
+            break
+        due += distance - due % distance
+        distance = _distance(w, key, due)  # a pass further on may be one that is left out
+    w.store.links[key]["due_ms"] = due
 
 
 @compiled
@@ -173,7 +187,7 @@ def _advance(
         due, t = e["due_ms"], w.turns[e["turn"] - 1]
         if due != p["rank_ms"]:
             p["rank_ms"], p["rank"] = due, rank_at(w.shared_ms, due + 1)
-        says, interval = False, t["interval_ms"]
+        says = False
         if t["enabled"] != 0:
             k = w.store.keys[key]
             if k["kafka"] != 0:
@@ -191,14 +205,13 @@ def _advance(
             else:
                 not_checked(w, key)
         trim(w.store, key)
+        since = due + 1
         if not says:
             end = to_ms
             if p["rank"] < len(w.shared_ms):
                 end = min(end, w.shared_ms[p["rank"]])
-            skipped = (end - 1 - due) // interval - p["most_checks"]
-            if skipped > 0:
-                due += skipped * interval
-        e["due_ms"] = due + interval if due <= LARGEST - interval else LARGEST
+            since = max(since, end - p["most_checks"] * _distance(w, key, end))
+        _set_due(w, key, since)
     return True
 
 
@@ -399,7 +412,11 @@ def _take(w: World, o: Out, f: Feed, i: Int) -> None:
         e["place"] = f.place[i]
         e["turn"] = turn_after(w.turns, w.turn_start, e["place"], f.rank[i])
         _begin(w, key)
+        k["last_ms"] = f.at_ms[i]
         _set_due(w, key, f.at_ms[i])
+    elif (f.at_ms[i] - k["last_ms"]) // w.turns[e["turn"] - 1]["interval_ms"] >= SILENT:
+        k["last_ms"] = f.at_ms[i]
+        _set_due(w, key, f.at_ms[i])  # it is silent no longer
     k["last_ms"], k["last_ns"] = f.at_ms[i], f.mono_ns[i]
     k["broker"], k["feed"] = f.broker[i], f.feed[i]
     if k["base"] < 0:

@@ -740,6 +740,15 @@ def age_of(now: int, timestamp: int) -> int:
     return age if now >= timestamp else -age
 
 
+def _first_pass(since: int, last: int, interval: int) -> int:
+    """The first pass at or after a time of a topic whose last record is of `last`: at every
+    interval, and from 4,096 of them on at every second, from twice as many on at every fourth."""
+    due = -(-since // interval) * interval
+    while due % (interval << ((due - last) // interval // 4096).bit_length()):
+        due += interval
+    return due
+
+
 class Topic:
     """One key: a topic of a cluster, its clock and passes."""
 
@@ -781,7 +790,7 @@ class Topic:
             since = self._taken_ms
             if self._last_pass is not None:
                 since = max(since, self._last_pass + 1)
-            due = -(-since // interval) * interval
+            due = _first_pass(since, self._last["ts_wall_ms"], interval)
             if due >= to:
                 break
             self._last_pass = self._now = due
