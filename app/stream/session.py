@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,11 @@ STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreP
 LOCAL_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 )
+
+OF_QUERY = "stream execution thread for"
+"""Begin of the names of Spark's threads of queries."""
+END_S = 10.0
+"""Time for them to end."""
 
 OPERATOR_ROWS = 1000
 """Blobs that the stateful operator gets in one Arrow batch. With `app.ingest.routing.BLOB_BYTES`
@@ -92,12 +98,26 @@ def stop_session(spark: SparkSession) -> None:
     """Stop the maintenance of Spark's state stores, then Spark.
 
     The maintenance thread lives as long as the JVM and would log an error once a minute without
-    Spark.
+    Spark. What it is at work on is only a faster start of the next run, and what Spark logs of
+    threads that it stops itself carries no information.
     """
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
-    spark.stop()
+    deadline = time.monotonic() + END_S
+    while time.monotonic() < deadline and any(
+        thread.getName().startswith(OF_QUERY)
+        for thread in jvm.java.lang.Thread.getAllStackTraces().keySet()
+    ):
+        time.sleep(0.05)  # a query that has just ended still speaks to Spark
+    log4j = jvm.org.apache.logging.log4j
+    configurator = log4j.core.config.Configurator
+    level = log4j.LogManager.getRootLogger().getLevel()
+    configurator.setRootLevel(log4j.Level.OFF)
+    try:
+        jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+        spark.stop()
+    finally:
+        configurator.setRootLevel(level)
 
 
 def _own_jvm() -> list[tuple[str, Any]]:

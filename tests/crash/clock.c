@@ -1,7 +1,10 @@
-/* Shifts the wall clock of a process by the seconds (int64) in the file WEIR_CLOCK. */
+/* Shifts the wall clock of a process by the seconds (int64) in the file WEIR_CLOCK. A wait that ends
+   at a time of this clock ends at that of the machine: else it would return at once, or never. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -46,4 +49,42 @@ time_t time(time_t *out) {
     clock_gettime(CLOCK_REALTIME, &now);
     if (out) *out = now.tv_sec;
     return now.tv_sec;
+}
+
+static struct timespec of_machine(const struct timespec *end) {
+    struct timespec found = *end;
+    if (shift) found.tv_sec -= *shift;
+    if (found.tv_sec < 0) found.tv_sec = 0;
+    return found;
+}
+
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                           const struct timespec *end) {
+    static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    if (condition->__data.__wrefs & 2) return real(condition, mutex, end); /* monotonic */
+    struct timespec own = of_machine(end);
+    return real(condition, mutex, &own);
+}
+
+int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t id,
+                           const struct timespec *end) {
+    static int (*real)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pthread_cond_clockwait");
+    struct timespec own = id == CLOCK_REALTIME ? of_machine(end) : *end;
+    return real(condition, mutex, id, &own);
+}
+
+int sem_timedwait(sem_t *semaphore, const struct timespec *end) {
+    static int (*real)(sem_t *, const struct timespec *);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "sem_timedwait");
+    struct timespec own = of_machine(end);
+    return real(semaphore, &own);
+}
+
+int sem_clockwait(sem_t *semaphore, clockid_t id, const struct timespec *end) {
+    static int (*real)(sem_t *, clockid_t, const struct timespec *);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "sem_clockwait");
+    struct timespec own = id == CLOCK_REALTIME ? of_machine(end) : *end;
+    return real(semaphore, id, &own);
 }

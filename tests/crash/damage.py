@@ -66,6 +66,11 @@ def spark_log(log: str, half: bool, site: Site) -> None:
 def weir_file(half: bool, site: Site) -> None:
     """A file that belongs to the warehouse or a checkpoint is gone, or half there."""
     _run_and_kill(site)
+    damage_a_file(half, site)
+
+
+def damage_a_file(half: bool, site: Site) -> None:
+    """The same between two runs."""
     folder = site.warehouse / "_weir"
     files = [folder / "manifest.json", *folder.glob("checkpoints/*/weir-*"),
              *folder.glob("checkpoints/*/gathered/*/*.arrow")]
@@ -80,6 +85,13 @@ def weir_file(half: bool, site: Site) -> None:
 def source_file(site: Site) -> None:
     """A file that a batch needs that has not ended is removed, and put back when it is missed."""
     _run_and_kill(site)
+    miss_a_file(site)
+    site.finish()
+
+
+def miss_a_file(site: Site) -> None:
+    """Between two runs: of each query that has a batch to repeat, one of its files is away for a
+    start."""
     settings = site.settings
     for query in ("govern", "archive"):
         log = SourceLog(settings, query)
@@ -95,7 +107,6 @@ def source_file(site: Site) -> None:
             finally:
                 away.rename(file)
             _names(said, str(file))
-    site.finish()
 
 
 def older_checkpoint(site: Site) -> None:

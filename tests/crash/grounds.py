@@ -19,7 +19,7 @@ class Grounds:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._records = Records(folder / "records")
+        self._records: dict[int, Records] = {}
         self._kafka: Kafka | None = None
         self._ends = ExitStack()
         self._count = 0
@@ -36,7 +36,12 @@ class Grounds:
         """What is not as it should be after a disaster; nothing if all is."""
         self._count += 1
         folder = self._folder / f"{self._count}-{disaster.name}"
-        site = Site(self._records, folder, seed, self._broker(disaster))
+        for old in [known for known in self._records if known != seed]:
+            del self._records[old]
+            shutil.rmtree(self._folder / f"records-{old}", ignore_errors=True)
+        if seed not in self._records:
+            self._records[seed] = Records(self._folder / f"records-{seed}", seed)
+        site = Site(self._records[seed], folder, seed, self._broker(disaster))
         with site.afterwards:
             try:
                 disaster.strike(site)

@@ -28,16 +28,16 @@ def _at_any_moment(site: Site, run: Service) -> None:
     if site.chance.random() < 0.3:
         time.sleep(site.chance.uniform(0.5, START_S))
     else:
-        _within_a_batch(site, run)
+        within_a_batch(site, run)
 
 
-def _within_a_batch(site: Site, run: Service) -> None:
+def within_a_batch(site: Site, run: Service) -> None:
     begun = run.batches("govern", "offsets")
     run.wait(lambda: run.batches("govern", "offsets") > begun, "a batch of govern")
     time.sleep(site.chance.uniform(0, BATCH_S))
 
 
-def _found(run: Service, word: str) -> list[psutil.Process]:
+def found_processes(run: Service, word: str) -> list[psutil.Process]:
     """The processes with a word in their command that have no such child; waits for one."""
     found: list[psutil.Process] = []
 
@@ -64,7 +64,7 @@ def python(site: Site) -> None:
     """The driver's Python."""
     for _ in range(KILLS):
         with site.running() as run:
-            _within_a_batch(site, run)
+            within_a_batch(site, run)
             run.kill(run.driver)
     site.finish()
 
@@ -74,8 +74,8 @@ def helper(word: str, master: str, site: Site) -> None:
     worker, or one of two executors. The run goes on."""
     with site.running(master) as run:
         for _ in range(KILLS):
-            _within_a_batch(site, run)
-            site.chance.choice(_found(run, word)).kill()
+            within_a_batch(site, run)
+            site.chance.choice(found_processes(run, word)).kill()
         run.wait_for_batches(1)
         run.stop()
     site.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -18,25 +19,29 @@ from app.config.settings import Settings, load_settings
 from app.stream.run import run
 from tests.conftest import ROOT
 from tests.crash.service import LOCAL, OF_PYTEST, WITHIN_S, Failed, Service, last_message
-from tests.crash.tables import Tables
+from tests.crash.tables import HOSTILE, Tables
+from tests.state.contract.hostile import HOUR, hostile
+from tests.state.contract.jobs import JOBS
 from tests.traces import by_broker, punctual_trace
 
 if TYPE_CHECKING:
     from tests.servers.kafka import Kafka
 
 EVENTS = 18_000
+ONE_OF = 20
 FILES = 24
 PARTITIONS = 2
 Lines = list[tuple[int, bytes]]
 
 
 class Records:
-    """The records of a trace, and the tables of runs over them that nobody disturbs."""
+    """The records of a trace with hostile ones among them, and the tables of runs over them that
+    nobody disturbs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seed: int = 1) -> None:
         self._folder = folder
         trace = punctual_trace(EVENTS)
-        self.lines: Lines = by_broker(trace)
+        self.lines: Lines = list(_attacked(by_broker(trace), random.Random(seed)))
         self.policies = trace.policies
         self.events = folder / "events"
         write([line for _, line in self.lines], self.events)
@@ -164,6 +169,20 @@ class Site:
             sent = sorted(place for at, place in self.sent.items() if at not in self.without)
             expected = Tables(expected.rows, sent)
         return Tables.of(str(self.warehouse)).differences(expected)
+
+
+def _attacked(lines: Lines, order: random.Random) -> Iterator[tuple[int, bytes]]:
+    """The lines, and behind one of twenty a hostile one. None is so near to them in time that it
+    may take the clocks along, or so near to the present that a job's verdict depends on it."""
+    for number, (broker, line) in enumerate(lines):
+        yield broker, line
+        if order.random() < 1 / ONE_OF:
+            at_ms = json.loads(line)["ts_wall_ms"] if line.startswith(b"{") else 0
+            job = JOBS[order.choice(list(JOBS))]
+            times = (at_ms - HOUR, at_ms + 2 * HOUR, at_ms + 100 * HOUR)
+            found = hostile(job, order, number, times, cluster=HOSTILE)
+            if found:  # an empty line of a file is no record
+                yield broker, found
 
 
 def write(lines: Sequence[bytes], folder: Path) -> None:

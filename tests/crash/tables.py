@@ -9,6 +9,9 @@ from typing import Any
 
 from tests.traces import every_row, identities
 
+HOSTILE = "hostile"
+"""The cluster of records that come in no order and of which anything may be wrong."""
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -20,7 +23,7 @@ class Tables:
     @classmethod
     def of(cls, warehouse: str) -> Tables:
         """The tables of a warehouse."""
-        return cls(every_row(warehouse), identities(warehouse))
+        return cls(every_row(warehouse, HOSTILE), identities(warehouse))
 
     def differences(self, expected: Tables) -> list[str]:
         """What is not as expected, a line per table."""
