@@ -51,6 +51,7 @@ from app.warehouse import (
 )
 from app.warehouse.checkpoints import ARCHIVE
 from app.warehouse.run_lock import only_run
+from state.engine.refused import FAR_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -428,18 +429,27 @@ class Service:
 class Times:
     """Warns of records that come too late or are ahead, with the value that would do.
 
-    Of late ones once per larger value, of those ahead once in AGAIN_S.
+    Of late ones once per larger value, of those that are late by more than a month once, of those
+    ahead once in AGAIN_S.
     """
 
     def __init__(self, settings: Settings, progress: Progress) -> None:
         self._allowed_ms, self._skew_ms = settings.idle_advance_ms, settings.clock_skew_ms
         self._progress = progress
-        self._said_s = -AGAIN_S
+        self._said_s, self._far_said = -AGAIN_S, False
 
     def __call__(self, kind: Kind, needed_ms: int) -> None:
         """Called by the committer; `needed_ms` would have kept them, or let them move the clocks.
         """
-        if kind is Kind.LATE and needed_ms > self._allowed_ms:
+        if kind is Kind.LATE and needed_ms > FAR_MS:
+            if not self._far_said:
+                self._far_said = True
+                self._progress.warn(
+                    f"TOO_LATE: records are dated {needed_ms / 86_400_000:,.0f} days before the "
+                    "others; they are in quarantine\nset the clock of who wrote them; the "
+                    "columns broker and source_partition of quarantine name it"
+                )
+        elif kind is Kind.LATE and needed_ms > self._allowed_ms:
             self._allowed_ms = needed_ms
             self._progress.warn(
                 f"TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; "

@@ -170,9 +170,7 @@ class Admission:
             if by_stream and (own is None or mono == NULL or mono >= own):
                 needed = stream + self._idle_advance_ms - wall
                 details.append(f"idle_advance_ms of {needed} would have kept it")
-                self._refused.needed_idle_advance_ms = max(
-                    self._refused.needed_idle_advance_ms or 0, needed
-                )
+                self._refused.needs(needed)
             elif own is not None and mono != NULL and mono < own:
                 behind = (own - mono + NS_PER_MS - 1) // NS_PER_MS
                 details.append(f"{behind} ms before the clock of its key")

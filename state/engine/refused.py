@@ -12,6 +12,8 @@ from state.engine.records import NULL, Array, Records, concat, take
 
 TOO_LATE, DUPLICATE = "TOO_LATE", "DUPLICATE_RECORD"
 OUT_OF_RANGE = "CLOCK_OUT_OF_RANGE"
+FAR_MS = 30 * 24 * 3_600_000
+"""Parts of one stream are no further apart than this."""
 
 
 @dataclass
@@ -23,6 +25,13 @@ class Refused:
     codes: list[str] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     needed_idle_advance_ms: int | None = None
+
+    def needs(self, idle_advance_ms: int) -> None:
+        """That much would have kept a record. The most that is asked for counts, but none that only
+        a wrong clock asks for hides one that is less."""
+        known = self.needed_idle_advance_ms
+        if known is None or (idle_advance_ms > known) is (max(known, idle_advance_ms) <= FAR_MS):
+            self.needed_idle_advance_ms = idle_advance_ms
 
     def add(self, records: Records, picked: Array, code: str, details: Sequence[str]) -> None:
         """Refuse the rows at these positions, each with its detail."""

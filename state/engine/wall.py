@@ -112,9 +112,8 @@ def _refuse_late(
     by_stream = time >= own
     missing = np.where(by_stream, stream_ms + idle_advance_ms - time, own - time)
     if by_stream.any():
-        refused.needed_idle_advance_ms = max(
-            refused.needed_idle_advance_ms or 0, int(missing[by_stream].max())
-        )
+        for ms in np.unique(missing[by_stream]).tolist():
+            refused.needs(ms)
     refused.add(records, late, TOO_LATE, [
         f"idle_advance_ms of {ms} would have kept it" if others
         else f"{ms} ms before the clock of its key"

@@ -77,7 +77,7 @@ def test_late_records_are_said_once_for_each_larger_value(
     make_settings: MakeSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = Times(make_settings(), Progress())
-    for needed_ms in (9_000, 37_166, 20_000, 37_166, 50_000):
+    for needed_ms in (9_000, 37_166, 20_000, 86_400_000 * 31, 37_166, 50_000, 86_400_000 * 32):
         times(Kind.LATE, needed_ms)
     first = (
         "TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; the records "
@@ -87,6 +87,9 @@ def test_late_records_are_said_once_for_each_larger_value(
     assert {line.split()[1] for line in said} == {"WARNING"}
     assert [line.split(maxsplit=2)[2] for line in said] == [
         first, "idle_advance_ms: 37166 would have kept them",
+        "TOO_LATE: records are dated 31 days before the others; they are in quarantine",
+        "set the clock of who wrote them; the columns broker and source_partition of quarantine "
+        "name it",
         first, "idle_advance_ms: 50000 would have kept them",
     ]
 

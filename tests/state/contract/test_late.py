@@ -9,6 +9,7 @@ from tests.state.shipping import Row
 from tests.state.trace import START_MS
 
 LATENESS_MS, IDLE_ADVANCE_MS = 500, 10_000
+MONTH_MS = 30 * 24 * 3_600_000
 END = Sample((), until_ms=START_MS + 200_000)
 
 
@@ -66,6 +67,19 @@ def test_the_idle_advance_that_would_have_kept_a_record_is_returned(job: Job) ->
         state = step.state
         needed.append(step.needed_idle_advance_ms)
     assert needed == [None, None, 15_000]
+
+
+@pytest.mark.parametrize("far_ms", [0, 15_000 - MONTH_MS])
+def test_a_record_of_long_ago_hides_no_other(job: Job, far_ms: int) -> None:
+    core, state, needed = job.core({}), None, []
+    first, second, third = silent(job, 15_000)
+    third += [job.event(19_000, 5, key="c"), {**job.event(0, 4, key="c", number=2),
+                                              "ts_wall_ms": START_MS + far_ms}]
+    for batch, stream_ms in zip((first, second, third), (0, 0, 20_000), strict=True):
+        step = core.step(state, [job.blob(batch)], START_MS + stream_ms if stream_ms else 0)
+        state = step.state
+        needed.append(step.needed_idle_advance_ms)
+    assert needed[2] == (15_000 if far_ms else 30_000)
 
 
 @pytest.mark.parametrize("lateness_ms", [0, 3_000])
