@@ -36,7 +36,8 @@ def differences(name: str, records: Records, folder: Path, kafka: Kafka | None =
 
 
 @pytest.mark.parametrize("name", [
-    "kill-worker", pytest.param("table-deleted", marks=pytest.mark.slow),
+    "storm", *(pytest.param(name, marks=pytest.mark.slow) for name in (
+        "kill-worker", "table-deleted")),
 ])
 def test_after_a_disaster_or_its_remedy_the_tables_are_those_of_a_calm_run(
     name: str, records: Records, tmp_path: Path
