@@ -18,7 +18,7 @@ from tests.crash.kills import found_processes
 from tests.crash.service import WORKER, Failed, Service
 from tests.crash.site import FILES, Site
 
-STARTS = (3, 6)
+STARTS = (2, 3)
 CLOCKS_S = (0, HOUR_S // 2, HOUR_S, -HOUR_S, 24 * HOUR_S, -24 * HOUR_S)
 """How far the wall clock of all processes is ahead."""
 MOST_BYTES = 1 << 30
