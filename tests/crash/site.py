@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
@@ -41,7 +40,8 @@ class Records:
     def __init__(self, folder: Path, seed: int = 1) -> None:
         self._folder = folder
         trace = punctual_trace(EVENTS)
-        self.lines: Lines = list(_attacked(by_broker(trace), random.Random(seed)))
+        start_ms, order = trace.scenario.start_ms, random.Random(seed)
+        self.lines: Lines = list(_attacked(by_broker(trace), start_ms, order))
         self.policies = trace.policies
         self.events = folder / "events"
         write([line for _, line in self.lines], self.events)
@@ -171,15 +171,16 @@ class Site:
         return Tables.of(str(self.warehouse)).differences(expected)
 
 
-def _attacked(lines: Lines, order: random.Random) -> Iterator[tuple[int, bytes]]:
+def _attacked(
+    lines: Lines, start_ms: int, order: random.Random
+) -> Iterator[tuple[int, bytes]]:
     """The lines, and behind one of twenty a hostile one. None is so near to them in time that it
     may take the clocks along, or so near to the present that a job's verdict depends on it."""
+    times = (start_ms - HOUR, start_ms + 2 * HOUR, start_ms + 100 * HOUR)
     for number, (broker, line) in enumerate(lines):
         yield broker, line
         if order.random() < 1 / ONE_OF:
-            at_ms = json.loads(line)["ts_wall_ms"] if line.startswith(b"{") else 0
             job = JOBS[order.choice(list(JOBS))]
-            times = (at_ms - HOUR, at_ms + 2 * HOUR, at_ms + 100 * HOUR)
             found = hostile(job, order, number, times, cluster=HOSTILE)
             if found:  # an empty line of a file is no record
                 yield broker, found
