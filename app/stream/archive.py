@@ -47,6 +47,8 @@ _WRITTEN = pa.schema(
 DAY_MS = 86_400_000
 ROWS_PER_FILE = 1_000_000
 BYTES_PER_FILE = 256 << 20
+MOST_DAYS = 366
+"""Files that are written at once: whoever chooses the times of records chooses their days."""
 STATS = ("ts_wall_ms", "ts_mono_ns", "cluster", "broker", "topic", "event_type", "seq",
          "reason_code", "source_partition", "source_offset", "ingest_ms")
 LONGEST_STAT = 200
@@ -182,6 +184,7 @@ def _files(
     rows = pa.concat_tables(parts).unify_dictionaries()
     days: list[Any] = [None]
     if table.partition_by:
+        rows = _by_day(rows)
         days = pc.unique(rows.column(table.partition_by[0])).to_pylist()
     written: list[tuple[str, str, str | None, int, str]] = []
     for day in days:
@@ -200,6 +203,21 @@ def _files(
     columns = list(zip(*written, strict=True))
     arrays = [pa.array(list(c), f.type) for c, f in zip(columns, _WRITTEN, strict=True)]
     return pa.record_batch(arrays, schema=_WRITTEN)
+
+
+def _by_day(rows: pa.Table) -> pa.Table:
+    """The rows with a bounded number of days: those of the rarest are filed under their arrival."""
+    date = rows.column("event_date").combine_chunks()
+    found = pc.value_counts(date)
+    if len(found) <= MOST_DAYS:
+        return rows
+    days, counts = (found.field(i).cast(pa.int32()).to_numpy() for i in (0, 1))
+    kept = days[np.lexsort((days, -counts))[: MOST_DAYS - 1]]
+    own = date.cast(pa.int32()).to_numpy()
+    arrival = rows.column("ingest_ms").to_numpy() // DAY_MS
+    filed = np.where(np.isin(own, kept), own, arrival).astype(np.int32)
+    at = rows.schema.get_field_index("event_date")
+    return rows.set_column(at, "event_date", pa.array(filed, pa.date32()))
 
 
 def _sorted(rows: pa.Table, keys: Sequence[str]) -> pa.Array:

@@ -64,7 +64,8 @@ def _events() -> Table:
         TableColumn("payload_crc32", LONG, "CRC-32 of the payload"),
     )
     day = TableColumn("event_date", pa.date32(),
-                      "UTC day of ts_wall_ms, of ingest_ms where that is null")
+                      "UTC day of ts_wall_ms; of ingest_ms where that is null, and for the rarest"
+                      " of more than 366 days that arrive at once")
     return Table(
         "events",
         "The archive: every record that at least one job could apply, repeated and late ones too.",
