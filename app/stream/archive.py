@@ -284,6 +284,8 @@ def row_blobs(
 
     def pack(batches: Batches) -> Batches:
         for name, rows in _validated(batches, blind_ms, with_payload):
+            if TABLES[name].partition_by:
+                rows = _by_day(rows)
             columns = [_plain(rows.column(f.name)).cast(f.type) for f in TABLES[name].schema]
             blob = encode(pa.table(columns, schema=TABLES[name].schema))
             yield pa.record_batch([pa.array([name]), pa.array([blob], pa.binary())],
