@@ -13,6 +13,7 @@ from app.config.settings import Settings
 from app.maintain import logs
 from app.maintain.compaction import compact
 from app.stream import integrity
+from app.warehouse import policy_log
 from app.warehouse.log_properties import CHECKPOINT_COMMITS, log_properties
 from app.warehouse.relations import Warehouse, state
 from app.warehouse.small_files import path_in
@@ -71,6 +72,7 @@ def test_a_batch_is_known_after_its_commit_has_gone(make_settings: MakeSettings)
         (place / log).mkdir(parents=True)
         (place / log / "8").write_text("v1\n{}\n{}")
     (place / "metadata").write_text("{}")
+    policy_log.keep(settings, "govern", policy_log.begun(settings, [], 0, 0, None), {})
     assert list(integrity.problems(settings, {"govern": ["rate_limits"]})) == []
 
 
