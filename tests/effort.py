@@ -17,7 +17,7 @@ LEAST = 12
 
 def examples(whole: int) -> int:
     """How many of `whole` random examples are drawn."""
-    return whole if SLOW else min(whole, max(whole // 6, LEAST))
+    return whole if SLOW else min(whole, max(whole // 4, LEAST))
 
 
 def drawn(whole: int) -> settings:
