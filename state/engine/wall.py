@@ -15,7 +15,7 @@ import numpy as np
 from state.engine.kernel import NULL
 from state.engine.names import Names
 from state.engine.records import STILL, Array, Records, length, take
-from state.engine.refused import DUPLICATE, TOO_LATE, Refused
+from state.engine.refused import DUPLICATE, FAR_MS, TOO_LATE, Refused
 from state.engine.sequence import Sequence as Order
 from state.engine.structs import grown
 
@@ -112,8 +112,9 @@ def _refuse_late(
     by_stream = time >= own
     missing = np.where(by_stream, stream_ms + idle_advance_ms - time, own - time)
     if by_stream.any():
-        for ms in np.unique(missing[by_stream]).tolist():
-            refused.needs(ms)
+        needed = missing[by_stream]
+        near = needed[needed <= FAR_MS]
+        refused.needs(int(near.max() if len(near) else needed.min()))
     refused.add(records, late, TOO_LATE, [
         f"idle_advance_ms of {ms} would have kept it" if others
         else f"{ms} ms before the clock of its key"

@@ -243,6 +243,7 @@ def pack(w: World, stream_ms: int) -> dict[str, Array]:
     keys, links = w.keys, w.links
     if not kept.all():
         keys, links = structs.picked(keys, kept), structs.picked(links, kept)
+    _forget_idle(keys, p["idle_ms"])
     filters = structs.picked(w.filters, order)
     found = {
         name: _gathered(getattr(w, name), links["sample_at"], keys["used"])
@@ -308,11 +309,24 @@ def _remembered(w: World) -> Array:
     return found if known.all() else found[known]
 
 
+def _is_idle(keys: Array, idle_ms: int) -> Array:
+    """Which sensors have been idle for so long that they count as new."""
+    recorded = keys["recorded_ms"]
+    return np.asarray((recorded != NULL) & (keys["has_clock"] != 0)
+                      & (keys["clock_ms"] - recorded > idle_ms))
+
+
+def _forget_idle(keys: Array, idle_ms: int) -> None:
+    """Store a sensor that counts as new as a new one, as a key is that comes again."""
+    idle = _is_idle(keys, idle_ms)
+    for name in ("tokens", "refilled_ms", "used", "current"):
+        keys[name][idle] = 0
+    keys["recorded_ms"][idle] = NULL
+
+
 def _kept(w: World, stream_ms: int, counted: Array) -> Array:
     p, k = w.settings[0], w.keys
-    idle = (k["recorded_ms"] == NULL) | (
-        (k["has_clock"] != 0) & (k["clock_ms"] - k["recorded_ms"] > p["idle_ms"])
-    )
+    idle = (k["recorded_ms"] == NULL) | _is_idle(k, p["idle_ms"])
     kept = (k["open"] != 0) | (w.links["live"] > 0) | ~idle
     kept |= (k["has_clock"] != 0) & (k["clock_ms"] > stream_ms)
     kept[counted["owner"]] = True
