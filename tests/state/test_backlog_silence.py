@@ -10,6 +10,8 @@ from tests.effort import examples
 from tests.state.backlog_trace import T0, cursor, entry, ledger, policy, quota, record
 from tests.state.contract.jobs import JOBS, Rows, Sample, assert_same
 from tests.state.shipping import Row
+from tests.state.test_groups import log, offset
+from tests.state.test_groups import rows as group_rows
 
 JOB = JOBS["backlog"]
 SECOND = 1000
@@ -58,6 +60,15 @@ def test_core_reference_and_any_cut_agree(seed: int) -> None:
     split = JOB.play([[one] for one in sorted([*records, *ticks], key=lambda r: r["ts_wall_ms"])],
                      sample)
     assert_same(without_ticks(split), whole)
+
+
+def test_a_group_of_kafka_whose_polls_stopped_for_weeks() -> None:
+    weeks = 21 * 24 * 3600 * SECOND
+    polls = [log(0, 50), offset(0, 20), log(weeks, 90), offset(weeks, 20)]
+    found = group_rows(polls, weeks + 60 * SECOND)["group_lag"]
+    passes = [row["pass_ms"] - T0 for row in found]
+    assert DENSE < len(passes) < 6 * DENSE
+    assert passes[-6:] == [weeks + at * SECOND for at in (0, 10, 20, 30, 40, 50)]
 
 
 def without_ticks(rows: Rows) -> Rows:
