@@ -196,6 +196,22 @@ def test_a_silent_user_is_forgotten() -> None:
     assert step.wake_at_ms is None
 
 
+@pytest.mark.parametrize("math", ["sampled_rate", "token_bucket"])
+def test_the_quota_of_a_silent_user_is_stored_as_a_new_one_while_its_filters_live(
+    math: str,
+) -> None:
+    call_job = job([quota("u1", 1)], idle_state_ms=20_000, quota_math=math)
+    state = call_job.step(None, [blob(numbered([batch(1, T0)]))], 0).state
+    for stream_ms, used in ((T0 + 20_000, 1), (T0 + 20_001, 0)):
+        state = call_job.step(state, [], stream_ms).state
+        found = shard.read(state).parts
+        (key,) = found["keys"]
+        assert (int(key["used"]), len(found["sample_total"]), len(found["filters"])) == (
+            used, used, 1)
+    assert (float(key["tokens"]), int(key["refilled_ms"]), int(key["recorded_ms"])) == (
+        0.0, 0, int(shard.NULL))
+
+
 def test_filters_are_what_their_bits_would_be() -> None:
     """Lists of ids, and the bits that they become, answer as bits do."""
     shape = bloom.shape_of(40, 0.2)
