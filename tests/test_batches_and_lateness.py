@@ -12,9 +12,8 @@ import pytest
 from app.config.settings import Settings, load_settings
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
-from app.ingest.clocks import Limits
 from app.ingest.routing import packer
-from app.stream.operators import operators
+from app.stream.operators import limits_of, operators
 from state.engine.refused import TOO_LATE
 from state.jobs import JOBS
 
@@ -36,7 +35,7 @@ def packed(settings: Settings) -> Packed:
     disorder = scenario.disorder.model_copy(update={"too_late": 0.01})
     trace = plan_trace(scenario.model_copy(update={"disorder": disorder}), EVENTS, 7)
     routes = {name: o.route for name, o in operators(settings, JOBS).items()}
-    pack = packer(routes, settings.shard_count, Limits.of(settings))
+    pack = packer(routes, settings.shard_count, limits_of(settings))
     found: Packed = []
     lines = [line for part in trace.slices() for line in part.lines()]
     for first in range(0, len(lines), SMALLEST):

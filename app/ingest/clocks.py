@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from state.engine.clocks import ENDLESS_MS
 from state.engine.kernel import NULL
-
-if TYPE_CHECKING:
-    from app.config.settings import Settings
 
 Array = np.ndarray
 PLAN = "plan_ms"
@@ -39,10 +35,6 @@ class Limits:
     """A record further after the plan than this moves no clock."""
     max_jump_ms: int = 3_600_000
     """A record further after most of its neighbours in a partition than this moves none."""
-
-    @classmethod
-    def of(cls, settings: Settings) -> Limits:
-        return cls(settings.max_future_ms, settings.clock_skew_ms, settings.max_jump_ms)
 
 
 NEAR = 16

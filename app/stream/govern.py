@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.ingest.bounded import bounded
-from app.ingest.clocks import Limits
 from app.ingest.messages import Kind, Message
 from app.ingest.routing import PACKED, packer
 from app.ingest.sources import open_stream, planned_files
 from app.stream.assignment import query_name
 from app.stream.catch_up import CatchUp
-from app.stream.operators import Operator, operators
+from app.stream.operators import Operator, limits_of, operators
 from app.stream.policy_changes import TABLE as POLICIES
 from app.stream.policy_changes import PolicyChanges
 from app.stream.policy_watch import PolicyWatch
@@ -55,7 +54,7 @@ def frame(
     group_operators = operators(settings, group, in_stream=True, log=log, shadows=shadows)
     pack = packer(
         {name: o.route for name, o in group_operators.items()}, settings.shard_count,
-        Limits.of(settings), as_spelled=manifest.as_spelled(settings),
+        limits_of(settings), as_spelled=manifest.as_spelled(settings),
     )
     idle_ms = settings.idle_advance_ms
     packed = raw.through(pack if raw.shares is None else bounded(pack), PACKED)

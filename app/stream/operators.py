@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from app.ingest.clocks import Limits
 from app.ingest.payloads import STAGED, WHOLE, Files, Payloads
 from app.ingest.routing import Route
 from app.stream import assignment
@@ -47,6 +48,11 @@ class Operator:
     def stamp_of(self, table: str) -> Stamp:
         """The `params_hash` of the rows of one of the job's tables."""
         return ShadowStamp(self.stamps) if TABLES[table].live else self.stamp
+
+
+def limits_of(settings: Settings) -> Limits:
+    """How far apart the clocks of the fleet may be."""
+    return Limits(settings.max_future_ms, settings.clock_skew_ms, settings.max_jump_ms)
 
 
 def operators(

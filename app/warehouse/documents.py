@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
 from app.warehouse.small_files import PUT_BACK, Damaged, path_in, read_text, write_text
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from app.config.settings import Settings
 
 T = TypeVar("T")
@@ -34,6 +34,8 @@ class Document(Generic[T]):
 
     @cached_property
     def _adapter(self) -> TypeAdapter[T]:
+        from pydantic import TypeAdapter  # tasks import this module and read no file
+
         return TypeAdapter(self.kind)
 
     def load(self, settings: Settings, name: str) -> T | None:
@@ -45,6 +47,8 @@ class Document(Generic[T]):
 
     def parsed(self, settings: Settings, name: str, text: str) -> T:
         """The contents of a file with this text; Damaged for other contents."""
+        from pydantic import ValidationError
+
         try:
             return self._adapter.validate_json(text, strict=True)
         except ValidationError as error:

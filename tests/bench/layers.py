@@ -15,12 +15,11 @@ from unittest import mock
 
 import pyarrow as pa
 
-from app.ingest.clocks import Limits
 from app.ingest.routing import PACKED, packer
 from app.ingest.sources import open_stream
 from app.ingest.worker import settle
 from app.stream import govern
-from app.stream.operators import Operator, operators
+from app.stream.operators import Operator, limits_of, operators
 from state.engine.job import Step
 from state.jobs import JOBS
 from tests.bench import floors
@@ -72,7 +71,7 @@ def _handed(bench: Bench, settings: Settings, key: str) -> Speed:
 
 def _packed(bench: Bench, settings: Settings, key: str) -> Speed:
     routes = {name: o.route for name, o in operators(settings, JOBS, in_stream=True).items()}
-    pack = packer(routes, settings.shard_count, Limits.of(settings))
+    pack = packer(routes, settings.shard_count, limits_of(settings))
     return bench.to_nothing(open_stream(bench.spark, settings).through(_dropped(pack), PACKED), key)
 
 

@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 from app.config.settings import Settings, load_settings
 from app.generate.scenario import load_scenario
 from app.generate.trace import Trace, plan_trace
-from app.ingest.clocks import Limits
 from app.ingest.routing import packer
-from app.stream.operators import Operator, operators
+from app.stream.operators import Operator, limits_of, operators
 from state.engine.blobs import Blob
 from state.engine.job import Step
 from state.engine.refused import TOO_LATE
@@ -213,7 +212,7 @@ def _busiest(trace: Trace, settings: Settings, jobs: dict[str, Operator]) -> dic
 
 def _packer(settings: Settings, jobs: dict[str, Operator]) -> Pack:
     routes = {name: operator.route for name, operator in jobs.items()}
-    return packer(routes, settings.shard_count, Limits.of(settings))
+    return packer(routes, settings.shard_count, limits_of(settings))
 
 
 def _batches(trace: Trace, size: int) -> Iterator[pa.RecordBatch]:

@@ -11,11 +11,10 @@ import pytest
 
 from app.config.settings import Settings
 from app.ingest.bounded import BOUND, UNKNOWN, bounded
-from app.ingest.clocks import Limits
 from app.ingest.routing import PACKED, packer
 from app.ingest.sources.raw import SCHEMA, Shares
 from app.stream.catch_up import CatchUp
-from app.stream.operators import operators
+from app.stream.operators import limits_of, operators
 from app.warehouse import checkpoints
 from app.warehouse.small_files import write_text
 
@@ -151,7 +150,7 @@ def test_a_task_moves_the_clock_up_to_the_bound_and_returns_the_latest_time(
     values = [json.dumps({**EVENT, "ts_wall_ms": ms}).encode() for ms in (3_000, 5_000, 4_500)]
     rows = [(value, "7", number) for number, value in enumerate(values)]
     route = operators(settings, ["rate_limits"])["rate_limits"].route
-    pack = bounded(packer({"rate_limits": route}, 2, Limits.of(settings)))
+    pack = bounded(packer({"rate_limits": route}, 2, limits_of(settings)))
     spark.sparkContext.setLocalProperty(BOUND, bound)  # type: ignore[arg-type]
     try:
         packed = spark.createDataFrame(rows, SCHEMA).coalesce(1).mapInArrow(pack, PACKED).toArrow()
